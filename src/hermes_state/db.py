@@ -1,0 +1,348 @@
+"""SessionDB: the store as the rest of Hermes sees it.
+
+Each method is one of the functions of this package, run in a write transaction of its own or on a
+reading connection. What a method returned is on disk; what it raised left nothing behind.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from . import (
+    compression_state,
+    lineage,
+    listing,
+    messages,
+    retention,
+    rewrites,
+    rotation,
+    routing,
+    sessions,
+    titles,
+    transfer,
+    usage,
+    views,
+)
+from .connection import BUSY_TIMEOUT, Connection, Database
+from .errors import StoreCorruptedError
+from .migrations import prepare
+
+if TYPE_CHECKING:
+    from .salvage import SalvageReport
+    from .search import SearchIndex
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _writes(
+    function: Callable[Concatenate[Connection, P], R],
+) -> Callable[Concatenate[SessionDB, P], R]:
+    @functools.wraps(function)
+    def method(self: SessionDB, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._execute_write(lambda conn: function(conn, *args, **kwargs))
+
+    return method
+
+
+def _reads(
+    function: Callable[Concatenate[Connection, P], R],
+) -> Callable[Concatenate[SessionDB, P], R]:
+    @functools.wraps(function)
+    def method(self: SessionDB, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._database.read(lambda conn: function(conn, *args, **kwargs))
+
+    return method
+
+
+def default_path() -> Path:
+    """`state.db` in the Hermes home."""
+    home = os.environ.get("HERMES_HOME")
+    return (Path(home).expanduser() if home else Path.home() / ".hermes") / "state.db"
+
+
+class SessionDB:
+    """Sessions and their messages in one SQLite file; may be shared by any number of threads."""
+
+    def __init__(
+        self, db_path: Path | str | None = None, *, busy_timeout: float = BUSY_TIMEOUT
+    ) -> None:
+        """Open (or create, or upgrade) the store; by default the one in the Hermes home.
+
+        A damaged file is moved aside and salvaged; `salvage_report` then says what was saved.
+        """
+        self.db_path = Path(db_path) if db_path is not None else default_path()
+        self.salvage_report: SalvageReport | None = None
+        self._search_index: SearchIndex | None = None
+        self._database = self._open(busy_timeout)
+
+    def _open(self, busy_timeout: float) -> Database:
+        marker = self.db_path.with_name(self.db_path.name + ".damaged")
+        if marker.exists():
+            from .salvage import is_damaged, salvage
+
+            if self.db_path.exists() and is_damaged(self.db_path):
+                self.salvage_report = salvage(self.db_path)
+            marker.unlink(missing_ok=True)
+        try:
+            return self._open_prepared(busy_timeout)
+        except StoreCorruptedError:
+            from .salvage import salvage
+
+            self.salvage_report = salvage(self.db_path)
+            marker.unlink(missing_ok=True)
+            return self._open_prepared(busy_timeout)
+
+    def _open_prepared(self, busy_timeout: float) -> Database:
+        database = Database(self.db_path, busy_timeout=busy_timeout)
+        try:
+            prepare(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _execute_write(self, work: Callable[[Connection], R]) -> R:
+        """Run `work(connection)` in one write transaction and return what it returns."""
+        return self._database.write(work)
+
+    def close(self) -> None:
+        """Close the store; closing twice is fine."""
+        if self._search_index is not None:
+            self._search_index.close()
+        self._database.close()
+
+    def __enter__(self) -> SessionDB:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Sessions
+    create_session = _writes(sessions.create_session)
+    ensure_session = _writes(sessions.ensure_session)
+    get_session = _reads(sessions.get_session)
+    resolve_session_id = _reads(sessions.resolve_session_id)
+    end_session = _writes(sessions.end_session)
+    reopen_session = _writes(sessions.reopen_session)
+    promote_to_session_reset = _writes(sessions.promote_to_session_reset)
+    set_session_archived = _writes(sessions.set_session_archived)
+    update_session_cwd = _writes(sessions.update_session_cwd)
+    backfill_repo_roots = _writes(sessions.backfill_repo_roots)
+    update_session_meta = _writes(sessions.update_session_meta)
+    update_system_prompt = _writes(sessions.update_system_prompt)
+    update_session_model = _writes(sessions.update_session_model)
+    update_session_billing_route = _writes(sessions.update_session_billing_route)
+    set_expiry_finalized = _writes(sessions.set_expiry_finalized)
+    get_meta = _reads(sessions.get_meta)
+    set_meta = _writes(sessions.set_meta)
+
+    # Titles
+    sanitize_title = staticmethod(titles.sanitize_title)
+    set_session_title = _writes(titles.set_session_title)
+    set_auto_title_if_empty = _writes(titles.set_auto_title_if_empty)
+    get_session_title = _reads(titles.get_session_title)
+    get_session_by_title = _reads(titles.get_session_by_title)
+    resolve_session_by_title = _reads(titles.resolve_session_by_title)
+    get_next_title_in_lineage = _reads(titles.get_next_title_in_lineage)
+
+    # Lineage
+    get_compression_tip = _reads(lineage.get_compression_tip)
+    get_compression_lineage = _reads(lineage.get_compression_lineage)
+    get_conversation_root = _reads(lineage.get_conversation_root)
+    resolve_resume_session_id = _reads(lineage.resolve_resume_session_id)
+    rotate_session = _writes(rotation.rotate_session)
+    archive_and_compact = _writes(rotation.archive_and_compact)
+    branch_session = _writes(rotation.branch_session)
+
+    # Messages
+    append_message = _writes(messages.append_message)
+    append_messages = _writes(messages.append_messages)
+    get_messages = _reads(messages.get_messages)
+    get_messages_around = _reads(views.get_messages_around)
+    get_anchored_view = _reads(views.get_anchored_view)
+    get_messages_as_conversation = _reads(views.get_messages_as_conversation)
+    get_resume_conversations = _reads(views.get_resume_conversations)
+    get_ancestor_display_prefix = _reads(views.get_ancestor_display_prefix)
+    list_recent_user_messages = _reads(views.list_recent_user_messages)
+    set_latest_user_api_content = _writes(messages.set_latest_user_api_content)
+    message_count = _reads(messages.message_count)
+    has_platform_message_id = _reads(messages.has_platform_message_id)
+    has_archived_messages = _reads(messages.has_archived_messages)
+    rewind_to_message = _writes(rewrites.rewind_to_message)
+    restore_rewound = _writes(rewrites.restore_rewound)
+    replace_messages = _writes(rewrites.replace_messages)
+    clear_messages = _writes(rewrites.clear_messages)
+
+    # Usage
+    update_token_counts = _writes(usage.update_token_counts)
+    record_auxiliary_usage = _writes(usage.record_auxiliary_usage)
+
+    # Lists
+    list_sessions_rich = _reads(listing.list_sessions_rich)
+    session_count = _reads(listing.session_count)
+    search_sessions = _reads(listing.search_sessions)
+    search_sessions_by_id = _reads(listing.search_sessions_by_id)
+    distinct_session_cwds = _reads(listing.distinct_session_cwds)
+    list_cron_job_runs = _reads(listing.list_cron_job_runs)
+
+    # Routing and hand-off
+    record_gateway_session_peer = _writes(routing.record_gateway_session_peer)
+    save_gateway_routing_entry = _writes(routing.save_gateway_routing_entry)
+    replace_gateway_routing_entries = _writes(routing.replace_gateway_routing_entries)
+    load_gateway_routing_entries = _reads(routing.load_gateway_routing_entries)
+    delete_gateway_routing_entries = _writes(routing.delete_gateway_routing_entries)
+    list_gateway_sessions = _reads(routing.list_gateway_sessions)
+    find_session_by_origin = _reads(routing.find_session_by_origin)
+    find_latest_gateway_session_for_peer = _reads(routing.find_latest_gateway_session_for_peer)
+    request_handoff = _writes(routing.request_handoff)
+    get_handoff_state = _reads(routing.get_handoff_state)
+    list_pending_handoffs = _reads(routing.list_pending_handoffs)
+    claim_handoff = _writes(routing.claim_handoff)
+    complete_handoff = _writes(routing.complete_handoff)
+    fail_handoff = _writes(routing.fail_handoff)
+
+    # Compression
+    try_acquire_compression_lock = _writes(compression_state.try_acquire_compression_lock)
+    refresh_compression_lock = _writes(compression_state.refresh_compression_lock)
+    release_compression_lock = _writes(compression_state.release_compression_lock)
+    get_compression_lock_holder = _reads(compression_state.get_compression_lock_holder)
+    record_compression_failure_cooldown = _writes(
+        compression_state.record_compression_failure_cooldown
+    )
+    get_compression_failure_cooldown = _reads(compression_state.get_compression_failure_cooldown)
+    clear_compression_failure_cooldown = _writes(
+        compression_state.clear_compression_failure_cooldown
+    )
+    get_compression_fallback_streak = _reads(compression_state.get_compression_fallback_streak)
+    set_compression_fallback_streak = _writes(compression_state.set_compression_fallback_streak)
+
+    # Export and import
+    export_session = _reads(transfer.export_session)
+    export_session_lineage = _reads(transfer.export_session_lineage)
+    export_all = _reads(transfer.export_all)
+    import_sessions = _writes(transfer.import_sessions)
+
+    # Retention
+    count_empty_sessions = _reads(retention.count_empty_sessions)
+    list_prune_candidates = _reads(retention.list_prune_candidates)
+    archive_sessions = _writes(retention.archive_sessions)
+    finalize_orphaned_compression_sessions = _writes(
+        retention.finalize_orphaned_compression_sessions
+    )
+
+    def _delete(
+        self, sessions_dir: Path | None, work: Callable[[Connection], list[str]]
+    ) -> list[str]:
+        deleted = self._execute_write(work)
+        retention.remove_transcript_files(sessions_dir, deleted)
+        return deleted
+
+    def delete_session(self, session_id: str, sessions_dir: Path | None = None) -> bool:
+        """Delete a session with its messages and delegates; False if there is none.
+
+        Its branches stay, and so does the rest of its conversation. `sessions_dir` is the folder
+        with the session's files of older versions.
+        """
+        return bool(
+            self._delete(sessions_dir, lambda conn: retention.delete_session(conn, session_id))
+        )
+
+    def delete_conversation(self, session_id: str, sessions_dir: Path | None = None) -> int:
+        """Delete every session of the conversation this session belongs to; returns how many."""
+        return len(
+            self._delete(sessions_dir, lambda conn: retention.delete_conversation(conn, session_id))
+        )
+
+    def delete_session_if_empty(self, session_id: str, sessions_dir: Path | None = None) -> bool:
+        """Delete the session if it has neither messages nor a title; True if it was deleted."""
+        return bool(
+            self._delete(
+                sessions_dir, lambda conn: retention.delete_session_if_empty(conn, session_id)
+            )
+        )
+
+    def delete_sessions(self, session_ids: list[str], sessions_dir: Path | None = None) -> int:
+        """Delete several sessions as one change; returns how many of them there were."""
+        wanted = set(session_ids)
+        deleted = self._delete(
+            sessions_dir, lambda conn: retention.delete_sessions(conn, session_ids)
+        )
+        return len(wanted.intersection(deleted))
+
+    def delete_empty_sessions(self, sessions_dir: Path | None = None) -> int:
+        """Delete ended sessions, not archived, that have no message; returns how many."""
+        return len(self._delete(sessions_dir, retention.delete_empty_sessions))
+
+    def prune_empty_ghost_sessions(self, sessions_dir: Path | None = None) -> int:
+        """Delete terminal sessions older than a day with neither message nor title."""
+        return len(self._delete(sessions_dir, retention.prune_empty_ghost_sessions))
+
+    def prune_sessions(
+        self,
+        older_than_days: float | None = 90,
+        source: str | None = None,
+        sessions_dir: Path | None = None,
+        **filters: Any,
+    ) -> int:
+        """Delete ended sessions that match all filters; returns how many.
+
+        See `list_prune_candidates` for what would go. A session whose conversation is still open
+        is never deleted.
+        """
+        return len(
+            self._delete(
+                sessions_dir,
+                lambda conn: retention.prune_sessions(conn, older_than_days, source, **filters),
+            )
+        )
+
+    # Upkeep
+    def settle_at_startup(self, sessions_dir: Path | None = None) -> dict[str, int]:
+        """What whoever opens the store for users does first: settle what older crashes left.
+
+        Each part runs once in the life of a store, remembered in `state_meta`.
+        """
+        from . import upkeep
+
+        return upkeep.settle_at_startup(self, sessions_dir)
+
+    def maybe_auto_prune_and_vacuum(
+        self,
+        retention_days: int = 90,
+        min_interval_hours: int = 24,
+        vacuum: bool = True,
+        sessions_dir: Path | None = None,
+    ) -> dict[str, Any]:
+        """Prune old sessions if the last time is long enough ago; never raises for a store's fault.
+
+        Returns `skipped`, `pruned`, `vacuumed` and, if something went wrong, `error`.
+        """
+        from . import upkeep
+
+        return upkeep.maybe_auto_prune_and_vacuum(
+            self, retention_days, min_interval_hours, vacuum, sessions_dir
+        )
+
+    def vacuum(self) -> int:
+        """Give unused space back to the file system; returns how many bytes that was."""
+        from . import upkeep
+
+        return upkeep.vacuum(self._database)
+
+    # Search
+    @property
+    def search_index(self) -> SearchIndex:
+        """The search index, opened on first use."""
+        if self._search_index is None:
+            from .search import SearchIndex
+
+            self._search_index = SearchIndex(self.db_path, self.db_path.with_name("search.db"))
+        return self._search_index

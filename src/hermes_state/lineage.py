@@ -1,0 +1,181 @@
+"""How sessions hang together: continuations, tips, branches.
+
+A compressed session goes on in exactly one continuation (`continuation_of`, unique). A conversation
+is such a chain; its id is the id of the first session. Branches and delegates have a parent too,
+but are conversations of their own, marked in `model_config`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .connection import Connection, row, tuples, value
+from .errors import UnknownSessionError
+
+BRANCH_MARK = "_branched_from"
+DELEGATE_MARK = "_delegate_from"
+
+
+def is_marked(model_config: str | None, *marks: str) -> bool:
+    """Whether a stored model configuration carries one of the marks."""
+    if not model_config or not any(mark in model_config for mark in marks):
+        return False
+    try:
+        config = json.loads(model_config)
+    except ValueError:
+        return False
+    return isinstance(config, dict) and any(config.get(mark) for mark in marks)
+
+
+def link_to_parent(conn: Connection, session_id: str, parent_id: str) -> None:
+    """Record the parent; the child of a compressed session becomes its continuation if it can."""
+    parent = row(conn, "SELECT end_reason FROM sessions WHERE id = ?", (parent_id,))
+    if parent is None:
+        raise UnknownSessionError(parent_id)
+    if is_ancestor(conn, session_id, parent_id):
+        raise ValueError(
+            f"Session {parent_id} descends from {session_id}; it cannot be its parent."
+        )
+    conn.execute(
+        "UPDATE sessions SET parent_session_id = ?, version = version + 1 WHERE id = ?",
+        (parent_id, session_id),
+    )
+    if parent["end_reason"] == "compression":
+        adopt_continuation(conn, parent_id)
+
+
+def is_ancestor(conn: Connection, session_id: str, of: str) -> bool:
+    """Whether `session_id` is `of` itself or stands above it."""
+    return (
+        value(
+            conn,
+            "WITH RECURSIVE above(id) AS (SELECT ?1 UNION"
+            " SELECT parent_session_id FROM sessions JOIN above USING (id)"
+            " WHERE parent_session_id IS NOT NULL) SELECT 1 FROM above WHERE id = ?2",
+            (of, session_id),
+        )
+        is not None
+    )
+
+
+def adopt_continuation(conn: Connection, parent_id: str) -> str | None:
+    """Make the best child of a compressed session its continuation, unless it has one.
+
+    Branches, delegates and tool sessions do not count. A child that was compressed itself, or is
+    still open, is preferred over one that ended otherwise; among those, the newest.
+    """
+    existing = get_continuation(conn, parent_id)
+    if existing is not None:
+        return existing
+    children = tuples(
+        conn,
+        "SELECT id, model_config, end_reason, ended_at, started_at FROM sessions"
+        " WHERE parent_session_id = ? AND source <> 'tool' AND id <> ?",
+        (parent_id, parent_id),
+    )
+    candidates = [
+        (reason == "compression" or ended is None, started, child)
+        for child, config, reason, ended, started in children
+        if not is_marked(config, BRANCH_MARK, DELEGATE_MARK)
+        and child not in get_compression_lineage(conn, parent_id)
+    ]
+    if not candidates:
+        return None
+    continuation = max(candidates)[2]
+    conversation = value(
+        conn, "SELECT COALESCE(conversation_id, id) FROM sessions WHERE id = ?", (parent_id,)
+    )
+    conn.execute(
+        "UPDATE sessions SET continuation_of = ?, version = version + 1 WHERE id = ?",
+        (parent_id, continuation),
+    )
+    # The child may have been continued already: its whole chain joins the conversation.
+    conn.execute(
+        "UPDATE sessions SET conversation_id = ? WHERE conversation_id ="
+        " (SELECT conversation_id FROM sessions WHERE id = ?)",
+        (conversation, continuation),
+    )
+    return str(continuation)
+
+
+def get_continuation(conn: Connection, session_id: str) -> str | None:
+    """The session that goes on from this one after its compression, or None."""
+    return value(conn, "SELECT id FROM sessions WHERE continuation_of = ?", (session_id,))
+
+
+def get_compression_tip(conn: Connection, session_id: str) -> str:
+    """Follow continuations to the session the conversation is in now; an unknown id is returned."""
+    return str(
+        value(
+            conn,
+            "WITH RECURSIVE chain(id, depth) AS (SELECT ?1, 0 UNION ALL"
+            " SELECT s.id, depth + 1 FROM sessions s JOIN chain ON s.continuation_of = chain.id"
+            " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth DESC LIMIT 1",
+            (session_id,),
+        )
+    )
+
+
+def get_compression_lineage(conn: Connection, session_id: str) -> list[str]:
+    """Every session of the conversation from the first to the tip; empty for an unknown id."""
+    first = value(
+        conn,
+        "WITH RECURSIVE chain(id, before, depth) AS ("
+        " SELECT id, continuation_of, 0 FROM sessions WHERE id = ? UNION ALL"
+        " SELECT s.id, s.continuation_of, depth + 1 FROM sessions s JOIN chain ON s.id = before"
+        " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth DESC LIMIT 1",
+        (session_id,),
+    )
+    if first is None:
+        return []
+    return [
+        found
+        for (found,) in conn.execute(
+            "WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL"
+            " SELECT s.id, depth + 1 FROM sessions s JOIN chain ON s.continuation_of = chain.id"
+            " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth",
+            (first,),
+        )
+    ]
+
+
+def get_conversation_root(conn: Connection, session_id: str) -> str:
+    """The id of the conversation; a delegate belongs to the conversation that started it."""
+    current = session_id
+    for _ in range(100):
+        found = row(
+            conn,
+            "SELECT conversation_id, parent_session_id, model_config FROM sessions WHERE id = ?",
+            (current,),
+        )
+        if found is None:
+            return current
+        current = found["conversation_id"] or current
+        if not is_marked(found["model_config"], DELEGATE_MARK) or not found["parent_session_id"]:
+            return current
+        current = found["parent_session_id"]
+    return current
+
+
+def resolve_resume_session_id(conn: Connection, session_id: str) -> str:
+    """The session to load when someone wants to go on with this one: the tip of its conversation.
+
+    Where the tip is still empty (a continuation that never got a message), the newest session
+    before it that has messages.
+    """
+    lineage = get_compression_lineage(conn, session_id)
+    if session_id not in lineage:
+        return session_id
+    for candidate in reversed(lineage[lineage.index(session_id) :]):
+        if value(conn, "SELECT 1 FROM messages WHERE session_id = ? LIMIT 1", (candidate,)):
+            return candidate
+    return session_id
+
+
+def conversation_facts(conn: Connection, session_id: str) -> dict[str, Any]:
+    """The row of a session, or UnknownSessionError."""
+    found = row(conn, "SELECT * FROM sessions WHERE id = ?", (session_id,))
+    if found is None:
+        raise UnknownSessionError(session_id)
+    return found

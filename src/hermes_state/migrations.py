@@ -1,0 +1,137 @@
+"""Bringing a file to the current schema: new files, our own older ones, and those of others.
+
+`schema_version` (the table) says which public schema the known tables have; `PRAGMA user_version`
+counts our own steps. Before anything in an existing file is changed, a copy is put beside it. Each
+step runs in one transaction, so that a crash leaves either the old or the new state.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from pathlib import Path
+
+import apsw
+
+from . import lineage, schema
+from .connection import Connection, Database, private_folder, tuples, value
+from .errors import NewerStoreError, StoreError
+
+log = logging.getLogger(__name__)
+
+# The old full-text tables and their triggers: search has its own file now.
+_OLD_SEARCH_TABLES = ("messages_fts", "messages_fts_trigram")
+
+
+def prepare(database: Database) -> Path | None:
+    """Create or upgrade the tables; returns the path of the backup if one was made."""
+    known, own, is_empty = database.read(_versions)
+    _refuse_newer(database.path, known, own)
+    if own == schema.OWN_SCHEMA_VERSION:
+        return None
+    backup = None if is_empty else back_up(database)
+    database.write(_upgrade)
+    if backup is not None:
+        log.warning("Upgraded %s; the file as it was is kept at %s", database.path, backup)
+    return backup
+
+
+def _versions(conn: Connection) -> tuple[int, int, bool]:
+    own = int(value(conn, "PRAGMA user_version"))
+    tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_schema")}
+    known = 0
+    if "schema_version" in tables:
+        known = int(value(conn, "SELECT MAX(version) FROM schema_version") or 0)
+    return known, own, not tables
+
+
+def _refuse_newer(path: Path, known: int, own: int) -> None:
+    if known > schema.KNOWN_SCHEMA_VERSION or own > schema.OWN_SCHEMA_VERSION:
+        raise NewerStoreError(
+            f"{path} was written by a newer Hermes (schema {known}/{own}; this one knows "
+            f"{schema.KNOWN_SCHEMA_VERSION}/{schema.OWN_SCHEMA_VERSION}). Upgrade Hermes, or point "
+            "HERMES_HOME at another folder. The file was not changed."
+        )
+
+
+def back_up(database: Database) -> Path:
+    """A consistent, private copy of the database in `backups/` beside it."""
+    folder = database.path.parent / "backups"
+    private_folder(folder)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    target = folder / f"{database.path.stem}-before-upgrade-{stamp}-{os.urandom(3).hex()}.db"
+
+    def copy(conn: Connection) -> None:
+        with apsw.Connection(str(target)) as destination:
+            target.chmod(0o600)
+            with destination.backup("main", conn, "main") as backup:
+                while not backup.done:
+                    backup.step(2000)
+        destination.close()
+
+    try:
+        database.read(copy)
+    except StoreError:
+        target.unlink(missing_ok=True)
+        raise
+    return target
+
+
+def _upgrade(conn: Connection) -> None:
+    known, own, _ = _versions(conn)
+    if own == schema.OWN_SCHEMA_VERSION:
+        return  # another process was first
+    for table in schema.TABLES:
+        conn.execute(schema.create_table_sql(table))
+        _add_missing_columns(conn, table)
+    _drop_old_search(conn)
+    # These names stand for other columns in older files.
+    for index in ("idx_messages_session", "idx_messages_session_active"):
+        conn.execute(f"DROP INDEX IF EXISTS {index}")
+    for statement in schema.create_index_sql():
+        conn.execute(statement)
+    _settle_lineages(conn)
+    conn.execute(
+        "UPDATE sessions SET last_active ="
+        " (SELECT MAX(timestamp) FROM messages WHERE session_id = sessions.id)"
+        " WHERE last_active IS NULL"
+    )
+    conn.execute("UPDATE messages SET active = 1 WHERE active IS NULL")
+    conn.execute(
+        "INSERT INTO state_meta (key, value) VALUES ('store_id', ?) ON CONFLICT (key) DO NOTHING",
+        (os.urandom(16).hex(),),
+    )
+    if known != schema.KNOWN_SCHEMA_VERSION:
+        conn.execute("DELETE FROM schema_version")
+        conn.execute(
+            "INSERT INTO schema_version (version) VALUES (?)", (schema.KNOWN_SCHEMA_VERSION,)
+        )
+    conn.execute(f"PRAGMA user_version = {schema.OWN_SCHEMA_VERSION}")
+
+
+def _add_missing_columns(conn: Connection, table: str) -> None:
+    present = {name for (name,) in conn.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+    for name, kind in schema.TABLES[table][0].items():
+        if name not in present:
+            conn.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+
+
+def _drop_old_search(conn: Connection) -> None:
+    triggers = tuples(
+        conn, "SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name LIKE 'messages_fts%'"
+    )
+    for (trigger,) in triggers:
+        conn.execute(f'DROP TRIGGER "{trigger}"')
+    for table in _OLD_SEARCH_TABLES:
+        conn.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def _settle_lineages(conn: Connection) -> None:
+    """Give every session its conversation, and every compressed one its single continuation."""
+    conn.execute("UPDATE sessions SET conversation_id = id WHERE conversation_id IS NULL")
+    compressed = tuples(
+        conn, "SELECT id FROM sessions WHERE end_reason = 'compression' ORDER BY started_at, id"
+    )
+    for (session_id,) in compressed:
+        lineage.adopt_continuation(conn, session_id)

@@ -1,0 +1,296 @@
+"""Starting a further session of a conversation: rotation after a compression, and branches.
+
+Each is one transaction: end the parent, create the child, carry over what belongs to the
+conversation, write its messages, move the bindings. A parent is continued once; whoever comes
+second, in this process or another, gets what the first one made.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from .changes import note_title_changed
+from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
+from .connection import Connection, tuples
+from .errors import SessionEndedError
+from .lineage import BRANCH_MARK, conversation_facts, get_continuation
+from .messages import append_messages, get_messages, insert_message, message_fields, recount
+from .sessions import create_session
+from .titles import get_next_title_in_lineage, set_session_title
+
+_CARRIED = [
+    "user_id",
+    "session_key",
+    "chat_id",
+    "chat_type",
+    "thread_id",
+    "display_name",
+    "origin_json",
+    "model",
+    "model_config",
+    "system_prompt",
+    "cwd",
+    "git_branch",
+    "git_repo_root",
+    "billing_provider",
+    "billing_base_url",
+    "billing_mode",
+    "profile_name",
+]
+_STATE_CARRIED = [
+    "archived",
+    "expiry_finalized",
+    "handoff_state",
+    "handoff_platform",
+    "handoff_error",
+]
+
+
+class Rotation(NamedTuple):
+    """What a rotation came to."""
+
+    session_id: str
+    """The continuation: made now, or by whoever was first."""
+    created: bool
+    """Whether this call made it."""
+    title: str | None
+    """The continuation's title."""
+
+
+def rotate_session(
+    conn: Connection,
+    session_id: str,
+    new_session_id: str,
+    messages: Iterable[Mapping[str, Any]],
+    *,
+    unsaved: Iterable[Mapping[str, Any]] = (),
+    covers_until: int | None = None,
+    system_prompt: str | None = None,
+) -> Rotation:
+    """End `session_id` by compression and go on in `new_session_id` with `messages`.
+
+    `unsaved` are messages that still belong to the old session. `covers_until` is the id of the
+    newest message the compressor saw: what others added after it is carried over behind `messages`,
+    so that nothing falls between. Title (numbered on), owner, chat, model, goal, hand-off and every
+    routing binding go along. The old session keeps all its rows. A session that was ended for
+    another reason meanwhile is not brought back: SessionEndedError.
+    """
+    parent = conversation_facts(conn, session_id)
+    existing = get_continuation(conn, session_id)
+    if existing is not None:
+        return Rotation(existing, False, conversation_facts(conn, existing)["title"])
+    if parent["end_reason"] not in (None, "compression"):
+        raise SessionEndedError(session_id, parent["end_reason"])
+    missed = [] if covers_until is None else _active_after(conn, session_id, covers_until)
+    append_messages(conn, session_id, unsaved)
+    conn.execute(
+        "UPDATE sessions SET ended_at = COALESCE(ended_at, ?), end_reason = 'compression',"
+        " version = version + 1 WHERE id = ?",
+        (time.time(), session_id),
+    )
+    carried = {name: parent[name] for name in _CARRIED if parent[name] is not None}
+    if system_prompt is not None:
+        carried["system_prompt"] = system_prompt
+    create_session(conn, new_session_id, parent["source"], **carried)
+    # Linked here and not by create_session: which child goes on is certain.
+    conn.execute(
+        "UPDATE sessions SET parent_session_id = ?, continuation_of = ?, conversation_id = ?, "
+        + ", ".join(f"{name} = ?" for name in _STATE_CARRIED)
+        + " WHERE id = ?",
+        (
+            session_id,
+            session_id,
+            parent["conversation_id"],
+            *(parent[name] for name in _STATE_CARRIED),
+            new_session_id,
+        ),
+    )
+    conn.execute("UPDATE sessions SET handoff_state = NULL WHERE id = ?", (session_id,))
+    write_copies(conn, new_session_id, session_id, messages)
+    append_messages(conn, new_session_id, missed)
+    title = None
+    if parent["title"]:
+        title = get_next_title_in_lineage(conn, parent["title"])
+        set_session_title(conn, new_session_id, title)
+    conn.execute(
+        "INSERT INTO state_meta (key, value) SELECT ?, value FROM state_meta WHERE key = ?"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (f"goal:{new_session_id}", f"goal:{session_id}"),
+    )
+    conn.execute("DELETE FROM state_meta WHERE key = ?", (f"goal:{session_id}",))
+    move_bindings(conn, session_id, new_session_id)
+    return Rotation(new_session_id, True, title)
+
+
+def archive_and_compact(
+    conn: Connection,
+    session_id: str,
+    compacted_messages: Iterable[Mapping[str, Any]],
+    covers_until: int | None = None,
+) -> int:
+    """Compress in place: the live rows become archived ones, `compacted_messages` the live view.
+
+    Archived rows stay readable (`include_inactive`) and searchable. Messages newer than
+    `covers_until` stay live, behind the new ones. Returns how many messages were inserted.
+    """
+    conversation_facts(conn, session_id)
+    missed = [] if covers_until is None else _active_after(conn, session_id, covers_until)
+    live = _keys_of_active(conn, session_id)
+    conn.execute(
+        "UPDATE messages SET active = 0, compacted = 1 WHERE session_id = ? AND active = 1",
+        (session_id,),
+    )
+    inserted = _insert_copies(conn, session_id, compacted_messages, live)
+    for message in missed:
+        insert_message(conn, session_id, **message)
+    recount(conn, session_id)
+    return inserted
+
+
+def branch_session(
+    conn: Connection,
+    session_id: str,
+    new_session_id: str,
+    *,
+    title: str | None = None,
+    until_message_id: int | None = None,
+    source: str | None = None,
+    end_parent: bool = False,
+) -> str:
+    """Copy a session, up to and including a message, into a conversation of its own.
+
+    Returns the new session's id. The title defaults to the next one in the lineage. Branching
+    twice at the same point gives the same history.
+    """
+    parent = conversation_facts(conn, session_id)
+    config = json.loads(parent["model_config"]) if parent["model_config"] else {}
+    if not isinstance(config, dict):
+        config = {}
+    config[BRANCH_MARK] = session_id
+    carried = {name: parent[name] for name in _CARRIED if parent[name] is not None}
+    create_session(
+        conn,
+        new_session_id,
+        source or parent["source"],
+        **{**carried, "model_config": config, "parent_session_id": session_id},
+    )
+    ids = [
+        message_id
+        for (message_id,) in conn.execute(
+            "SELECT id FROM messages WHERE session_id = ? AND active = 1 AND id <= ? ORDER BY id",
+            (session_id, until_message_id if until_message_id is not None else 2**62),
+        )
+    ]
+    _copy_rows(conn, ids, new_session_id)
+    recount(conn, new_session_id)
+    if title is not None:
+        set_session_title(conn, new_session_id, title)
+    elif parent["title"]:
+        set_session_title(conn, new_session_id, get_next_title_in_lineage(conn, parent["title"]))
+    if end_parent:
+        conn.execute(
+            "UPDATE sessions SET ended_at = ?, end_reason = 'branched', version = version + 1"
+            " WHERE id = ? AND ended_at IS NULL",
+            (time.time(), session_id),
+        )
+    note_title_changed(conn, new_session_id)
+    return new_session_id
+
+
+def move_bindings(conn: Connection, old_session_id: str, new_session_id: str) -> None:
+    """Point every routing entry of the old session at the new one."""
+    for scope, key, entry_json in tuples(
+        conn,
+        "SELECT scope, session_key, entry_json FROM gateway_routing WHERE instr(entry_json, ?) > 0",
+        (old_session_id,),
+    ):
+        try:
+            entry = json.loads(entry_json)
+        except ValueError:
+            continue  # not ours to mend; it does not name the session as JSON would
+        if isinstance(entry, dict) and entry.get("session_id") == old_session_id:
+            entry["session_id"] = new_session_id
+            conn.execute(
+                "UPDATE gateway_routing SET entry_json = ?, updated_at = ?"
+                " WHERE scope = ? AND session_key = ?",
+                (json.dumps(entry), time.time(), scope, key),
+            )
+
+
+def write_copies(
+    conn: Connection, session_id: str, origin_session: str, messages: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write `messages` to a session; those that repeat a message of the origin are marked so."""
+    _insert_copies(conn, session_id, messages, _keys_of_active(conn, origin_session))
+    recount(conn, session_id)
+
+
+_Origins = dict[tuple[str | None, ...], deque[int]]
+
+
+def _insert_copies(
+    conn: Connection, session_id: str, messages: Iterable[Mapping[str, Any]], origins: _Origins
+) -> int:
+    count = 0
+    for message in messages:
+        fields = message_fields(message)
+        repeats = origins.get(_key(fields))
+        if repeats and fields.get("origin_id") is None:
+            fields["origin_id"] = repeats.popleft()
+        insert_message(conn, session_id, **fields)
+        count += 1
+    return count
+
+
+def _key(fields: Mapping[str, Any]) -> tuple[str | None, ...]:
+    calls = fields.get("tool_calls")
+    return (
+        encode_text(fields["role"], "role"),
+        encode_content(fields.get("content")),
+        encode_json(calls, "tool_calls") if calls else None,
+        encode_text(fields.get("tool_call_id"), "tool_call_id"),
+    )
+
+
+def _keys_of_active(conn: Connection, session_id: str) -> _Origins:
+    """The live messages by what they say, each with the id of its first telling."""
+    found: _Origins = defaultdict(deque)
+    for message_id, origin, role, content, calls, call_id in conn.execute(
+        "SELECT id, origin_id, role, content, tool_calls, tool_call_id FROM messages"
+        " WHERE session_id = ? AND active = 1 ORDER BY id",
+        (session_id,),
+    ):
+        # Encoded anew: an older file may have written the same JSON with other spaces.
+        key = (
+            role,
+            encode_content(decode_content(content)),
+            encode_json(decode_json(calls), "tool_calls"),
+            call_id,
+        )
+        found[key].append(origin if origin is not None else message_id)
+    return found
+
+
+def _active_after(conn: Connection, session_id: str, message_id: int) -> list[dict[str, Any]]:
+    return [
+        {**message_fields(message), "origin_id": message["origin_id"] or message["id"]}
+        for message in get_messages(conn, session_id)
+        if message["id"] > message_id
+    ]
+
+
+def _copy_rows(conn: Connection, message_ids: list[int], session_id: str) -> None:
+    columns = (
+        "role, content, tool_call_id, tool_calls, tool_name, effect_disposition, timestamp,"
+        " token_count, finish_reason, reasoning, reasoning_content, reasoning_details,"
+        " codex_reasoning_items, codex_message_items, platform_message_id, observed, api_content"
+    )
+    conn.executemany(
+        f"INSERT INTO messages (session_id, {columns}, origin_id) SELECT ?, {columns},"
+        " COALESCE(origin_id, id) FROM messages WHERE id = ?",
+        [(session_id, message_id) for message_id in message_ids],
+    )

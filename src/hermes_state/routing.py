@@ -1,0 +1,228 @@
+"""Where a conversation is reached from: chat peers, the routing table, hand-off."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .changes import note_session_changed
+from .codec import encode_text
+from .connection import Connection, row, rows, tuples
+from .sessions import RECOVERABLE_END_REASONS
+
+
+def record_gateway_session_peer(
+    conn: Connection,
+    session_id: str,
+    *,
+    source: str,
+    user_id: str | None = None,
+    session_key: str | None = None,
+    chat_id: str | None = None,
+    chat_type: str | None = None,
+    thread_id: str | None = None,
+    display_name: str | None = None,
+    origin_json: str | None = None,
+) -> None:
+    """Keep from where the session is reached; what is None stays as it was."""
+    before = row(conn, "SELECT source, user_id FROM sessions WHERE id = ?", (session_id,))
+    if before is None:
+        return
+    facts = {
+        "source": source,
+        "user_id": user_id,
+        "session_key": session_key,
+        "chat_id": chat_id,
+        "chat_type": chat_type,
+        "thread_id": thread_id,
+        "display_name": display_name,
+        "origin_json": origin_json,
+    }
+    known = {name: encode_text(fact, name) for name, fact in facts.items() if fact is not None}
+    conn.execute(
+        f"UPDATE sessions SET {''.join(f'{name} = ?, ' for name in known)}version = version + 1"
+        " WHERE id = ?",
+        (*known.values(), session_id),
+    )
+    if any(name in known and known[name] != before[name] for name in before):
+        note_session_changed(conn, session_id)
+
+
+def save_gateway_routing_entry(
+    conn: Connection, session_key: str, entry_json: str, *, scope: str = ""
+) -> None:
+    """Set one entry of the routing table."""
+    conn.execute(
+        "INSERT INTO gateway_routing (scope, session_key, entry_json, updated_at)"
+        " VALUES (?, ?, ?, ?) ON CONFLICT (scope, session_key)"
+        " DO UPDATE SET entry_json = excluded.entry_json, updated_at = excluded.updated_at",
+        (
+            scope,
+            encode_text(session_key, "session_key"),
+            encode_text(entry_json, "entry_json"),
+            time.time(),
+        ),
+    )
+
+
+def replace_gateway_routing_entries(
+    conn: Connection, entries: dict[str, str], *, scope: str = ""
+) -> None:
+    """Make the routing table of a scope equal to `entries`, as one change."""
+    conn.execute("DELETE FROM gateway_routing WHERE scope = ?", (scope,))
+    for session_key, entry_json in entries.items():
+        save_gateway_routing_entry(conn, session_key, entry_json, scope=scope)
+
+
+def load_gateway_routing_entries(conn: Connection, *, scope: str = "") -> dict[str, str]:
+    """The routing table of a scope: session key → entry."""
+    return dict(
+        tuples(
+            conn, "SELECT session_key, entry_json FROM gateway_routing WHERE scope = ?", (scope,)
+        )
+    )
+
+
+def delete_gateway_routing_entries(
+    conn: Connection, session_keys: list[str], *, scope: str = ""
+) -> None:
+    """Remove entries of a scope."""
+    conn.executemany(
+        "DELETE FROM gateway_routing WHERE scope = ? AND session_key = ?",
+        [(scope, key) for key in session_keys],
+    )
+
+
+def list_gateway_sessions(
+    conn: Connection, *, platform: str | None = None, active_only: bool = True
+) -> list[dict[str, Any]]:
+    """The newest session of each session key."""
+    found = rows(
+        conn,
+        "SELECT * FROM (SELECT s.*, ROW_NUMBER() OVER (PARTITION BY session_key"
+        "  ORDER BY started_at DESC, id DESC) AS _nth FROM sessions s"
+        "  WHERE session_key IS NOT NULL AND session_key <> ''"
+        "  AND (?1 IS NULL OR source = ?1) AND (NOT ?2 OR ended_at IS NULL))"
+        " WHERE _nth = 1 ORDER BY started_at DESC",
+        (platform, active_only),
+    )
+    for session in found:
+        del session["_nth"]
+        if session["last_active"] is None:
+            session["last_active"] = session["started_at"]
+    return found
+
+
+def find_session_by_origin(
+    conn: Connection,
+    *,
+    platform: str,
+    chat_id: str,
+    thread_id: str | None = None,
+    user_id: str | None = None,
+) -> str | None:
+    """The newest open session of a chat.
+
+    Where the chat has sessions of several people and none is `user_id`'s, None: never somebody
+    else's.
+    """
+    found = tuples(
+        conn,
+        "SELECT id, user_id FROM sessions WHERE source = ? AND chat_id = ? AND ended_at IS NULL"
+        " AND (? IS NULL OR thread_id = ?) ORDER BY started_at DESC, id DESC",
+        (platform, chat_id, thread_id, thread_id),
+    )
+    if user_id is not None:
+        own = [session_id for session_id, owner in found if owner == user_id]
+        if own:
+            return str(own[0])
+        if {owner for _, owner in found} - {None}:
+            return None
+    return str(found[0][0]) if found else None
+
+
+def find_latest_gateway_session_for_peer(
+    conn: Connection,
+    *,
+    source: str,
+    user_id: str | None = None,
+    session_key: str | None = None,
+    chat_id: str | None = None,
+    chat_type: str | None = None,
+    thread_id: str | None = None,
+) -> dict[str, Any] | None:
+    """The newest session a chat can go on with: open, or ended only by accident.
+
+    The session key decides if there is one; else all other facts must match.
+    """
+    alive = f"(ended_at IS NULL OR end_reason IN {RECOVERABLE_END_REASONS})"
+    newest = "ORDER BY started_at DESC, id DESC LIMIT 1"
+    if session_key:
+        return row(
+            conn,
+            f"SELECT * FROM sessions WHERE source = ? AND session_key = ? AND {alive} {newest}",
+            (source, session_key),
+        )
+    if chat_id is None and user_id is None:
+        return None
+    return row(
+        conn,
+        "SELECT * FROM sessions WHERE source = ? AND user_id IS ? AND chat_id IS ?"
+        f" AND chat_type IS ? AND thread_id IS ? AND {alive} {newest}",
+        (source, user_id, chat_id, chat_type, thread_id),
+    )
+
+
+def request_handoff(conn: Connection, session_id: str, platform: str) -> bool:
+    """Ask for the session to be taken over by a platform; False if it is unknown or under way."""
+    conn.execute(
+        "UPDATE sessions SET handoff_state = 'pending', handoff_platform = ?, handoff_error = NULL,"
+        " version = version + 1 WHERE id = ?"
+        " AND (handoff_state IS NULL OR handoff_state NOT IN ('pending', 'running'))",
+        (encode_text(platform, "platform"), session_id),
+    )
+    return conn.changes() > 0
+
+
+def get_handoff_state(conn: Connection, session_id: str) -> dict[str, Any] | None:
+    """`state`, `platform` and `error` of the session's hand-off, or None if there was none."""
+    return row(
+        conn,
+        "SELECT handoff_state AS state, handoff_platform AS platform, handoff_error AS error"
+        " FROM sessions WHERE id = ? AND handoff_state IS NOT NULL",
+        (session_id,),
+    )
+
+
+def list_pending_handoffs(conn: Connection) -> list[dict[str, Any]]:
+    """Sessions that wait to be taken over, oldest first."""
+    return rows(
+        conn, "SELECT * FROM sessions WHERE handoff_state = 'pending' ORDER BY started_at, id"
+    )
+
+
+def claim_handoff(conn: Connection, session_id: str) -> bool:
+    """Take a pending hand-off; True for exactly one of those who try."""
+    return _move_handoff(conn, session_id, "running", None, ("pending",))
+
+
+def complete_handoff(conn: Connection, session_id: str) -> None:
+    """Record that the hand-off is done."""
+    _move_handoff(conn, session_id, "completed", None, ("pending", "running"))
+
+
+def fail_handoff(conn: Connection, session_id: str, error: str) -> None:
+    """Record that the hand-off failed, and why."""
+    _move_handoff(conn, session_id, "failed", error, ("pending", "running"))
+
+
+def _move_handoff(
+    conn: Connection, session_id: str, state: str, error: str | None, allowed: tuple[str, ...]
+) -> bool:
+    marks = ", ".join("?" * len(allowed))
+    conn.execute(
+        "UPDATE sessions SET handoff_state = ?, handoff_error = ?, version = version + 1"
+        f" WHERE id = ? AND handoff_state IN ({marks})",
+        (state, encode_text(error, "error"), session_id, *allowed),
+    )
+    return conn.changes() > 0

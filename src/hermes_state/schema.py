@@ -1,0 +1,246 @@
+"""The tables of `state.db`.
+
+The known tables and columns keep the names that people's scripts read (schema_version 22). Facts of
+our own are further columns and tables:
+
+- sessions.conversation_id   id of the conversation's first session, the same for life
+- sessions.version           raised by every write that concerns the session
+- sessions.last_active       time of the newest message
+- sessions.continuation_of   the session this one goes on from after a compression; unique, so a
+                             parent cannot have two continuations
+- messages.origin_id         the message this row repeats (the tail a rotation or a branch carried
+                             over), so that search and display show it once
+- search_changes             what the search index has to look at again besides new messages
+"""
+
+KNOWN_SCHEMA_VERSION = 22
+"""`schema_version` of the public system whose files we read and whose table names we keep."""
+
+OWN_SCHEMA_VERSION = 1
+"""Our own numbered migrations, kept in `PRAGMA user_version`."""
+
+SESSION_COLUMNS: dict[str, str] = {
+    "id": "TEXT PRIMARY KEY",
+    "source": "TEXT NOT NULL",
+    "user_id": "TEXT",
+    "session_key": "TEXT",
+    "chat_id": "TEXT",
+    "chat_type": "TEXT",
+    "thread_id": "TEXT",
+    "display_name": "TEXT",
+    "origin_json": "TEXT",
+    "expiry_finalized": "INTEGER DEFAULT 0",
+    "model": "TEXT",
+    "model_config": "TEXT",
+    "system_prompt": "TEXT",
+    "parent_session_id": "TEXT REFERENCES sessions(id)",
+    "started_at": "REAL NOT NULL",
+    "ended_at": "REAL",
+    "end_reason": "TEXT",
+    "message_count": "INTEGER DEFAULT 0",
+    "tool_call_count": "INTEGER DEFAULT 0",
+    "input_tokens": "INTEGER DEFAULT 0",
+    "output_tokens": "INTEGER DEFAULT 0",
+    "cache_read_tokens": "INTEGER DEFAULT 0",
+    "cache_write_tokens": "INTEGER DEFAULT 0",
+    "reasoning_tokens": "INTEGER DEFAULT 0",
+    "cwd": "TEXT",
+    "git_branch": "TEXT",
+    "git_repo_root": "TEXT",
+    "billing_provider": "TEXT",
+    "billing_base_url": "TEXT",
+    "billing_mode": "TEXT",
+    "estimated_cost_usd": "REAL",
+    "actual_cost_usd": "REAL",
+    "cost_status": "TEXT",
+    "cost_source": "TEXT",
+    "pricing_version": "TEXT",
+    "title": "TEXT",
+    "api_call_count": "INTEGER DEFAULT 0",
+    "handoff_state": "TEXT",
+    "handoff_platform": "TEXT",
+    "handoff_error": "TEXT",
+    "compression_failure_cooldown_until": "REAL",
+    "compression_failure_error": "TEXT",
+    "compression_fallback_streak": "INTEGER NOT NULL DEFAULT 0",
+    "profile_name": "TEXT",
+    "rewind_count": "INTEGER NOT NULL DEFAULT 0",
+    "archived": "INTEGER NOT NULL DEFAULT 0",
+    "conversation_id": "TEXT",
+    "version": "INTEGER NOT NULL DEFAULT 0",
+    "last_active": "REAL",
+    "continuation_of": "TEXT",
+}
+
+MESSAGE_COLUMNS: dict[str, str] = {
+    "id": "INTEGER PRIMARY KEY AUTOINCREMENT",
+    "session_id": "TEXT NOT NULL REFERENCES sessions(id)",
+    "role": "TEXT NOT NULL",
+    "content": "TEXT",
+    "tool_call_id": "TEXT",
+    "tool_calls": "TEXT",
+    "tool_name": "TEXT",
+    "effect_disposition": "TEXT",
+    "timestamp": "REAL NOT NULL",
+    "token_count": "INTEGER",
+    "finish_reason": "TEXT",
+    "reasoning": "TEXT",
+    "reasoning_content": "TEXT",
+    "reasoning_details": "TEXT",
+    "codex_reasoning_items": "TEXT",
+    "codex_message_items": "TEXT",
+    "platform_message_id": "TEXT",
+    "observed": "INTEGER DEFAULT 0",
+    "active": "INTEGER NOT NULL DEFAULT 1",
+    "compacted": "INTEGER NOT NULL DEFAULT 0",
+    "api_content": "TEXT",
+    "origin_id": "INTEGER",
+}
+
+USAGE_COLUMNS: dict[str, str] = {
+    "session_id": "TEXT NOT NULL REFERENCES sessions(id) ON DELETE CASCADE",
+    "model": "TEXT NOT NULL",
+    "billing_provider": "TEXT NOT NULL DEFAULT ''",
+    "billing_base_url": "TEXT NOT NULL DEFAULT ''",
+    "billing_mode": "TEXT NOT NULL DEFAULT ''",
+    "task": "TEXT NOT NULL DEFAULT ''",
+    "api_call_count": "INTEGER NOT NULL DEFAULT 0",
+    "input_tokens": "INTEGER NOT NULL DEFAULT 0",
+    "output_tokens": "INTEGER NOT NULL DEFAULT 0",
+    "cache_read_tokens": "INTEGER NOT NULL DEFAULT 0",
+    "cache_write_tokens": "INTEGER NOT NULL DEFAULT 0",
+    "reasoning_tokens": "INTEGER NOT NULL DEFAULT 0",
+    "estimated_cost_usd": "REAL NOT NULL DEFAULT 0",
+    "actual_cost_usd": "REAL NOT NULL DEFAULT 0",
+    "cost_status": "TEXT",
+    "cost_source": "TEXT",
+    "first_seen": "REAL",
+    "last_seen": "REAL",
+}
+
+# table → (columns, table constraints)
+TABLES: dict[str, tuple[dict[str, str], str]] = {
+    "schema_version": ({"version": "INTEGER NOT NULL"}, ""),
+    "sessions": (SESSION_COLUMNS, ""),
+    "messages": (MESSAGE_COLUMNS, ""),
+    "session_model_usage": (
+        USAGE_COLUMNS,
+        "PRIMARY KEY (session_id, model, billing_provider, billing_base_url, billing_mode, task)",
+    ),
+    "state_meta": ({"key": "TEXT PRIMARY KEY", "value": "TEXT"}, ""),
+    "gateway_routing": (
+        {
+            "scope": "TEXT NOT NULL DEFAULT ''",
+            "session_key": "TEXT NOT NULL",
+            "entry_json": "TEXT NOT NULL",
+            "updated_at": "REAL NOT NULL",
+        },
+        "PRIMARY KEY (scope, session_key)",
+    ),
+    "compression_locks": (
+        {
+            "session_id": "TEXT PRIMARY KEY",
+            "holder": "TEXT NOT NULL",
+            "acquired_at": "REAL NOT NULL",
+            "expires_at": "REAL NOT NULL",
+        },
+        "",
+    ),
+    "async_delegations": (
+        {
+            "delegation_id": "TEXT PRIMARY KEY",
+            "origin_session": "TEXT NOT NULL",
+            "origin_ui_session_id": "TEXT NOT NULL DEFAULT ''",
+            "parent_session_id": "TEXT",
+            "state": "TEXT NOT NULL",
+            "dispatched_at": "REAL NOT NULL",
+            "completed_at": "REAL",
+            "updated_at": "REAL NOT NULL",
+            "event_json": "TEXT",
+            "result_json": "TEXT",
+            "delivery_state": "TEXT NOT NULL DEFAULT 'pending'",
+            "delivery_attempts": "INTEGER NOT NULL DEFAULT 0",
+            "delivered_at": "REAL",
+            "owner_pid": "INTEGER",
+            "owner_started_at": "INTEGER",
+            "task_json": "TEXT",
+            "delivery_claim": "TEXT",
+            "delivery_claimed_at": "REAL",
+        },
+        "",
+    ),
+    "delivery_obligations": (
+        {
+            "obligation_id": "TEXT PRIMARY KEY",
+            "session_key": "TEXT NOT NULL",
+            "platform": "TEXT NOT NULL",
+            "chat_id": "TEXT NOT NULL",
+            "thread_id": "TEXT",
+            "content": "TEXT NOT NULL",
+            "state": "TEXT NOT NULL",
+            "attempts": "INTEGER NOT NULL DEFAULT 0",
+            "created_at": "REAL NOT NULL",
+            "updated_at": "REAL NOT NULL",
+            "owner_pid": "INTEGER",
+            "owner_started_at": "INTEGER",
+            "last_error": "TEXT",
+        },
+        "",
+    ),
+    "search_changes": (
+        {
+            "seq": "INTEGER PRIMARY KEY AUTOINCREMENT",
+            "session_id": "TEXT NOT NULL",
+            "kind": "TEXT NOT NULL",
+        },
+        "",
+    ),
+}
+
+# One index on the hot table: it holds the row id too, so it also gives a session's order.
+INDEXES: dict[str, str] = {
+    "idx_sessions_source": "sessions(source)",
+    "idx_sessions_parent": "sessions(parent_session_id)",
+    "idx_sessions_started": "sessions(started_at DESC)",
+    "idx_sessions_conversation": "sessions(conversation_id)",
+    "idx_sessions_session_key": "sessions(session_key, started_at DESC)",
+    "idx_sessions_gateway_peer": (
+        "sessions(source, user_id, chat_id, chat_type, thread_id, started_at DESC)"
+    ),
+    "idx_sessions_handoff_state": "sessions(handoff_state, started_at)",
+    "idx_messages_session": "messages(session_id)",
+    "idx_messages_platform_msg_id": (
+        "messages(session_id, platform_message_id) WHERE platform_message_id IS NOT NULL"
+    ),
+    "idx_messages_origin": "messages(origin_id) WHERE origin_id IS NOT NULL",
+    "idx_compression_locks_expires": "compression_locks(expires_at)",
+    "idx_session_model_usage_model": "session_model_usage(model)",
+    "idx_async_delegations_delivery": "async_delegations(delivery_state, completed_at)",
+}
+
+UNIQUE_INDEXES: dict[str, str] = {
+    "idx_sessions_title_unique": "sessions(title) WHERE title IS NOT NULL",
+    "idx_sessions_continuation_unique": (
+        "sessions(continuation_of) WHERE continuation_of IS NOT NULL"
+    ),
+}
+
+
+def create_table_sql(table: str) -> str:
+    """The statement that creates `table`."""
+    columns, constraints = TABLES[table]
+    parts = [f"{name} {kind}" for name, kind in columns.items()]
+    if constraints:
+        parts.append(constraints)
+    return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(parts)})"
+
+
+def create_index_sql() -> list[str]:
+    """The statements that create every index."""
+    return [
+        *(f"CREATE INDEX IF NOT EXISTS {name} ON {on}" for name, on in INDEXES.items()),
+        *(
+            f"CREATE UNIQUE INDEX IF NOT EXISTS {name} ON {on}"
+            for name, on in UNIQUE_INDEXES.items()
+        ),
+    ]

@@ -1,0 +1,284 @@
+"""Session rows: create, end, reopen, and the facts kept on them.
+
+A row appears when there is something to keep. Creating one that exists fills what is still unknown
+and never overwrites what is known. Ending is first-writer-wins.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from . import lineage
+from .changes import note_session_changed, touch
+from .codec import encode_json, encode_text
+from .connection import Connection, row, tuples, value
+from .errors import InvalidMessageError, UnknownSessionError
+
+_TEXT_FIELDS = frozenset(
+    [
+        "model",
+        "system_prompt",
+        "user_id",
+        "session_key",
+        "chat_id",
+        "chat_type",
+        "thread_id",
+        "display_name",
+        "cwd",
+        "git_branch",
+        "git_repo_root",
+        "profile_name",
+        "parent_session_id",
+        "billing_provider",
+        "billing_base_url",
+        "billing_mode",
+    ]
+)
+_JSON_FIELDS = frozenset({"model_config", "origin_json"})
+_TIME_FIELDS = frozenset({"started_at"})
+
+RECOVERABLE_END_REASONS = ("agent_close", "ws_orphan_reap")
+"""Ends that happened by accident: routing may reopen such a session."""
+
+
+def require_session(conn: Connection, session_id: str) -> None:
+    """Raise UnknownSessionError unless the session exists."""
+    if value(conn, "SELECT 1 FROM sessions WHERE id = ?", (session_id,)) is None:
+        raise UnknownSessionError(session_id)
+
+
+def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any) -> str:
+    """Create a session row, or fill what an existing one does not know yet; returns its id.
+
+    Further facts go in by column name: model, model_config (dict), system_prompt, user_id,
+    session_key, chat_id, chat_type, thread_id, display_name, origin_json, parent_session_id, cwd,
+    git_branch, git_repo_root, profile_name, started_at. A child of a compressed session becomes
+    its continuation, if it has none yet and the child is neither a branch nor a delegate.
+    """
+    if not isinstance(session_id, str) or not session_id:
+        raise InvalidMessageError(f"A session id must be text that is not empty: {session_id!r}")
+    facts: dict[str, Any] = {}
+    for name, given in kwargs.items():
+        if name in _TEXT_FIELDS:
+            facts[name] = encode_text(given, name)
+        elif name in _JSON_FIELDS:
+            facts[name] = encode_json(given, name)
+        elif name in _TIME_FIELDS:
+            facts[name] = given if given is None else float(given)
+        else:
+            raise TypeError(f"create_session() does not know {name!r}")
+    parent_id = facts.pop("parent_session_id", None)
+    facts = {name: fact for name, fact in facts.items() if fact is not None}
+    existing = row(
+        conn,
+        "SELECT source, user_id, parent_session_id FROM sessions WHERE id = ?",
+        (session_id,),
+    )
+    if existing is None:
+        facts.setdefault("started_at", time.time())
+        facts |= {
+            "id": encode_text(session_id, "session_id"),
+            "source": encode_text(source, "source") or "unknown",
+            "conversation_id": session_id,
+            "version": 1,
+        }
+        conn.execute(
+            f"INSERT INTO sessions ({', '.join(facts)}) VALUES ({', '.join('?' * len(facts))})",
+            tuple(facts.values()),
+        )
+    else:
+        facts.pop("started_at", None)
+        filled = "".join(f", {name} = COALESCE({name}, ?)" for name in facts)
+        conn.execute(
+            f"UPDATE sessions SET version = version + 1{filled} WHERE id = ?",
+            (*facts.values(), session_id),
+        )
+        if existing["user_id"] is None and "user_id" in facts:
+            note_session_changed(conn, session_id)
+    if parent_id is not None and (existing is None or existing["parent_session_id"] is None):
+        lineage.link_to_parent(conn, session_id, parent_id)
+    return session_id
+
+
+def ensure_session(
+    conn: Connection,
+    session_id: str,
+    source: str = "unknown",
+    model: str | None = None,
+    **kwargs: Any,
+) -> str:
+    """Make sure a row exists; returns its id."""
+    return create_session(conn, session_id, source, model=model, **kwargs)
+
+
+def get_session(conn: Connection, session_id: str) -> dict[str, Any] | None:
+    """The session's row as a dict, or None."""
+    return row(conn, "SELECT * FROM sessions WHERE id = ?", (session_id,))
+
+
+def resolve_session_id(conn: Connection, session_id_or_prefix: str) -> str | None:
+    """The full id for an exact id or an unambiguous prefix; None for none or several."""
+    exact = value(conn, "SELECT id FROM sessions WHERE id = ?", (session_id_or_prefix,))
+    if exact is not None or not session_id_or_prefix:
+        return exact
+    length = len(session_id_or_prefix)
+    found = tuples(
+        conn,
+        "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? LIMIT 2",
+        (length, session_id_or_prefix),
+    )
+    return found[0][0] if len(found) == 1 else None
+
+
+def end_session(conn: Connection, session_id: str, end_reason: str) -> None:
+    """Mark the session as ended; one that has ended keeps its first reason."""
+    conn.execute(
+        "UPDATE sessions SET ended_at = ?, end_reason = ?, version = version + 1"
+        " WHERE id = ? AND ended_at IS NULL",
+        (time.time(), encode_text(end_reason, "end_reason"), session_id),
+    )
+    if end_reason == "compression" and conn.changes():
+        lineage.adopt_continuation(conn, session_id)
+
+
+def reopen_session(conn: Connection, session_id: str) -> None:
+    """Clear the end so that the session can go on.
+
+    A session that was continued after a compression stays closed: its continuation goes on, and
+    opening it as well would fork the conversation.
+    """
+    conn.execute(
+        "UPDATE sessions SET ended_at = NULL, end_reason = NULL, version = version + 1"
+        " WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM sessions WHERE continuation_of = ?1)",
+        (session_id,),
+    )
+
+
+def promote_to_session_reset(
+    conn: Connection, session_id: str, reason: str = "session_reset"
+) -> bool:
+    """Record that a person or a policy ended the session; True if it was recorded.
+
+    Applies to a live session and to one that ended by accident, so that routing does not bring it
+    back; any other end keeps its reason.
+    """
+    conn.execute(
+        "UPDATE sessions SET ended_at = COALESCE(ended_at, ?), end_reason = ?,"
+        " version = version + 1"
+        f" WHERE id = ? AND (ended_at IS NULL OR end_reason IN {RECOVERABLE_END_REASONS})",
+        (time.time(), encode_text(reason, "reason"), session_id),
+    )
+    return conn.changes() > 0
+
+
+def set_session_archived(conn: Connection, session_id: str, archived: bool) -> bool:
+    """Hide or show a conversation in lists, all its sessions together; True if there is one."""
+    conn.execute(
+        "UPDATE sessions SET archived = ?, version = version + 1 WHERE conversation_id ="
+        " (SELECT conversation_id FROM sessions WHERE id = ?)",
+        (int(bool(archived)), session_id),
+    )
+    return conn.changes() > 0
+
+
+def update_session_cwd(
+    conn: Connection,
+    session_id: str,
+    cwd: str,
+    git_branch: str | None = None,
+    git_repo_root: str | None = None,
+) -> None:
+    """Keep the working directory, and the git branch and root where known."""
+    conn.execute(
+        "UPDATE sessions SET cwd = ?, git_branch = COALESCE(?, git_branch),"
+        " git_repo_root = COALESCE(?, git_repo_root), version = version + 1 WHERE id = ?",
+        (
+            encode_text(cwd, "cwd"),
+            encode_text(git_branch, "git_branch"),
+            encode_text(git_repo_root, "git_repo_root"),
+            session_id,
+        ),
+    )
+
+
+def backfill_repo_roots(conn: Connection, cwd_to_root: dict[str, str]) -> None:
+    """Fill in git roots for working directories that have none recorded."""
+    for cwd, root in cwd_to_root.items():
+        if root:
+            conn.execute(
+                "UPDATE sessions SET git_repo_root = ?, version = version + 1"
+                " WHERE cwd = ? AND (git_repo_root IS NULL OR git_repo_root = '')",
+                (encode_text(root, "git_repo_root"), cwd),
+            )
+
+
+def update_session_meta(
+    conn: Connection, session_id: str, model_config_json: str, model: str | None = None
+) -> None:
+    """Replace the model configuration and, if given, the model."""
+    conn.execute(
+        "UPDATE sessions SET model_config = ?, model = COALESCE(?, model), version = version + 1"
+        " WHERE id = ?",
+        (encode_json(model_config_json, "model_config"), encode_text(model, "model"), session_id),
+    )
+
+
+def update_system_prompt(conn: Connection, session_id: str, system_prompt: str) -> None:
+    """Keep the system prompt that the session was started with."""
+    conn.execute(
+        "UPDATE sessions SET system_prompt = ?, version = version + 1 WHERE id = ?",
+        (encode_text(system_prompt, "system_prompt"), session_id),
+    )
+
+
+def update_session_model(conn: Connection, session_id: str, model: str) -> None:
+    """Record that the session switched to another model."""
+    conn.execute(
+        "UPDATE sessions SET model = ?, version = version + 1 WHERE id = ?",
+        (encode_text(model, "model"), session_id),
+    )
+
+
+def update_session_billing_route(
+    conn: Connection,
+    session_id: str,
+    *,
+    provider: str,
+    base_url: str,
+    billing_mode: str | None = None,
+) -> None:
+    """Record where calls are billed now; the stored prompt names the old route, so it goes."""
+    conn.execute(
+        "UPDATE sessions SET billing_provider = ?, billing_base_url = ?,"
+        " billing_mode = COALESCE(?, billing_mode), system_prompt = NULL, version = version + 1"
+        " WHERE id = ?",
+        (
+            encode_text(provider, "provider"),
+            encode_text(base_url, "base_url"),
+            encode_text(billing_mode, "billing_mode"),
+            session_id,
+        ),
+    )
+
+
+def set_expiry_finalized(conn: Connection, session_id: str, finalized: bool = True) -> None:
+    """Record that the session's expiry was dealt with."""
+    conn.execute(
+        "UPDATE sessions SET expiry_finalized = ? WHERE id = ?", (int(bool(finalized)), session_id)
+    )
+    touch(conn, session_id)
+
+
+def get_meta(conn: Connection, key: str) -> str | None:
+    """A value of the key-value table, or None."""
+    return value(conn, "SELECT value FROM state_meta WHERE key = ?", (key,))
+
+
+def set_meta(conn: Connection, key: str, value: str) -> None:
+    """Set a value of the key-value table."""
+    conn.execute(
+        "INSERT INTO state_meta (key, value) VALUES (?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (encode_text(key, "key"), encode_text(value, "value")),
+    )

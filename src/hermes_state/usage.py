@@ -1,0 +1,179 @@
+"""Token and cost counters, on the session and per model."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .codec import encode_text
+from .connection import Connection
+
+_TOKENS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
+)
+
+
+def update_token_counts(
+    conn: Connection,
+    session_id: str,
+    input_tokens: int = 0,
+    output_tokens: int = 0,
+    model: str | None = None,
+    cache_read_tokens: int = 0,
+    cache_write_tokens: int = 0,
+    reasoning_tokens: int = 0,
+    estimated_cost_usd: float | None = None,
+    actual_cost_usd: float | None = None,
+    cost_status: str | None = None,
+    cost_source: str | None = None,
+    pricing_version: str | None = None,
+    billing_provider: str | None = None,
+    billing_base_url: str | None = None,
+    billing_mode: str | None = None,
+    api_call_count: int = 0,
+    absolute: bool = False,
+) -> None:
+    """Add usage to the session and to its row per model; with `absolute`, set the session's totals.
+
+    In absolute mode the row per model gets the difference to what the session had, so that both
+    always tell the same story.
+    """
+    tokens = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens)
+    before = conn.execute(
+        f"SELECT model, billing_provider, billing_base_url, billing_mode, {', '.join(_TOKENS)},"
+        " api_call_count, COALESCE(estimated_cost_usd, 0), COALESCE(actual_cost_usd, 0)"
+        " FROM sessions WHERE id = ?",
+        (session_id,),
+    ).fetchone()
+    if before is None:
+        return
+    known_model, known_provider, known_url, known_mode, *counts = before
+    delta: list[Any] = [*tokens, api_call_count, estimated_cost_usd or 0.0, actual_cost_usd or 0.0]
+    if absolute:
+        delta[:6] = [new - (old or 0) for new, old in zip(delta[:6], counts[:6], strict=True)]
+        if estimated_cost_usd is not None:
+            delta[6] = estimated_cost_usd - counts[6]
+        if actual_cost_usd is not None:
+            delta[7] = actual_cost_usd - counts[7]
+    cost = "COALESCE({0}, 0) + ?" if not absolute else "?"
+    assignments = [f"{name} = COALESCE({name}, 0) + ?" for name in (*_TOKENS, "api_call_count")]
+    values: list[Any] = delta[:6]
+    for name, given in (
+        ("estimated_cost_usd", estimated_cost_usd),
+        ("actual_cost_usd", actual_cost_usd),
+    ):
+        if given is not None:
+            assignments.append(f"{name} = {cost.format(name)}")
+            values.append(float(given))
+    for name, given_text in (
+        ("cost_status", cost_status),
+        ("cost_source", cost_source),
+        ("pricing_version", pricing_version),
+    ):
+        if given_text is not None:
+            assignments.append(f"{name} = ?")
+            values.append(encode_text(given_text, name))
+    for name, given_text in (
+        ("model", model),
+        ("billing_provider", billing_provider),
+        ("billing_base_url", billing_base_url),
+        ("billing_mode", billing_mode),
+    ):
+        if given_text is not None:
+            assignments.append(f"{name} = COALESCE({name}, ?)")
+            values.append(encode_text(given_text, name))
+    conn.execute(
+        f"UPDATE sessions SET {', '.join(assignments)}, version = version + 1 WHERE id = ?",
+        (*values, session_id),
+    )
+    used_model = model or known_model
+    if used_model and any(delta):
+        _add_model_usage(
+            conn,
+            session_id,
+            used_model,
+            billing_provider or known_provider,
+            billing_base_url or known_url,
+            billing_mode or known_mode,
+            "",
+            delta,
+            cost_status,
+            cost_source,
+        )
+
+
+def record_auxiliary_usage(
+    conn: Connection,
+    session_id: str,
+    task: str,
+    *,
+    model: str | None = None,
+    billing_provider: str | None = None,
+    billing_base_url: str | None = None,
+    input_tokens: int = 0,
+    output_tokens: int = 0,
+    cache_read_tokens: int = 0,
+    cache_write_tokens: int = 0,
+    reasoning_tokens: int = 0,
+    estimated_cost_usd: float | None = None,
+) -> None:
+    """Count a side call (title, compression, …) per model and task, not in the session's totals."""
+    if conn.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None:
+        return
+    tokens = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens)
+    _add_model_usage(
+        conn,
+        session_id,
+        model or "unknown",
+        billing_provider,
+        billing_base_url,
+        None,
+        task,
+        [*tokens, 1, estimated_cost_usd or 0.0, 0.0],
+        None,
+        None,
+    )
+    conn.execute("UPDATE sessions SET version = version + 1 WHERE id = ?", (session_id,))
+
+
+def _add_model_usage(
+    conn: Connection,
+    session_id: str,
+    model: str,
+    provider: str | None,
+    base_url: str | None,
+    mode: str | None,
+    task: str,
+    delta: list[Any],
+    cost_status: str | None,
+    cost_source: str | None,
+) -> None:
+    now = time.time()
+    names = (*_TOKENS, "api_call_count", "estimated_cost_usd", "actual_cost_usd")
+    added = ", ".join(f"{name} = session_model_usage.{name} + excluded.{name}" for name in names)
+    conn.execute(
+        "INSERT INTO session_model_usage (session_id, model, billing_provider, billing_base_url,"
+        f" billing_mode, task, {', '.join(names)}, cost_status, cost_source, first_seen, last_seen)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (session_id, model, billing_provider, billing_base_url, billing_mode, task)"
+        f" DO UPDATE SET {added}, cost_status = COALESCE(excluded.cost_status, cost_status),"
+        " cost_source = COALESCE(excluded.cost_source, cost_source),"
+        " last_seen = excluded.last_seen",
+        (
+            session_id,
+            encode_text(model, "model"),
+            encode_text(provider, "billing_provider") or "",
+            encode_text(base_url, "billing_base_url") or "",
+            encode_text(mode, "billing_mode") or "",
+            encode_text(task, "task") or "",
+            *delta,
+            encode_text(cost_status, "cost_status"),
+            encode_text(cost_source, "cost_source"),
+            now,
+            now,
+        ),
+    )
