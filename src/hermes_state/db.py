@@ -25,12 +25,13 @@ from . import (
     sessions,
     titles,
     transfer,
+    turn_log,
     usage,
     views,
 )
-from .connection import BUSY_TIMEOUT, Connection, Database
-from .errors import StoreCorruptedError
-from .migrations import prepare
+from .connection import BUSY_TIMEOUT, Connection, Database, damage_marker, is_hollow
+from .errors import StoreCorruptedError, StoreUnavailableError
+from .migrations import prepare, refuse_newer
 
 if TYPE_CHECKING:
     from .salvage import SalvageReport
@@ -78,29 +79,42 @@ class SessionDB:
 
         A damaged file is moved aside and salvaged; `salvage_report` then says what was saved.
         """
-        self.db_path = Path(db_path) if db_path is not None else default_path()
+        self.db_path = (Path(db_path) if db_path is not None else default_path()).absolute()
         self.salvage_report: SalvageReport | None = None
         self._search_index: SearchIndex | None = None
         self._database = self._open(busy_timeout)
 
     def _open(self, busy_timeout: float) -> Database:
-        marker = self.db_path.with_name(self.db_path.name + ".damaged")
-        if marker.exists():
-            from .salvage import is_damaged, salvage
-
-            if self.db_path.exists() and is_damaged(self.db_path):
-                self.salvage_report = salvage(self.db_path)
-            marker.unlink(missing_ok=True)
+        marker = damage_marker(self.db_path)
         try:
+            if marker.exists() or is_hollow(self.db_path):
+                from .salvage import is_damaged, salvage, salvaging_alone
+
+                with salvaging_alone(self.db_path):
+                    if self.db_path.exists() and is_damaged(self.db_path):
+                        self.salvage_report = salvage(self.db_path)
+                    marker.unlink(missing_ok=True)
             return self._open_prepared(busy_timeout)
         except StoreCorruptedError:
-            from .salvage import salvage
+            return self._open_salvaged(busy_timeout)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"{self.db_path} cannot be opened ({error.strerror}). Check its permissions."
+            ) from error
 
-            self.salvage_report = salvage(self.db_path)
-            marker.unlink(missing_ok=True)
+    def _open_salvaged(self, busy_timeout: float) -> Database:
+        from .salvage import salvage, salvaging_alone
+
+        with salvaging_alone(self.db_path):
+            try:
+                return self._open_prepared(busy_timeout)
+            except StoreCorruptedError:  # no other process has salvaged it meanwhile
+                self.salvage_report = salvage(self.db_path)
+            damage_marker(self.db_path).unlink(missing_ok=True)
             return self._open_prepared(busy_timeout)
 
     def _open_prepared(self, busy_timeout: float) -> Database:
+        refuse_newer(self.db_path, busy_timeout)
         database = Database(self.db_path, busy_timeout=busy_timeout)
         try:
             prepare(database)
@@ -180,6 +194,12 @@ class SessionDB:
     restore_rewound = _writes(rewrites.restore_rewound)
     replace_messages = _writes(rewrites.replace_messages)
     clear_messages = _writes(rewrites.clear_messages)
+
+    # Turns
+    load_live = _reads(turn_log.load_live)
+    begin_turn = _writes(turn_log.begin_turn)
+    record_step = _writes(turn_log.record_step)
+    append_missing = _writes(turn_log.append_missing)
 
     # Usage
     update_token_counts = _writes(usage.update_token_counts)

@@ -1,0 +1,329 @@
+"""AIAgent: one conversation with one model, kept in the store.
+
+It composes what a turn needs (model, journal, tools, prompt) and offers it to front ends: run a
+turn from ordinary code or from a coroutine, interrupt or steer it from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gateway import session_context
+from hermes_state import SessionDB, StoreError
+from tools.registry import Registry
+
+from .errors import ContextTooLongError
+from .events import Event, TextStreamed, TurnFinished, TurnStarted
+from .ids import new_session_id, new_turn_id
+from .journal import Journal
+from .loop import Turn, note, run_turn
+from .model import Message, Model, Usage
+from .threads import run_to_end
+from .tool_calls import ToolRunner
+
+log = logging.getLogger(__name__)
+
+StreamCallback = Callable[[str], None]
+
+
+class TurnRunningError(RuntimeError):
+    """The agent is in the middle of a turn; interrupt it, steer it, or wait."""
+
+
+class AIAgent:
+    """An agent in one conversation.
+
+    `session_id`, `model` (its name) and `platform` say which, with what and from where. After a
+    turn, `session_id` is the session the conversation is in, which a compression may have changed.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        db: SessionDB | None = None,
+        session_id: str | None = None,
+        platform: str = "cli",
+        user_id: str | None = None,
+        tools: Registry | None = None,
+        system_prompt: str | Callable[[], str] = "",
+        max_iterations: int = 90,
+        on_event: Callable[[Event], None] | None = None,
+        session_facts: dict[str, Any] | None = None,
+        request_options: dict[str, Any] | None = None,
+    ) -> None:
+        """`system_prompt` may be a function: it is called once, for the session's first turn.
+
+        `session_facts` are further columns of the session's row (chat_id, cwd, …),
+        `request_options` fields of every ModelRequest (max_tokens, temperature, …).
+        """
+        self._llm = model
+        self.platform = platform
+        self.max_iterations = max_iterations
+        self.on_event = on_event
+        self._db = db
+        self._tools = tools or Registry()
+        self._tool_schemas = self._tools.schemas()
+        self._prompt_source = system_prompt
+        self._cached_system_prompt: str | None = None
+        self._request_options = dict(request_options or {})
+        facts = {"model": model.name, "billing_provider": model.provider, **(session_facts or {})}
+        if user_id is not None:
+            facts["user_id"] = user_id
+        self._journal = Journal(db, session_id or new_session_id(), source=platform, facts=facts)
+        self._state = threading.Lock()
+        self._running: asyncio.Task[None] | None = None
+        self._busy = False
+        self._interrupt_wanted = False
+        self._steering: list[str] = []
+
+    # What it is
+
+    @property
+    def session_id(self) -> str:
+        """The session the conversation is in."""
+        return self._journal.session_id
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._llm.name
+
+    @property
+    def _session_messages(self) -> list[Message] | None:
+        """The conversation as this agent knows it; None before the first turn."""
+        return list(self._journal.messages) or None
+
+    # Running a turn
+
+    def run_conversation(
+        self,
+        prompt: str | list[dict[str, Any]],
+        conversation_history: list[Message] | None = None,
+        stream_callback: StreamCallback | None = None,
+    ) -> dict[str, Any]:
+        """Answer a message: run one turn to its end and return its outcome.
+
+        `conversation_history` is what the caller holds of the conversation; messages in it that are
+        not stored yet are stored first. `stream_callback` gets the answer's text as it comes.
+        Returns `final_response`, `messages`, `api_calls`, `session_id`, `completed`, `partial`,
+        `failed`, `interrupted`, `error` and `usage`; `pending_steering` is what came too late to be
+        read in this turn. Only a misuse raises.
+        """
+        return run_to_end(self.run(prompt, conversation_history, stream_callback))
+
+    async def run(
+        self,
+        prompt: str | list[dict[str, Any]],
+        conversation_history: list[Message] | None = None,
+        stream_callback: StreamCallback | None = None,
+    ) -> dict[str, Any]:
+        """The same as `run_conversation`, for coroutines."""
+        with self._state:
+            if self._busy:
+                raise TurnRunningError("A turn is running in this conversation already.")
+            self._busy, self._interrupt_wanted, self._running = True, False, None
+        turn = self._new_turn(stream_callback)
+        broken: Exception | None = None
+        try:
+            self._prepare(conversation_history)
+            turn.system = self._system_prompt()
+            self._journal.begin({"role": "user", "content": prompt})
+            session_context.set_current_session_id(self.session_id)
+            turn.emit(TurnStarted(self.session_id, new_turn_id()))
+            await self._run_interruptibly(turn)
+        except StoreError as error:
+            log.error("The turn in %s could not be stored: %s", self.session_id, error)
+            broken = error
+        except Exception as error:
+            # A fault of ours must not leave the user without a word, or the history open.
+            log.exception("The turn in %s failed", self.session_id)
+            broken = error
+            self._close_after_fault(turn, error)
+        finally:
+            with self._state:
+                self._busy, self._running = False, None
+        result = self._outcome(turn, broken)
+        result["pending_steering"] = self._take_steering()
+        status = "interrupted" if turn.interrupted else "error" if result["failed"] else "complete"
+        turn.emit(TurnFinished(self.session_id, status, result["final_response"] or ""))
+        return result
+
+    async def _run_interruptibly(self, turn: Turn) -> None:
+        with self._state:
+            task = asyncio.create_task(run_turn(turn))
+            self._running = task
+            if self._interrupt_wanted:
+                task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            # Cancelled before its first step; run_turn deals with every later moment.
+            turn.interrupted = True
+            note(turn, "[Interrupted before an answer.]", "interrupted")
+
+    def _close_after_fault(self, turn: Turn, fault: Exception) -> None:
+        try:
+            note(turn, f"[No answer: {type(fault).__name__}: {fault}]", "error")
+        except StoreError as error:
+            # The next turn finds the open end and closes it.
+            log.error("The end of the turn in %s could not be stored: %s", self.session_id, error)
+
+    def _new_turn(self, stream_callback: StreamCallback | None) -> Turn:
+        emit = self._emitter(stream_callback)
+        return Turn(
+            model=self._llm,
+            journal=self._journal,
+            tools=ToolRunner(self._tools, self._journal, emit),
+            tool_schemas=self._tool_schemas,
+            system="",
+            emit=emit,
+            take_steering=self._take_steering,
+            cost=self._cost,
+            max_iterations=self.max_iterations,
+            request_options=self._request_options,
+        )
+
+    def _emitter(self, stream_callback: StreamCallback | None) -> Callable[[Event], None]:
+        on_event = self.on_event
+
+        def emit(event: Event) -> None:
+            try:
+                if stream_callback is not None and type(event) is TextStreamed:
+                    stream_callback(event.text)
+                if on_event is not None:
+                    on_event(event)
+            except Exception:
+                # A front end that fails to show something must not cost the user the turn.
+                log.exception("A callback failed on %s", type(event).__name__)
+
+        return emit
+
+    def _prepare(self, conversation_history: Iterable[Message] | None) -> None:
+        self._journal.refresh()
+        if conversation_history is None:
+            return
+        history = list(conversation_history)
+        if self._db is None:
+            self._journal.messages = history
+        elif history != self._journal.messages:
+            self._journal.persist(history)
+
+    def _system_prompt(self) -> str:
+        if self._cached_system_prompt is None:
+            stored = self._db.get_session(self.session_id) if self._db else None
+            if stored and stored["system_prompt"]:
+                self._cached_system_prompt = str(stored["system_prompt"])
+            else:
+                source = self._prompt_source
+                self._cached_system_prompt = source if isinstance(source, str) else source()
+                if stored and self._db and self._cached_system_prompt:
+                    self._db.update_system_prompt(self.session_id, self._cached_system_prompt)
+                    self._journal.refresh()
+        self._journal.facts["system_prompt"] = self._cached_system_prompt or None
+        return self._cached_system_prompt
+
+    def _cost(self, usage: Usage, model: str) -> dict[str, Any]:
+        from .catalog import cost_usd
+
+        dollars = cost_usd(usage, self.model)
+        return {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cache_read_tokens": usage.cache_read_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+            "reasoning_tokens": usage.reasoning_tokens,
+            "model": self.model,
+            "billing_provider": self._llm.provider,
+            "billing_base_url": self._llm.base_url,
+            "estimated_cost_usd": dollars,
+            "cost_status": "unknown" if dollars is None else "estimated",
+            "api_call_count": 1,
+        }
+
+    def _outcome(self, turn: Turn, broken: Exception | None) -> dict[str, Any]:
+        error = None
+        if broken is not None or turn.error is not None:
+            error = str(broken or turn.error) or type(broken or turn.error).__name__
+        if turn.exhausted:
+            error = f"The budget of {turn.max_iterations} model calls for one turn is used up."
+        if isinstance(turn.error, ContextTooLongError):
+            error = f"context length exceeded: {turn.error}"
+        failed = broken is not None or turn.error is not None
+        final = turn.final_response
+        if turn.exhausted and self._journal.messages:
+            final = self._journal.messages[-1]["content"]
+        return {
+            "final_response": final,
+            "messages": list(self._journal.messages),
+            "api_calls": turn.api_calls,
+            "session_id": self.session_id,
+            "completed": final is not None and not turn.exhausted,
+            "partial": turn.exhausted or turn.reply.finish_reason == "length",
+            "failed": failed,
+            "interrupted": turn.interrupted,
+            "error": error,
+            "model": self.model,
+            "usage": {
+                "input_tokens": turn.usage.input_tokens,
+                "output_tokens": turn.usage.output_tokens,
+                "cache_read_tokens": turn.usage.cache_read_tokens,
+                "cache_write_tokens": turn.usage.cache_write_tokens,
+                "reasoning_tokens": turn.usage.reasoning_tokens,
+                "total_tokens": turn.usage.input_tokens + turn.usage.output_tokens,
+            },
+            "last_prompt_tokens": turn.last_prompt_tokens,
+        }
+
+    # While it runs
+
+    def interrupt(self) -> bool:
+        """Stop the running turn, from any thread; what it did is stored. False if none runs."""
+        with self._state:
+            if not self._busy:
+                return False
+            self._interrupt_wanted = True
+            task = self._running
+        if task is not None:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        return True
+
+    def steer(self, text: str) -> bool:
+        """Add a message to the running turn; it is read at the next step. False if none runs."""
+        with self._state:
+            if not self._busy or not text.strip():
+                return False
+            self._steering.append(text)
+        return True
+
+    def _take_steering(self) -> list[str]:
+        with self._state:
+            taken, self._steering = self._steering, []
+        return taken
+
+    def switch_model(self, model: Model) -> None:
+        """Go on with another model from the next turn on."""
+        with self._state:
+            if self._busy:
+                raise TurnRunningError("The model cannot be changed while a turn is running.")
+            self._llm = model
+            self._journal.facts |= {"model": model.name, "billing_provider": model.provider}
+        if self._db is not None:
+            self._db.update_session_model(self.session_id, model.name)
+
+    # For front ends
+
+    def _persist_session(
+        self, messages: list[Message], conversation_history: list[Message] | None = None
+    ) -> None:
+        """Store those of `messages` that are not stored yet; the lists may alias each other."""
+        self._journal.refresh()
+        self._journal.persist(messages)
+
+    async def aclose(self) -> None:
+        """Free the model's connections."""
+        await self._llm.aclose()

@@ -1,0 +1,79 @@
+"""From the configuration to an agent: the same for every front end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hermes_state import SessionDB
+from tools.registry import Registry
+
+from .agent import AIAgent
+from .config import Config, ModelSettings
+from .events import Event
+from .model import Model
+from .providers import build_model
+from .system_prompt import build_system_prompt
+
+
+def build_models(config: Config, model: str | None = None) -> Model:
+    """The configured model (or the one named) with its fall-backs, as one that can be asked."""
+    settings = config.model_named(model) if model else config.model
+    first = _build(settings, config)
+    if is_small(first) and not config.fallback_models:
+        return first  # inside the process there is nothing to retry
+    from .retry import RetryingModel
+
+    return RetryingModel([first, *(_build(one, config) for one in config.fallback_models)])
+
+
+def _build(settings: ModelSettings, config: Config) -> Model:
+    return build_model(settings, config.environ)
+
+
+def is_small(model: Model) -> bool:
+    """Whether the model is too small for tools and a long prompt."""
+    return bool(getattr(model, "small", False))
+
+
+def build_agent(
+    config: Config,
+    db: SessionDB | None,
+    *,
+    model: Model | None = None,
+    session_id: str | None = None,
+    platform: str = "cli",
+    user_id: str | None = None,
+    tools: Registry | None = None,
+    cwd: Path | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    session_facts: dict[str, Any] | None = None,
+) -> AIAgent:
+    """An agent as configured, for a new conversation or, with `session_id`, an old one."""
+    llm = model or build_models(config)
+    small = is_small(llm)
+    where = cwd or Path(os.getcwd())  # noqa: PTH109 - Path.cwd() resolves links people chose
+
+    def prompt() -> str:
+        return build_system_prompt(config.home, where, platform, llm.name, small=small)
+
+    options: dict[str, Any] = {}
+    if config.model.max_tokens:
+        options["max_tokens"] = config.model.max_tokens
+    if config.model.reasoning_effort:
+        options["reasoning_effort"] = config.model.reasoning_effort
+    return AIAgent(
+        llm,
+        db=db,
+        session_id=session_id,
+        platform=platform,
+        user_id=user_id,
+        tools=Registry() if small else tools,
+        system_prompt=prompt,
+        max_iterations=config.agent.max_iterations,
+        on_event=on_event,
+        session_facts={"cwd": str(where), **(session_facts or {})},
+        request_options=options,
+    )

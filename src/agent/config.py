@@ -1,0 +1,179 @@
+"""The configuration: `config.yaml` and `.env` in the Hermes home, and the environment.
+
+The environment wins over `.env`, and both over `config.yaml`. Reading never writes: a file that is
+broken is reported, with the place, and left as it is. A wrong value stops the start with a message
+that names the key, the value and the fix; an unknown key only warns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agent.config_env import load_dotenv, secret_values
+from agent.config_model import names_provider, resolve_model
+from agent.config_schema import (
+    FREE_FORM,
+    SECTIONS,
+    AgentSettings,
+    ApprovalSettings,
+    AuxiliarySettings,
+    CompressionSettings,
+    ContextSettings,
+    DisplaySettings,
+    LoggingSettings,
+    ModelSettings,
+    TerminalSettings,
+)
+from agent.config_values import Findings, read_section
+from agent.home import ConfigError, hermes_home
+from agent.redact import register_secret
+
+__all__ = ["Config", "ConfigError", "ModelSettings", "load_config"]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that was configured, checked and completed with defaults."""
+
+    home: Path
+    model: ModelSettings
+    fallback_models: tuple[ModelSettings, ...]
+    """Asked in this order when the model before cannot answer."""
+    agent: AgentSettings
+    compression: CompressionSettings
+    auxiliary: AuxiliarySettings
+    context: ContextSettings
+    display: DisplaySettings
+    terminal: TerminalSettings
+    approvals: ApprovalSettings
+    logging: LoggingSettings
+    raw: Mapping[str, Any]
+    """The file as it was read, for the sections that other parts of Hermes check."""
+    environ: Mapping[str, str]
+    """The environment with `.env` beneath it; nothing is written into the process's own."""
+    warnings: tuple[str, ...]
+    """What a person should know, one sentence each."""
+
+    def __repr__(self) -> str:
+        # The environment and the raw file hold secrets, and a repr ends up in logs.
+        return f"Config(home={self.home}, model={self.model!r})"
+
+    def section(self, name: str) -> Mapping[str, Any]:
+        """A section that is not checked here, e.g. "platforms"; empty if it is missing."""
+        found = self.raw.get(name)
+        return found if isinstance(found, Mapping) else {}
+
+    def model_named(self, name: str) -> ModelSettings:
+        """Settings for another model by its name, as `-m` and `/model` give it.
+
+        "provider:name" says where it runs. Otherwise a name that belongs to a provider whose key
+        is set is asked there, and any other at the configured model's own address. Raises
+        ConfigError if nothing is known that could run it.
+        """
+        if self.model.provider != "local" and not names_provider(name, self.environ):
+            return replace(self.model, default=name, context_length=None)
+        findings = Findings("the requested model", self.environ)
+        chosen = resolve_model(name, findings)
+        if findings.problems:
+            raise ConfigError("\n".join(findings.problems))
+        if chosen.provider == self.model.provider:
+            return replace(self.model, default=chosen.name, context_length=None)
+        return chosen
+
+
+def load_config(home: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
+    """Read the configuration; raises ConfigError with every problem found."""
+    environ = os.environ if environ is None else environ
+    home = hermes_home(environ) if home is None else home
+    path = home / "config.yaml"
+    dotenv, dotenv_warnings = load_dotenv(home / ".env")
+    merged = MappingProxyType({**dotenv, **environ})
+    for value in secret_values(merged):
+        register_secret(value)
+
+    raw = _read_yaml(path)
+    findings = Findings(str(path), merged)
+    findings.warnings += dotenv_warnings
+    sections: dict[str, Any] = {
+        name: read_section(cls, name, raw.get(name), findings)
+        for name, cls in SECTIONS.items()
+        if name != "model"
+    }
+    known_keys = [*SECTIONS, *FREE_FORM]
+    for key in raw:
+        if key not in SECTIONS and key not in FREE_FORM:
+            findings.unknown(str(key), known_keys)
+    if merged.get("HERMES_YOLO_MODE", "").lower() in ("1", "true", "yes", "on"):
+        sections["approvals"] = replace(sections["approvals"], mode="off")
+    model = resolve_model(raw.get("model"), findings)
+    fallbacks = _fallbacks(raw.get("fallback_models"), findings)
+    if findings.problems:
+        raise ConfigError("\n".join(findings.problems))
+    for settings in (model, *fallbacks, sections["auxiliary"].compression):
+        register_secret(settings.api_key)
+    return Config(
+        home=home,
+        model=model,
+        fallback_models=fallbacks,
+        raw=MappingProxyType(raw),
+        environ=merged,
+        warnings=tuple(findings.warnings),
+        **sections,
+    )
+
+
+def _fallbacks(raw: Any, findings: Findings) -> tuple[ModelSettings, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        findings.refuse(
+            "fallback_models", raw, "a list: one line per model, each beginning with a dash"
+        )
+        return ()
+    return tuple(
+        resolve_model(entry, findings, f"fallback_models[{number}]")
+        for number, entry in enumerate(raw)
+    )
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in the file at `path`; empty if there is none."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}. Run: chmod u+r {path}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text. Save it as UTF-8.") from error
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        parsed = yaml.load(text, Loader=loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{_place(path, error)} The file was left as it is.") from error
+    if parsed is None:
+        return {}
+    if not isinstance(parsed, dict):
+        raise ConfigError(
+            f"{path} holds {type(parsed).__name__}, but must hold keys such as “model: gpt-5”."
+        )
+    return parsed
+
+
+def _place(path: Path, error: Exception) -> str:
+    """Where a YAML file is broken, and how."""
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    if mark is None:
+        return f"{path}: not valid YAML ({problem}). Fix it or move the file away."
+    where = f"line {mark.line + 1}, column {mark.column + 1}"
+    return f"{path}, {where}: not valid YAML ({problem}). Fix that line."

@@ -1,0 +1,240 @@
+"""Every key of `config.yaml` that the agent reads: name, type, default, limits and help.
+
+Each section is a dataclass whose fields are its keys, so the typed settings, the validation and
+the printed reference (`KEYS`) have one source. Sections that belong to other parts of Hermes are
+listed in `FREE_FORM` and handed to them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, NamedTuple
+
+LOCAL_MODEL = "SmolLM2-135M-Instruct"
+"""The model inside the process, used when nothing else is configured."""
+
+
+class Limits(NamedTuple):
+    """What a value may be, beyond its type."""
+
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    secret: bool = False
+    """Never shown in a message; belongs in `.env`."""
+
+
+class Key(NamedTuple):
+    """One key of the reference."""
+
+    name: str
+    type: str
+    default: Any
+    help: str
+    limits: Limits
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[str, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    secret: bool = False,
+) -> Any:
+    """A key of a section: its default, its help and what it may be."""
+    limits = Limits(choices, minimum, maximum, secret)
+    return field(default=default, repr=not secret, metadata={"help": help, "limits": limits})
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """One model, and how to reach it."""
+
+    default: str = setting("", "the model's name")
+    provider: str = setting(
+        "auto", "openai, anthropic, openrouter, custom (with base_url), local, …"
+    )
+    base_url: str = setting("", "where the model is asked; empty for the provider's own address")
+    api_key: str = setting(
+        "", "the key; better NAME=… in .env, with ${NAME} here if needed", secret=True
+    )
+    context_length: int | None = setting(
+        None, "tokens the model can take, if Hermes does not know it", minimum=1024
+    )
+    max_tokens: int | None = setting(None, "longest answer, in tokens", minimum=1)
+    reasoning_effort: str = setting(
+        "", "how hard to think; empty for the default", choices=("", "low", "medium", "high")
+    )
+    api_mode: str = setting(
+        "",
+        "the wire protocol; empty to choose by provider",
+        choices=("", "chat_completions", "responses", "anthropic_messages"),
+    )
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.default
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How a turn runs."""
+
+    max_iterations: int = setting(90, "model calls one turn may take", minimum=1, maximum=10_000)
+    gateway_timeout: float = setting(1800, "seconds without a sign of life", minimum=0)
+    gateway_timeout_warning: float = setting(900, "seconds until the user is told", minimum=0)
+    restart_drain_timeout: float = setting(0, "seconds a restart waits for turns", minimum=0)
+    gateway_auto_continue_freshness: float = setting(
+        3600, "seconds for which an interrupted turn is taken up again", minimum=0
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionSettings:
+    """When and how a conversation that has grown too long is compressed."""
+
+    enabled: bool = setting(True, "compress automatically")
+    threshold: float = setting(
+        0.5, "share of the context at which to compress", minimum=0.05, maximum=0.95
+    )
+    target_ratio: float = setting(
+        0.2, "share of the context to compress to", minimum=0.01, maximum=0.9
+    )
+    protect_first_n: int = setting(3, "first messages kept as they are", minimum=0)
+    protect_last_n: int = setting(20, "last messages kept as they are", minimum=0)
+    hygiene_hard_message_limit: int = setting(5000, "messages that always compress", minimum=10)
+    abort_on_summary_failure: bool = setting(False, "stop rather than compress without a summary")
+    in_place: bool = setting(False, "compress within the session, without a new one")
+
+
+@dataclass(frozen=True, slots=True)
+class AuxiliaryModelSettings:
+    """A side task's own model; `auto` is the main one."""
+
+    provider: str = setting("auto", "as under model; auto is the main model")
+    model: str = setting("", "the model's name")
+    base_url: str = setting("", "as under model")
+    api_key: str = setting("", "as under model", secret=True)
+    timeout: float = setting(120, "seconds one call may take", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TitleSettings:
+    """Naming conversations."""
+
+    enabled: bool = setting(True, "let a model name new conversations")
+
+
+@dataclass(frozen=True, slots=True)
+class AuxiliarySettings:
+    """Models for side tasks."""
+
+    title_generation: TitleSettings = field(
+        default_factory=TitleSettings, metadata={"section": TitleSettings}
+    )
+    compression: AuxiliaryModelSettings = field(
+        default_factory=AuxiliaryModelSettings, metadata={"section": AuxiliaryModelSettings}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    """Who compresses."""
+
+    engine: str = setting("compressor", "compressor, or the name of a plugin")
+
+
+@dataclass(frozen=True, slots=True)
+class DisplaySettings:
+    """What is shown, and what a message does that arrives during a turn."""
+
+    busy_input_mode: str = setting(
+        "interrupt",
+        "what a message does to a running turn",
+        choices=("interrupt", "queue", "steer"),
+    )
+    show_reasoning: bool = setting(False, "show the model's reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalSettings:
+    """Where and how commands run."""
+
+    backend: str = setting("local", "where commands run")
+    cwd: str = setting(".", "folder commands start in")
+    timeout: float = setting(180, "seconds one command may take", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalSettings:
+    """Who decides about dangerous commands."""
+
+    mode: str = setting(
+        "manual", "ask always, let a model sort, or never ask", choices=("manual", "smart", "off")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSettings:
+    """The files under logs/."""
+
+    level: str = setting(
+        "INFO", "least level kept", choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+    )
+    max_size_mb: float = setting(5, "size at which a file is rotated", minimum=0.01)
+    backup_count: int = setting(3, "rotated files kept", minimum=1, maximum=100)
+
+
+SECTIONS: dict[str, type] = {
+    "model": ModelSettings,
+    "agent": AgentSettings,
+    "compression": CompressionSettings,
+    "auxiliary": AuxiliarySettings,
+    "context": ContextSettings,
+    "display": DisplaySettings,
+    "terminal": TerminalSettings,
+    "approvals": ApprovalSettings,
+    "logging": LoggingSettings,
+}
+"""The sections checked here."""
+
+FREE_FORM = frozenset({
+    "_config_version", "fallback_models", "platforms", "gateway", "session_reset",
+    "reset_by_type", "reset_by_platform", "reset_triggers", "group_sessions_per_user",
+    "thread_sessions_per_user", "max_concurrent_sessions", "max_live_sessions",
+    "multiplex_profiles", "session_store_max_age_days", "unauthorized_dm_behavior", "streaming",
+    "restart_loop_guard", "respawn_storm", "max_inbound_media_bytes", "plugins", "hooks",
+    "hooks_auto_accept", "memory", "skills", "tools", "toolsets", "mcp_servers", "cron",
+    "delegation", "web", "browser", "security", "checkpoints",
+})  # fmt: skip
+"""Known top-level keys that other parts of Hermes check themselves."""
+
+
+def is_section(item: Field[Any]) -> bool:
+    """Whether a dataclass field is a section of its own rather than a key."""
+    return "section" in item.metadata
+
+
+def keys_of(cls: Any, prefix: str) -> Iterator[Key]:
+    """The keys of a section, with those of the sections inside it."""
+    for item in fields(cls):
+        name = f"{prefix}.{item.name}"
+        if is_section(item):
+            yield from keys_of(item.metadata["section"], name)
+        else:
+            # Annotations are kept as text, which is what a reader of the reference wants.
+            yield Key(
+                name,
+                str(item.type),
+                item.default,
+                item.metadata["help"],
+                item.metadata["limits"],
+            )
+
+
+KEYS: tuple[Key, ...] = tuple(key for name, cls in SECTIONS.items() for key in keys_of(cls, name))
+"""The reference: every key checked here, in the order of the file."""

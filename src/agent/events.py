@@ -1,0 +1,102 @@
+"""What leaves a running turn, for whoever watches: terminal, web page, chat adapter, test."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .model import Usage
+
+
+class TurnStarted(NamedTuple):
+    """The user's message is stored; the model is about to be asked."""
+
+    session_id: str
+    turn_id: str
+
+
+class TextStreamed(NamedTuple):
+    """A piece of the answer."""
+
+    text: str
+
+
+class ReasoningStreamed(NamedTuple):
+    """A piece of the model's reasoning."""
+
+    text: str
+
+
+class StreamRestarted(NamedTuple):
+    """What was streamed of this reply is void; it is tried again in `delay` seconds."""
+
+    reason: str
+    delay: float
+    attempt: int
+
+
+class ToolStarted(NamedTuple):
+    """A tool is about to run; its call is stored."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolProgressed(NamedTuple):
+    """A running tool has something to show."""
+
+    call_id: str
+    text: str
+
+
+class ToolFinished(NamedTuple):
+    """A tool's result is stored."""
+
+    call_id: str
+    name: str
+    result: str
+    seconds: float
+    is_error: bool
+
+
+class ReplyFinished(NamedTuple):
+    """One model call is complete and stored; more may follow in the same turn."""
+
+    text: str
+    tool_calls: int
+    usage: Usage
+
+
+class Steered(NamedTuple):
+    """A message was added to the running turn."""
+
+    text: str
+
+
+class Noticed(NamedTuple):
+    """Something a person should know, in one line."""
+
+    text: str
+
+
+class TurnFinished(NamedTuple):
+    """The turn is over and stored; `status` is complete, interrupted or error."""
+
+    session_id: str
+    status: str
+    text: str
+
+
+Event = (
+    TurnStarted
+    | TextStreamed
+    | ReasoningStreamed
+    | StreamRestarted
+    | ToolStarted
+    | ToolProgressed
+    | ToolFinished
+    | ReplyFinished
+    | Steered
+    | Noticed
+    | TurnFinished
+)

@@ -1,0 +1,105 @@
+"""The conversation as the engine sees it: every step on disk before it is acted on.
+
+The store is the truth; the list kept here is a copy, refreshed whenever the session's version says
+that somebody else wrote. Without a store, the conversation lives in memory only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hermes_state import SessionDB
+from hermes_state.history import repair_message_sequence
+from hermes_state.turn_log import ROW_ID, Recorded
+
+from .model import Message
+
+
+class Journal:
+    """Reads and writes one conversation."""
+
+    def __init__(
+        self,
+        db: SessionDB | None,
+        session_id: str,
+        *,
+        source: str,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._db = db
+        self.session_id = session_id
+        self.source = source
+        self.facts: dict[str, Any] = dict(facts or {})
+        """What the session's row is created with: model, owner, system prompt, …"""
+        self.messages: list[Message] = []
+        """The live messages; never changed in place once handed out, only extended."""
+        self._version: int | None = None
+
+    def refresh(self) -> None:
+        """Load the conversation's tip, unless our copy is current."""
+        if self._db is None:
+            return
+        session = self._db.get_session(self.session_id)
+        if session is None:
+            if self._version is not None:  # deleted by somebody: begin anew
+                self.messages, self._version = [], None
+            return
+        if session["version"] == self._version and session["end_reason"] != "compression":
+            return
+        view = self._db.load_live(self.session_id)
+        if view is not None:
+            self.session_id, self.messages, self._version = view
+
+    def begin(self, message: Message) -> None:
+        """Store the user's message at the tip; what a crash left open is closed first."""
+        message = {"timestamp": time.time(), **message}
+        if self._db is None:
+            self.messages.append(message)
+            return
+        recorded = self._db.begin_turn(
+            self.session_id,
+            message,
+            source=self.source,
+            facts=self.facts,
+            seen_version=self._version,
+        )
+        self._wrote(recorded, [message])
+
+    def record(self, messages: list[Message], usage: Mapping[str, Any] | None = None) -> None:
+        """Store the next messages of the turn and what they cost."""
+        now = time.time()
+        messages = [{"timestamp": now, **message} for message in messages]
+        if self._db is None:
+            self.messages.extend(messages)
+            return
+        recorded = self._db.record_step(self.session_id, messages, usage, self._version)
+        self._wrote(recorded, messages)
+
+    def persist(self, messages: Iterable[Message]) -> None:
+        """Store those of `messages` that are not stored yet."""
+        if self._db is None:
+            return
+        recorded = self._db.append_missing(
+            self.session_id, messages, source=self.source, facts=self.facts
+        )
+        if recorded is not None:
+            self.session_id = recorded.session_id
+            self._version = None
+            self.refresh()
+
+    def history(self) -> list[Message]:
+        """What the model is sent: the live messages, made valid."""
+        return repair_message_sequence(self.messages)
+
+    def _wrote(self, recorded: Recorded, messages: list[Message]) -> None:
+        self.session_id = recorded.session_id
+        if recorded.others_wrote:
+            self._version = None
+            self.refresh()
+            return
+        for message, message_id in zip(messages, recorded.ids, strict=True):
+            message[ROW_ID] = message_id
+        self.messages.extend(messages)
+        self._version = recorded.version

@@ -1,0 +1,144 @@
+"""Log files in the Hermes home: rotated, private, with secrets taken out.
+
+`logs/agent.log` holds everything from the configured level up, `logs/errors.log` warnings and
+worse. Nothing goes to standard output, which belongs to answers and to protocols. Several
+processes may write the same files: whoever finds one too large rotates it under a lock, and the
+others notice that their file has moved and open the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.home import private_folder
+from agent.redact import redact
+
+if TYPE_CHECKING:
+    from io import TextIOWrapper
+
+    from agent.config_schema import LoggingSettings
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s%(session)s: %(message)s"
+_CHATTY = ("httpx", "httpcore", "asyncio", "urllib3")
+"""Libraries whose news are of no interest below a warning."""
+
+_installed: list[logging.Handler] = []
+
+
+def setup_logging(home: Path, settings: LoggingSettings | None = None) -> Path:
+    """Send the process's logging to files in `home`/logs and return that folder.
+
+    Calling it again replaces what the call before set up.
+    """
+    from agent.config_schema import LoggingSettings
+
+    settings = settings or LoggingSettings()
+    folder = private_folder(home / "logs")
+    level = logging.getLevelName(settings.level)
+    root = logging.getLogger()
+    stop_logging()
+    for name, least in (("agent.log", level), ("errors.log", max(level, logging.WARNING))):
+        handler = _file_handler(folder / name, settings)
+        handler.setLevel(least)
+        root.addHandler(handler)
+        _installed.append(handler)
+    root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    return folder
+
+
+def stop_logging() -> None:
+    """Close the files that `setup_logging` opened."""
+    while _installed:
+        handler = _installed.pop()
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+class RedactingFormatter(logging.Formatter):
+    """Formats a record with its session, then redacts all of it, tracebacks included."""
+
+    def __init__(self) -> None:
+        super().__init__(_FORMAT)
+        # Looked up here rather than at import: most processes never log before they have set up.
+        from gateway.session_context import get_session_env
+
+        self._session: Callable[[str], str] = get_session_env
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one redacted piece of text."""
+        session = self._session("HERMES_SESSION_ID")
+        record.session = f" [{session}]" if session else ""
+        return redact(super().format(record))
+
+
+def _file_handler(path: Path, settings: LoggingSettings) -> logging.Handler:
+    from logging.handlers import RotatingFileHandler
+
+    class PrivateRotatingFile(RotatingFileHandler):
+        """A rotating file for its owner alone, which other processes may be rotating too."""
+
+        def _open(self) -> TextIOWrapper:
+            return open(
+                self.baseFilename, "a", encoding="utf-8", errors="backslashreplace", opener=_private
+            )
+
+        def shouldRollover(self, record: logging.LogRecord) -> int:
+            if self.stream is not None and self._has_moved():
+                self.stream.close()
+                self.stream = self._open()
+            return super().shouldRollover(record)
+
+        def doRollover(self) -> None:
+            with _locked(path.with_name(f".{path.name}.lock")):
+                # Another process may have rotated while this one waited for the lock.
+                if not self._has_moved():
+                    super().doRollover()
+                    return
+            if self.stream is not None:
+                self.stream.close()
+            self.stream = self._open()
+
+        def _has_moved(self) -> bool:
+            if self.stream is None:
+                return False
+            try:
+                current = path.stat()
+            except FileNotFoundError:
+                return True
+            return not os.path.samestat(current, os.fstat(self.stream.fileno()))
+
+    handler = PrivateRotatingFile(
+        path,
+        maxBytes=int(settings.max_size_mb * 1024 * 1024),
+        backupCount=settings.backup_count,
+        delay=True,
+    )
+    handler.setFormatter(RedactingFormatter())
+    return handler
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock between processes; where the system has none, go on without."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,121 @@
+"""One turn: ask the model, run what it asks for, until it answers.
+
+Each step is stored before the next one acts on it, and however a turn ends (an answer, an error,
+an interruption, the budget) its end is stored too, so that the history is valid and nothing is
+silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import BrokenReplyError, ModelError
+from .events import Event, ReplyFinished, Steered
+from .journal import Journal
+from .model import Model, ModelRequest, Usage
+from .reply import Reply
+from .tool_calls import ToolRunner
+
+EMPTY_RETRIES = 2
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn's collaborators, and how far it has come."""
+
+    model: Model
+    journal: Journal
+    tools: ToolRunner
+    tool_schemas: list[dict[str, Any]]
+    system: str
+    emit: Callable[[Event], None]
+    take_steering: Callable[[], list[str]]
+    cost: Callable[[Usage, str], dict[str, Any]]
+    max_iterations: int = 90
+    request_options: dict[str, Any] = field(default_factory=dict)
+
+    api_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    last_prompt_tokens: int = 0
+    reply: Reply = field(default_factory=Reply)
+    final_response: str | None = None
+    interrupted: bool = False
+    error: ModelError | None = None
+    exhausted: bool = False
+
+
+async def run_turn(turn: Turn) -> None:
+    """Run the turn to its end; the outcome is on `turn`. The user's message is stored already."""
+    try:
+        empty = 0
+        while turn.api_calls < turn.max_iterations:
+            await ask(turn)
+            if turn.reply.is_empty and empty < EMPTY_RETRIES:
+                empty += 1
+                turn.journal.record([], turn.cost(turn.reply.usage, turn.reply.model))
+                continue
+            calls = turn.reply.tool_calls()
+            finish_reply(turn, calls)
+            if calls:
+                await turn.tools.run(calls)
+            steering = turn.take_steering()
+            if steering:
+                turn.journal.record([{"role": "user", "content": text} for text in steering])
+                for text in steering:
+                    turn.emit(Steered(text))
+            elif not calls:
+                turn.final_response = turn.reply.text
+                return
+        turn.exhausted = True
+        note(turn, f'[Stopped after {turn.api_calls} model calls. Say "continue" to go on.]')
+    except asyncio.CancelledError:
+        turn.interrupted = True
+        note(turn, partial_text(turn) or "[Interrupted before an answer.]", "interrupted")
+    except ModelError as error:
+        turn.error = error
+        note(turn, partial_text(turn) or f"[No answer: {error}]", "error")
+
+
+async def ask(turn: Turn) -> None:
+    """One model call, streamed; `turn.reply` holds what has come so far, also if it breaks."""
+    turn.reply = Reply()
+    turn.api_calls += 1
+    request = ModelRequest(
+        messages=turn.journal.history(),
+        system=turn.system,
+        tools=turn.tool_schemas,
+        session_id=turn.journal.session_id,
+        **turn.request_options,
+    )
+    async with contextlib.aclosing(turn.model.stream(request)) as stream:  # type: ignore[type-var]
+        async for chunk in stream:
+            turn.reply.add(chunk, turn.emit)
+    turn.reply.require_finished()
+    turn.usage += turn.reply.usage
+    turn.last_prompt_tokens = turn.reply.usage.input_tokens
+
+
+def finish_reply(turn: Turn, calls: list[dict[str, Any]]) -> None:
+    """Store a complete reply with its cost, before anything acts on it."""
+    reply = turn.reply
+    if reply.is_empty:
+        raise BrokenReplyError("The model returned an empty answer several times in a row.")
+    turn.journal.record([reply.message(calls)], turn.cost(reply.usage, reply.model))
+    turn.emit(ReplyFinished(reply.text, len(calls), reply.usage))
+
+
+def partial_text(turn: Turn) -> str:
+    """What a reply that was not finished had said, if it was not stored already."""
+    return "" if turn.reply.finish_reason else turn.reply.text
+
+
+def note(turn: Turn, text: str, finish_reason: str | None = None) -> None:
+    """Close the turn in the history with an assistant message, where it is still open."""
+    last = turn.journal.messages[-1] if turn.journal.messages else None
+    if last is not None and last["role"] == "assistant" and not last.get("tool_calls"):
+        return
+    turn.journal.record([{"role": "assistant", "content": text, "finish_reason": finish_reason}])

@@ -1,0 +1,87 @@
+"""Which skills there are: name and description of every `skills/**/SKILL.md`.
+
+Only the front matter is read; the rest of a skill is loaded when it is used. A skill whose front
+matter is broken or suspicious is left out and logged, the others are not affected.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent.screening import suspicion
+
+log = logging.getLogger(__name__)
+
+_DESCRIPTION_LIMIT = 300
+_FRONT_MATTER_LIMIT = 16_000
+
+
+class Skill(NamedTuple):
+    """What the index says of a skill."""
+
+    name: str
+    description: str
+
+
+def list_skills(folder: Path) -> list[Skill]:
+    """The skills under `folder`, by name; of two with one name the first path counts."""
+    found: dict[str, Skill] = {}
+    for path in sorted(_skill_files(folder)):
+        skill = _read_skill(path)
+        if skill is not None:
+            found.setdefault(skill.name, skill)
+    return [found[name] for name in sorted(found)]
+
+
+def _skill_files(folder: Path) -> list[Path]:
+    files = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if "SKILL.md" in names:
+            files.append(Path(place, "SKILL.md"))
+    return files
+
+
+def _read_skill(path: Path) -> Skill | None:
+    try:
+        front = _front_matter(path)
+    except (OSError, ValueError) as error:
+        log.warning("skill %s left out: %s", path, error)
+        return None
+    name = _one_line(front.get("name")) or path.parent.name
+    description = _one_line(front.get("description"))
+    reason = suspicion(f"{name}: {description}")
+    if reason:
+        log.warning("skill %s left out: its description %s", path, reason)
+        return None
+    if len(description) > _DESCRIPTION_LIMIT:
+        description = description[: _DESCRIPTION_LIMIT - 1] + "…"
+    return Skill(name, description)
+
+
+def _front_matter(path: Path) -> dict[str, Any]:
+    """The mapping between the two `---` lines at the head of a file; ValueError if it is none."""
+    with path.open(encoding="utf-8-sig") as file:
+        head = file.read(_FRONT_MATTER_LIMIT)
+    first, _, rest = head.partition("\n")
+    if first.strip() != "---":
+        raise ValueError("it does not begin with front matter (a line of three dashes)")
+    block, end, _ = f"\n{rest}".partition("\n---")
+    if not end:
+        raise ValueError("its front matter is not closed by a line of three dashes")
+    import yaml
+
+    try:
+        parsed = yaml.load(block, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ValueError(f"its front matter is not valid YAML ({error})") from error
+    if not isinstance(parsed, dict):
+        raise ValueError("its front matter holds no keys")
+    return parsed
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(str(value).split()) if value is not None else ""

@@ -1,0 +1,195 @@
+"""The steps of a turn, each one transaction.
+
+`begin_turn` finds where the conversation is now, closes what a crash left open, and stores the
+user's message; `record_step` stores what follows, with its usage. Both are told the version the
+caller has seen and say whether somebody else wrote in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from .codec import decode_content, decode_json, encode_content, encode_json
+from .connection import Connection, row, tuples, value
+from .history import OUTCOME_UNKNOWN, tool_result, unique_calls
+from .lineage import get_compression_lineage, get_compression_tip
+from .messages import append_messages, load_conversation, message_fields
+from .sessions import create_session, reopen_session
+from .usage import update_token_counts
+
+ROW_ID = "_row"
+"""Key under which a loaded or stored message carries its id, through copies and JSON."""
+
+CUT_OFF = "[The answer to this was cut off.]"
+"""What stands in the place of an answer that a crash swallowed."""
+
+
+class Recorded(NamedTuple):
+    """What was written, and where."""
+
+    session_id: str
+    ids: list[int]
+    version: int
+    others_wrote: bool
+    """Whether the session was not as the caller last saw it."""
+
+
+class LiveView(NamedTuple):
+    """A session's live messages, each with its id, and the version they belong to."""
+
+    session_id: str
+    messages: list[dict[str, Any]]
+    version: int
+
+
+def load_live(conn: Connection, session_id: str) -> LiveView | None:
+    """The tip of the session's conversation as a model would see it; None for an unknown id."""
+    tip = get_compression_tip(conn, session_id)
+    version = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
+    if version is None:
+        return None
+    messages = load_conversation(conn, tip)
+    ids = tuples(
+        conn, "SELECT id FROM messages WHERE session_id = ? AND active = 1 ORDER BY id", (tip,)
+    )
+    for message, (message_id,) in zip(messages, ids, strict=True):
+        message[ROW_ID] = message_id
+    return LiveView(tip, messages, version)
+
+
+def begin_turn(
+    conn: Connection,
+    session_id: str,
+    message: Mapping[str, Any],
+    *,
+    source: str,
+    facts: Mapping[str, Any],
+    seen_version: int | None = None,
+) -> Recorded:
+    """Store a user's message at the tip of its conversation, whatever state that was left in.
+
+    The session's row is created with its first message. A session that had ended goes on. Tool
+    calls without a result, and a question without an answer, are closed first, so that the history
+    is valid; the ids of what was added for that come before the message's own, and the caller is
+    told to look again.
+    """
+    tip = get_compression_tip(conn, session_id)
+    found = row(conn, "SELECT version, ended_at FROM sessions WHERE id = ?", (tip,))
+    if found is None:
+        create_session(conn, tip, source, **facts)
+    elif found["ended_at"] is not None:
+        reopen_session(conn, tip)
+    before = None if found is None else found["version"]
+    closing = open_ends(conn, tip)
+    ids = append_messages(conn, tip, [*closing, message])
+    others_wrote = tip != session_id or before != seen_version or bool(closing)
+    return Recorded(tip, ids, _version(conn, tip), others_wrote)
+
+
+def record_step(
+    conn: Connection,
+    session_id: str,
+    messages: Iterable[Mapping[str, Any]],
+    usage: Mapping[str, Any] | None = None,
+    seen_version: int | None = None,
+) -> Recorded:
+    """Store messages of a running turn and, in the same transaction, what they cost."""
+    before = value(conn, "SELECT version FROM sessions WHERE id = ?", (session_id,))
+    ids = append_messages(conn, session_id, messages)
+    if usage:
+        update_token_counts(conn, session_id, **usage)
+    return Recorded(session_id, ids, _version(conn, session_id), before != seen_version)
+
+
+def _version(conn: Connection, session_id: str) -> int:
+    return int(value(conn, "SELECT version FROM sessions WHERE id = ?", (session_id,)))
+
+
+def open_ends(conn: Connection, session_id: str) -> list[dict[str, Any]]:
+    """The messages that are missing at the end of a session to make its history valid."""
+    answered: set[str] = set()
+    last_role = None
+    for role, raw_calls, call_id in conn.execute(
+        "SELECT role, tool_calls, tool_call_id FROM messages WHERE session_id = ? AND active = 1"
+        " ORDER BY id DESC",
+        (session_id,),
+    ):
+        last_role = last_role or role
+        if role == "tool":
+            answered.add(str(call_id))
+        elif role == "assistant":
+            calls = [
+                call
+                for call in unique_calls(decode_json(raw_calls))
+                if str(call["id"]) not in answered
+            ]
+            missing = [tool_result(call, OUTCOME_UNKNOWN) for call in calls]
+            if missing or last_role != "assistant":
+                return [*missing, {"role": "assistant", "content": CUT_OFF}]
+            return []
+    return [{"role": "assistant", "content": CUT_OFF}] if last_role == "user" else []
+
+
+def append_missing(
+    conn: Connection,
+    session_id: str,
+    messages: Iterable[Mapping[str, Any]],
+    *,
+    source: str,
+    facts: Mapping[str, Any],
+) -> Recorded | None:
+    """Append those of `messages` that the conversation does not hold yet, in their order.
+
+    A message that carries its id is known by it. Others are compared in order with everything
+    that was said in the conversation and not taken back. The session is created if it has no row
+    and there is something to keep; None if there was nothing.
+    """
+    segments = get_compression_lineage(conn, session_id) or [session_id]
+    marks = ", ".join("?" * len(segments))
+    known: dict[int, int] = {}  # message id → place among what was said, or -1 if taken back
+    stored: list[tuple[Any, ...]] = []
+    for message_id, visible, role, content, calls, call_id in conn.execute(
+        "SELECT id, active = 1 OR compacted = 1, role, content, tool_calls, tool_call_id"
+        f" FROM messages WHERE session_id IN ({marks}) ORDER BY id",
+        segments,
+    ):
+        known[message_id] = len(stored) if visible else -1
+        if visible:
+            text = encode_content(decode_content(content))
+            stored.append((role, text, _calls_key(decode_json(calls)), call_id))
+    missing = []
+    position = 0
+    for message in messages:
+        if message.get("role") == "system":
+            continue
+        place = known.get(message.get(ROW_ID, 0))
+        if place is not None:
+            position = max(position, place + 1)
+            continue
+        try:
+            position = stored.index(_key(message), position) + 1
+        except ValueError:
+            missing.append(message)
+    if not missing:
+        return None
+    tip = segments[-1]
+    create_session(conn, tip, source, **facts)
+    ids = append_messages(conn, tip, missing)
+    return Recorded(tip, ids, _version(conn, tip), True)
+
+
+def _key(message: Mapping[str, Any]) -> tuple[Any, ...]:
+    fields = message_fields(message)
+    return (
+        fields["role"],
+        encode_content(fields.get("content")),
+        _calls_key(fields.get("tool_calls")),
+        fields.get("tool_call_id"),
+    )
+
+
+def _calls_key(calls: Any) -> str | None:
+    return (
+        encode_json(decode_json(calls) if isinstance(calls, str) else calls, "tool_calls") or None
+    )

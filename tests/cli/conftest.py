@@ -1,0 +1,145 @@
+"""A model server with a script, and the real `hermes` program in a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_state import SessionDB
+
+Piece = str | threading.Event
+
+
+@dataclass
+class ModelServer:
+    """Answers chat completions with the next scripted reply: pieces of text, or an HTTP status."""
+
+    url: str = ""
+    replies: queue.Queue[list[Piece] | int] = field(default_factory=queue.Queue)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    streaming: threading.Event = field(default_factory=threading.Event)
+    """Set when a reply waits in its middle."""
+
+    def say(self, *pieces: Piece) -> None:
+        """Answer the next request like this; at an Event the stream waits for it."""
+        self.replies.put(list(pieces))
+
+    def refuse(self, status: int) -> None:
+        """Answer the next request with this HTTP status."""
+        self.replies.put(status)
+
+
+class Handler(BaseHTTPRequestHandler):
+    script: ModelServer
+
+    def do_POST(self) -> None:
+        size = int(self.headers["Content-Length"])
+        self.script.requests.append(json.loads(self.rfile.read(size)))
+        reply = self.script.replies.get(timeout=10)
+        if isinstance(reply, int):
+            self.send_error(reply)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        try:
+            for piece in reply:
+                if isinstance(piece, threading.Event):
+                    self.script.streaming.set()
+                    piece.wait(20)
+                else:
+                    self.event({"content": piece})
+            self.event({}, "stop")
+            self.wfile.write(b"data: [DONE]\n\n")
+        except OSError:
+            pass  # the program has hung up, as some tests want
+
+    def event(self, delta: dict[str, Any], finish: str | None = None) -> None:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
+        self.wfile.flush()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing on the test's output."""
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    script = ModelServer()
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"script": script}))
+    httpd.daemon_threads = True
+    script.url = f"http://127.0.0.1:{httpd.server_address[1]}/v1"
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    yield script
+    httpd.shutdown()
+    httpd.server_close()
+
+
+@dataclass
+class Hermes:
+    """The program in its own home."""
+
+    home: Path
+
+    @property
+    def command(self) -> list[str]:
+        return [str(Path(sys.executable).with_name("hermes"))]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("HERMES_") and not name.endswith("_API_KEY")
+        }
+        return {**kept, "HOME": str(self.home), "TERM": "xterm"}
+
+    def configure(self, text: str) -> None:
+        folder = self.home / ".hermes"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.yaml").write_text(text)
+
+    def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run `hermes` to its end, with text or nothing on its standard input."""
+        return subprocess.run(
+            [*self.command, *arguments],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            env=self.environment,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def store(self) -> SessionDB:
+        """The program's store."""
+        return SessionDB(self.home / ".hermes" / "state.db")
+
+
+@pytest.fixture
+def bare_hermes(tmp_path: Path) -> Hermes:
+    home = tmp_path / "person"
+    home.mkdir()
+    return Hermes(home)
+
+
+@pytest.fixture
+def hermes(bare_hermes: Hermes, server: ModelServer) -> Hermes:
+    bare_hermes.configure(
+        f"model:\n  default: test-model\n  provider: custom\n  base_url: {server.url}\n"
+    )
+    return bare_hermes

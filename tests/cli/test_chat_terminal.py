@@ -1,0 +1,158 @@
+"""`hermes chat` in a real (pseudo) terminal: talking, interrupting, leaving."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import pty
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from .conftest import Hermes, ModelServer
+
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+class Terminal:
+    """The program in a pseudo-terminal."""
+
+    def __init__(self, hermes: Hermes) -> None:
+        self.master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [*hermes.command, "chat"],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=hermes.environment,
+            cwd=hermes.home,
+            start_new_session=True,
+            preexec_fn=lambda: os.close(os.open(os.ttyname(slave), os.O_RDWR)),
+        )
+        os.close(slave)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        """Read until the screen has shown `text` so often."""
+        deadline = time.monotonic() + 20
+        while self.seen.count(text) < times:
+            ready, _, _ = select.select([self.master], [], [], deadline - time.monotonic())
+            assert ready, f"{text!r} did not appear; the screen shows:\n{self.seen}"
+            try:
+                piece = os.read(self.master, 65536)
+            except OSError:  # Linux's end of file on a terminal
+                piece = b""
+            assert piece, f"the program ended before {text!r}:\n{self.seen}"
+            self.seen += self._decoder.decode(piece)
+
+    def exit_code(self) -> int:
+        """Wait for the program to end."""
+        return self.process.wait(20)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+
+
+@pytest.fixture
+def terminal(hermes: Hermes) -> Iterator[Terminal]:
+    screen = Terminal(hermes)
+    screen.wait_for("› ")
+    yield screen
+    screen.close()
+
+
+def texts(hermes: Hermes) -> list[list[str]]:
+    """What every session holds, oldest first."""
+    with hermes.store() as db:
+        sessions = sorted(db.list_sessions_rich(), key=lambda session: session["started_at"])
+        assert all(session["ended_at"] for session in sessions), "a session was left open"
+        return [[m["content"] for m in db.get_messages(one["id"])] for one in sessions]
+
+
+def test_a_conversation(hermes: Hermes, server: ModelServer, terminal: Terminal) -> None:
+    server.say("Hello ", "there.")
+    server.say("Still here.")
+    server.say("A new one.")
+    terminal.type("Hi\n")
+    terminal.wait_for("Hello there.")
+    terminal.type("And now?\n")
+    terminal.wait_for("Still here.")
+    terminal.type("/new\n")
+    terminal.wait_for("New conversation.")
+    terminal.type("Again\n")
+    terminal.wait_for("A new one.")
+    terminal.type("/what\n")
+    terminal.wait_for("There is no command /what")
+    terminal.type("/exit\n")
+    assert terminal.exit_code() == 0
+    assert texts(hermes) == [
+        ["Hi", "Hello there.", "And now?", "Still here."],
+        ["Again", "A new one."],
+    ]
+
+
+def test_ctrl_c_stops_the_answer_and_the_conversation_goes_on(
+    hermes: Hermes, server: ModelServer, terminal: Terminal
+) -> None:
+    server.say("Once upon", threading.Event(), " a time")
+    server.say("All right.")
+    terminal.type("A story, please\n")
+    terminal.wait_for("Once upon")
+    terminal.type(CTRL_C)
+    terminal.wait_for("[interrupted]")
+    terminal.type("Never mind\n")
+    terminal.wait_for("All right.")
+    terminal.wait_for("› ", times=3)
+    terminal.type(CTRL_D)
+    assert terminal.exit_code() == 0
+    assert texts(hermes) == [["A story, please", "Once upon", "Never mind", "All right."]]
+
+
+def test_ctrl_c_twice_leaves(hermes: Hermes, server: ModelServer, terminal: Terminal) -> None:
+    server.say("Once upon", threading.Event())
+    terminal.type("A story, please\n")
+    terminal.wait_for("Once upon")
+    terminal.type(CTRL_C)
+    terminal.wait_for("› ", times=2)
+    terminal.type(CTRL_C)
+    terminal.wait_for("Ctrl-C again to leave")
+    terminal.wait_for("› ", times=3)
+    terminal.type(CTRL_C)
+    assert terminal.exit_code() == 0
+    assert texts(hermes) == [["A story, please", "Once upon"]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_middle_of_an_answer(
+    hermes: Hermes, server: ModelServer, terminal: Terminal, number: signal.Signals
+) -> None:
+    server.say("Once upon", threading.Event())
+    terminal.type("A story, please\n")
+    terminal.wait_for("Once upon")
+    terminal.process.send_signal(number)
+    assert terminal.exit_code() == 128 + number
+    assert texts(hermes) == [["A story, please", "Once upon"]]
+
+
+def test_a_signal_at_the_prompt(hermes: Hermes, terminal: Terminal) -> None:
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.exit_code() == 128 + signal.SIGTERM
+    assert texts(hermes) == []
+
+
+def test_leaving_at_once_leaves_nothing(hermes: Hermes, terminal: Terminal) -> None:
+    terminal.type(CTRL_D)
+    assert terminal.exit_code() == 0
+    assert texts(hermes) == []
