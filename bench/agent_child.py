@@ -16,13 +16,13 @@ TOOL_CALLS = 10
 
 
 def _registry() -> Any:
-    from tools.base import Tool, ToolContext
+    from tools.base import ToolContext, tool
     from tools.registry import Registry
 
     def echo(context: ToolContext, text: str) -> str:
         return text
 
-    return Registry([Tool("echo", "Say it back", echo, effect="none")])
+    return Registry([tool(toolset="bench", effect="none")(echo)])
 
 
 def _script() -> Any:

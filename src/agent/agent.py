@@ -10,10 +10,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from gateway import session_context
 from hermes_state import SessionDB, StoreError
+from tools.base import Asker, NobodyToAsk, ToolContext, Workspace
 from tools.registry import Registry
 
 from .errors import ContextTooLongError
@@ -55,11 +57,15 @@ class AIAgent:
         on_event: Callable[[Event], None] | None = None,
         session_facts: dict[str, Any] | None = None,
         request_options: dict[str, Any] | None = None,
+        workspace: Workspace | None = None,
+        asker: Asker | None = None,
+        services: dict[str, Any] | None = None,
     ) -> None:
         """`system_prompt` may be a function: it is called once, for the session's first turn.
 
         `session_facts` are further columns of the session's row (chat_id, cwd, …),
-        `request_options` fields of every ModelRequest (max_tokens, temperature, …).
+        `request_options` fields of every ModelRequest (max_tokens, temperature, …). `workspace`,
+        `asker` and `services` are what tools get: where they work, whom they ask, what they borrow.
         """
         self._llm = model
         self.platform = platform
@@ -71,6 +77,10 @@ class AIAgent:
         self._prompt_source = system_prompt
         self._cached_system_prompt: str | None = None
         self._request_options = dict(request_options or {})
+        self._user_id = user_id
+        self.workspace = workspace or Workspace(Path.home() / ".hermes", Path.cwd())
+        self.asker: Asker = asker or NobodyToAsk()
+        self.services: dict[str, Any] = dict(services or {})
         facts = {"model": model.name, "billing_provider": model.provider, **(session_facts or {})}
         if user_id is not None:
             facts["user_id"] = user_id
@@ -178,7 +188,7 @@ class AIAgent:
         return Turn(
             model=self._llm,
             journal=self._journal,
-            tools=ToolRunner(self._tools, self._journal, emit),
+            tools=ToolRunner(self._tools, self._journal, emit, self._tool_context),
             tool_schemas=self._tool_schemas,
             system="",
             emit=emit,
@@ -186,6 +196,18 @@ class AIAgent:
             cost=self._cost,
             max_iterations=self.max_iterations,
             request_options=self._request_options,
+        )
+
+    def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
+        return ToolContext(
+            self.session_id,
+            call_id,
+            progress=progress,
+            workspace=self.workspace,
+            db=self._db,
+            user_id=self._user_id,
+            asker=self.asker,
+            services=self.services,
         )
 
     def _emitter(self, stream_callback: StreamCallback | None) -> Callable[[Event], None]:

@@ -18,10 +18,13 @@ from typing import Any
 
 from hermes_state.history import tool_result
 from tools.base import Tool, ToolContext, ToolError
+from tools.output import shortened
 from tools.registry import Registry
+from tools.schema import fit
 
 from .events import Event, ToolFinished, ToolProgressed, ToolStarted
 from .journal import Journal
+from .redact import redact
 from .threads import in_thread
 
 log = logging.getLogger(__name__)
@@ -36,10 +39,17 @@ NOT_RUN = "[not run] The user stopped the turn before this tool was started."
 class ToolRunner:
     """Runs tool calls and writes their results down."""
 
-    def __init__(self, registry: Registry, journal: Journal, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        journal: Journal,
+        emit: Callable[[Event], None],
+        new_context: Callable[[str, Callable[[str], None]], ToolContext],
+    ) -> None:
         self._registry = registry
         self._journal = journal
         self._emit = emit
+        self._new_context = new_context
 
     async def run(self, calls: list[dict[str, Any]]) -> None:
         """Run the calls of one reply; when this returns or is cancelled, each has its result."""
@@ -79,12 +89,13 @@ class ToolRunner:
         def progress(text: str) -> None:
             loop.call_soon_threadsafe(self._emit, ToolProgressed(call_id, text))
 
-        context = ToolContext(self._journal.session_id, call_id, progress=progress)
+        context = self._new_context(call_id, progress)
         try:
             tool, arguments = self._prepare(call)
             running[call_id] = context
             self._emit(ToolStarted(call_id, name, arguments))
-            text, is_error = as_text(await call_tool(tool, context, arguments)), False
+            text = redact(as_text(await call_tool(tool, context, arguments)))
+            text, is_error = within_limit(text, tool, context), False
         except ToolError as error:
             text, is_error = f"Error: {error}", True
         except Exception as error:
@@ -111,7 +122,7 @@ class ToolRunner:
             ) from error
         if not isinstance(arguments, dict):
             raise ToolError(f"The arguments of {name} must be a JSON object. Send the call again.")
-        return tool, arguments
+        return tool, fit(arguments, tool.parameters, name)
 
 
 async def call_tool(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
@@ -130,6 +141,13 @@ async def side_by_side(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
                 group.create_task(job)
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
+
+
+def within_limit(text: str, tool: Tool, context: ToolContext) -> str:
+    """A result that the model can take at once, with a handle to the rest."""
+    if len(text) <= tool.max_output:
+        return text
+    return shortened(text, tool.max_output, context.workspace.home / "tool-output", tool.name)
 
 
 def as_text(result: Any) -> str:

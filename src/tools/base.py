@@ -1,14 +1,81 @@
-"""A tool: a function with a name, a schema, and a word on what it does to the world."""
+"""A tool: a function with a name, a schema, and a word on what it does to the world.
+
+    @tool(toolset="files", effect="none")
+    def count_lines(context: ToolContext, path: str) -> str:
+        \"\"\"Count the lines of a text file.
+
+        path: the file to look at
+        \"\"\"
+        return str(len(context.resolve(path).read_text().splitlines()))
+
+The schema that models see is made from the signature and the docstring. A tool returns text, or
+something JSON can hold; it fails by raising ToolError with what to try instead.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
 
 Effect = Literal["none", "idempotent", "effectful"]
 """Whether running a tool twice, or not knowing if it ran, can do harm."""
+
+Choice = Literal["once", "session", "always", "deny"]
+
+
+class ToolError(Exception):
+    """A failure the model should read: say what went wrong and what to try instead."""
+
+
+class Asker(Protocol):
+    """How a tool reaches the person; offered by the front end."""
+
+    def approve(self, command: str, description: str, pattern_keys: list[str]) -> Choice:
+        """Ask whether something dangerous may be done; blocks until answered or timed out."""
+        ...
+
+    def clarify(self, question: str, choices: list[str]) -> str:
+        """Ask a question; the answer may be one of the choices or anything else."""
+        ...
+
+
+class NobodyToAsk:
+    """For runs without a person: nothing dangerous is allowed, no question is answered."""
+
+    def approve(self, command: str, description: str, pattern_keys: list[str]) -> Choice:
+        """Deny."""
+        return "deny"
+
+    def clarify(self, question: str, choices: list[str]) -> str:
+        """Say that nobody answers."""
+        raise ToolError("Nobody is there to answer. Decide yourself and say what you assumed.")
+
+
+@dataclass(slots=True)
+class Workspace:
+    """What lasts from one tool call of a conversation to the next."""
+
+    home: Path
+    """The Hermes home."""
+    cwd: Path
+    """The working directory; commands may change it."""
+    environ: dict[str, str] = field(default_factory=dict)
+    """Variables that commands have set."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Sections of the configuration that concern tools: terminal, approvals, web, mcp, …"""
+    state: dict[str, Any] = field(default_factory=dict)
+    """Whatever a tool keeps for the conversation, under its own name."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+def _quiet(text: str) -> None:
+    """Progress that nobody watches."""
 
 
 @dataclass(slots=True)
@@ -18,25 +85,38 @@ class ToolContext:
     session_id: str
     call_id: str
     cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set when the user interrupts: a tool in a thread should stop soon after."""
-    progress: Callable[[str], None] = lambda text: None
-    """Report what is going on, for people to watch."""
+    """Set when the user interrupts: a tool in a thread must stop soon after."""
+    progress: Callable[[str], None] = _quiet
+    """Show what is going on, for people to watch (live output)."""
+    workspace: Workspace = field(default_factory=lambda: Workspace(Path.home(), Path.cwd()))
+    db: SessionDB | None = None
+    """The store, for tools that look into past conversations."""
+    user_id: str | None = None
+    """Whose conversation this is; nothing of anybody else's may be shown."""
+    asker: Asker = field(default_factory=NobodyToAsk)
+    services: Mapping[str, Any] = field(default_factory=dict)
+    """What the layer above lends to tools that need it, e.g. "delegate", "call_tool"."""
 
-
-class ToolError(Exception):
-    """A failure the model should read: say what went wrong and what to try instead."""
+    def resolve(self, path: str) -> Path:
+        """A path as the user or model wrote it: `~` and relative to the working directory."""
+        return self.workspace.cwd / Path(path).expanduser()
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. `run(context, **arguments)` returns text (or something JSON can hold)."""
+    """One tool, as it is registered."""
 
     name: str
     description: str
-    run: Callable[..., Any | Awaitable[Any]]
+    run: Callable[..., Any]
     parameters: dict[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
     """JSON schema of the arguments."""
     effect: Effect = "effectful"
+    toolset: str = "other"
+    check: Callable[[], str | None] | None = None
+    """Says why the tool cannot be used here, or None if it can."""
+    max_output: int = 50_000
+    """Characters of its result that the model gets at once; all of it stays reachable."""
 
     def schema(self) -> dict[str, Any]:
         """The tool as models are told of it."""
@@ -48,3 +128,30 @@ class Tool:
                 "parameters": self.parameters,
             },
         }
+
+
+def tool(
+    *,
+    toolset: str,
+    effect: Effect,
+    name: str | None = None,
+    check: Callable[[], str | None] | None = None,
+    max_output: int = 50_000,
+) -> Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function `f(context, …)`; see the head of this module."""
+    from .schema import describe
+
+    def make(function: Callable[..., Any]) -> Tool:
+        description, parameters = describe(function)
+        return Tool(
+            name=name or function.__name__,
+            description=description,
+            run=function,
+            parameters=parameters,
+            effect=effect,
+            toolset=toolset,
+            check=check,
+            max_output=max_output,
+        )
+
+    return make

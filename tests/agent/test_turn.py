@@ -28,7 +28,7 @@ from agent.events import (
 from agent.model import Usage
 from agent.scripted import Call, ScriptedModel, call, calls, cut, fail, say
 from hermes_state import SessionDB
-from tools.base import Tool, ToolContext, ToolError
+from tools.base import Tool, ToolContext, ToolError, tool
 from tools.registry import Registry
 
 from .histories import problems
@@ -56,10 +56,10 @@ def tools_for_tests() -> Registry:
 
     return Registry(
         [
-            Tool("shout", "Say it loudly", shout, effect="none"),
-            Tool("whisper", "Say it softly", whisper, effect="none"),
-            Tool("break_down", "Fail", break_down),
-            Tool("refuse", "Refuse", refuse),
+            tool(toolset="test", effect="none")(shout),
+            tool(toolset="test", effect="none")(whisper),
+            tool(toolset="test", effect="effectful")(break_down),
+            tool(toolset="test", effect="effectful")(refuse),
         ]
     )
 
@@ -138,7 +138,8 @@ def test_tools_run_and_their_results_come_back_to_the_model(db: SessionDB) -> No
         (Call("shuot", {"text": "a"}), "Did you mean 'shout'"),
         (Call("shout", '{"text": '), "not valid JSON"),
         (Call("shout", "[1]"), "must be a JSON object"),
-        (Call("shout", {"wrong": 1}), "TypeError"),
+        (Call("shout", {"wrong": 1}), "no parameter 'wrong'"),
+        (Call("shout", {}), "needs 'text'"),
         (Call("break_down", {}), "RuntimeError: out of order"),
         (Call("refuse", {}), "Not like this. Try shout."),
     ],
@@ -176,11 +177,11 @@ def test_every_step_is_stored_before_it_is_acted_on(db: SessionDB) -> None:
         seen.append([m["role"] for m in rows])
         return say("Done.") if len(seen) == 3 else call("look")
 
-    def tool(context: ToolContext) -> str:
+    def look_around(context: ToolContext) -> str:
         look()
         return "seen"
 
-    agent, _ = agent_with(db, look, look, tools=Registry([Tool("look", "", tool)]))
+    agent, _ = agent_with(db, look, look, tools=Registry([Tool("look", "", look_around)]))
     agent.run_conversation("go")
     assert seen == [["user"], ["user", "assistant"], ["user", "assistant", "tool"]]
 

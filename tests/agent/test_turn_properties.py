@@ -22,7 +22,7 @@ from agent.errors import (
 from agent.events import Event, ReplyFinished, Steered, TextStreamed, ToolFinished, ToolStarted
 from agent.scripted import Call, ScriptedModel, Step, calls, cut, fail, say
 from hermes_state import SessionDB
-from tools.base import Tool, ToolContext, ToolError
+from tools.base import Tool, ToolContext, ToolError, tool
 from tools.registry import Registry
 
 from .histories import problems
@@ -79,10 +79,10 @@ def tools() -> Registry:
 
     return Registry(
         [
-            Tool("echo", "", echo, effect="none"),
-            Tool("slow_echo", "", slow_echo, effect="none"),
-            Tool("fails", "", fails),
-            Tool("refuses", "", refuses),
+            tool(toolset="test", effect="none")(echo),
+            tool(toolset="test", effect="none")(slow_echo),
+            Tool("fails", "", fails, parameters={"additionalProperties": True}),
+            Tool("refuses", "", refuses, parameters={"additionalProperties": True}),
         ]
     )
 

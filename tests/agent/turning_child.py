@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.agent import AIAgent
 from agent.scripted import Call, ScriptedModel, calls, say
 from hermes_state import SessionDB
-from tools.base import Tool, ToolContext
+from tools.base import ToolContext, tool
 from tools.registry import Registry
 
 
@@ -22,7 +22,12 @@ def main(folder: str, first: int) -> None:
     def echo(context: ToolContext, text: str) -> str:
         return text
 
-    registry = Registry([Tool("leave_mark", "", leave_mark), Tool("echo", "", echo, effect="none")])
+    registry = Registry(
+        [
+            tool(toolset="test", effect="effectful")(leave_mark),
+            tool(toolset="test", effect="none")(echo),
+        ]
+    )
     db = SessionDB(Path(folder) / "state.db")
     for number in itertools.count(first):
         steps = [

@@ -20,7 +20,6 @@ from agent.providers import known
 if TYPE_CHECKING:
     from agent.config_schema import ModelSettings
 
-DEFAULT_LOCAL_MODEL = "smollm2-135m-instruct"
 DEFAULT_CONTEXT_LENGTH = 128_000
 """For a model nobody knows. Too much is corrected by the provider's first refusal, too little would
 compress conversations for nothing."""
@@ -56,10 +55,11 @@ def build_model(
     context_length = int(settings.get("context_length") or 0)
 
     if entry.api_mode == known.EMBEDDED:
-        from agent.providers.embedded import EmbeddedModel
+        from agent.providers.embedded import LOCAL_MODEL, EmbeddedModel
 
-        size = {"context_length": context_length} if context_length else {}
-        return EmbeddedModel(name or DEFAULT_LOCAL_MODEL, **size)
+        if context_length:
+            return EmbeddedModel(name or LOCAL_MODEL, context_length=context_length)
+        return EmbeddedModel(name or LOCAL_MODEL)
     if not name:
         raise UnknownProviderError(
             f"No model is named for the provider {provider!r}. Set model.default in config.yaml."

@@ -32,6 +32,7 @@ from agent.redact import redact
 
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|context_window_exceeded|request_too_large"
+    r"|string_above_max_length"
     r"|maximum (context|prompt|model|input) length|exceeds? (the )?max(imum)?( model)? length"
     r"|exceed(s|ed)?\b.{0,80}\bcontext (size|length|window|limit)"
     r"|context (size|length|window|limit)\b.{0,40}\bexceed"
