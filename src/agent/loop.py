@@ -91,7 +91,7 @@ async def ask(turn: Turn) -> None:
         session_id=turn.journal.session_id,
         **turn.request_options,
     )
-    async with contextlib.aclosing(turn.model.stream(request)) as stream:  # type: ignore[type-var]
+    async with contextlib.aclosing(turn.model.stream(request)) as stream:
         async for chunk in stream:
             turn.reply.add(chunk, turn.emit)
     turn.reply.require_finished()

@@ -11,7 +11,7 @@ Messages travel in the shape the store keeps them in (chat-completions dicts): `
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -129,7 +129,7 @@ class Model(Protocol):
         """How many tokens fit into one request and its answer."""
         ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Ask, and yield chunks as they come; raises a ModelError on failure."""
         ...
 

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import cast
 
@@ -77,7 +77,7 @@ class RetryingModel:
         """The first model's window."""
         return self._models[0].context_length
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Ask until a model answers; raises the last model's error when none did."""
         attempt = 1
         order = self._order()

@@ -16,7 +16,7 @@ import inspect
 import itertools
 import json
 import marshal
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -156,7 +156,7 @@ class ScriptedModel:
             more = "..." if len(left) > 3 else ""
             raise AssertionError(f"{self.calls} calls were made; not asked for: {shown}{more}")
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Play the next step."""
         self.calls += 1
         if self._record:

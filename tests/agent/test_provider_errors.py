@@ -127,6 +127,7 @@ async def test_too_long_by_code_alone():
         said("nope", code="context_length_exceeded"),
         said("nope", "exceed_context_size_error"),
         said("nope", "request_too_large"),
+        said("nope", code="string_above_max_length"),
     ):
         assert type(await failure(error_reply(400, body))) is ContextTooLongError
 

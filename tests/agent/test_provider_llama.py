@@ -62,12 +62,12 @@ async def test_a_real_answer_arrives_in_pieces_with_usage(protocol, llama_server
 
 async def test_the_second_turn_reads_the_cache(protocol, llama_server):
     model = real_model(protocol, llama_server)
-    messages = [{"role": "user", "content": f"Say hello, {protocol}. " + "Be kind. " * 30}]
-    request = ModelRequest(messages=messages, system="Be brief.", max_tokens=20, temperature=0.0)
+    messages = [{"role": "user", "content": f"Say hello, {protocol}. " + "Be kind. " * 10}]
+    request = ModelRequest(messages=messages, system="Be brief.", max_tokens=8, temperature=0.0)
     first = await answer(model, request)
     messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "More."}]
     second = await answer(model, request)
-    assert second.finished.usage.cache_read_tokens > 50
+    assert second.finished.usage.cache_read_tokens > 20
     assert second.finished.usage.input_tokens > second.finished.usage.cache_read_tokens
 
 

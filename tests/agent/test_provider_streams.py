@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import random
 import threading
 from contextlib import aclosing
@@ -176,6 +177,14 @@ async def test_silence_after_the_last_event_does_not_matter(protocol):
 
 async def test_a_cut_after_the_last_event_does_not_matter(protocol):
     check_whole(await exchange(protocol, Reply(whole_reply(protocol), ending="cut")), protocol)
+
+
+async def test_a_compressed_stream_is_read_too(protocol):
+    headers = {"content-type": "text/event-stream", "content-encoding": "gzip"}
+    body = gzip.compress(join(whole_reply(protocol)))
+    check_whole(await exchange(protocol, Reply([body[:99], body[99:]], headers=headers)), protocol)
+    with pytest.raises(BrokenReplyError):
+        await exchange(protocol, Reply([body[:99], b"\x00" * 99], headers=headers))
 
 
 async def test_cancelling_closes_the_connection(protocol):

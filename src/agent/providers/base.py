@@ -7,7 +7,7 @@ to chunks). Neither does any input or output, so both can be tested with plain v
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agent.model import Chunk, ModelRequest
@@ -83,7 +83,7 @@ class HttpModel:
         )
         self.base_url = self._http.base_url
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Ask, and yield chunks as they come; raises a ModelError on failure."""
         peer = self._http.peer
         if not peer.api_key and needs_key(self.provider, self.base_url):
