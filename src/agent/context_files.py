@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.screening import suspicion
+from tools.screening import suspicion
 
 FILE_LIMIT = 20_000
 """Characters of one file."""

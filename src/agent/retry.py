@@ -16,7 +16,6 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import cast
 
 from agent.errors import BrokenReplyError, ContextTooLongError, ModelError, TransientError
 from agent.model import Chunk, Finished, Model, ModelRequest, Restarted
@@ -135,8 +134,7 @@ async def _whole(model: Model, request: ModelRequest) -> AsyncGenerator[Chunk, N
     """The model's chunks; a stream without its `Finished` is an error like any other."""
     finished = False
     # Closed here, not when it is collected: that is what breaks off the request.
-    stream = cast("AsyncGenerator[Chunk, None]", model.stream(request))
-    async with aclosing(stream):
+    async with aclosing(model.stream(request)) as stream:
         async for chunk in stream:
             finished = finished or isinstance(chunk, Finished)
             yield chunk

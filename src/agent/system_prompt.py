@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agent.context_files import ContextFile, project_files, read_file, shorten
-from agent.skills_index import list_skills
+from tools.skills_index import list_skills
 
 IDENTITY = """\
 You are Hermes, a capable and honest assistant that runs on its user's own machine. You help with \
@@ -20,7 +20,8 @@ whatever is asked, use your tools when they get to a better answer, and check wh
 you say that it is done. Be direct and as brief as the matter allows. When you do not know \
 something, or something went wrong, say so."""
 
-SMALL_IDENTITY = "You are Hermes, a friendly assistant. Answer the question directly and briefly."
+# Every further instruction makes the answers of a very small model worse.
+SMALL_IDENTITY = "You are a helpful AI assistant named Hermes."
 
 PLATFORM_HINTS = {
     "cli": "You are in a terminal. Write plain text or light Markdown; avoid wide tables.",
@@ -136,7 +137,7 @@ def _circumstances(cwd: Path | None, model: str, now: datetime) -> str:
 def _small_prompt(home: Path, now: datetime) -> str:
     soul = read_file(home / "SOUL.md", name="SOUL.md", limit=_SOUL_LIMIT)
     identity = shorten(soul.text, _SMALL_SOUL_LIMIT) if soul and soul.text else SMALL_IDENTITY
-    return f"{identity}\nToday is {_day(now)}."
+    return f"{identity} Today is {_day(now)}."
 
 
 def _day(now: datetime) -> str:

@@ -23,13 +23,12 @@ class LlamaServer(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def llama_server(request: pytest.FixtureRequest) -> Iterator[LlamaServer]:
+def llama_server(model_cache: Path) -> Iterator[LlamaServer]:
     """llama.cpp inside this process, serving all three protocols on loopback."""
     from agent.providers.embedded_fetch import ensure_weights
 
     xllamacpp = pytest.importorskip("xllamacpp")
-    # Fetched once per checkout, and not into the home of whoever runs the tests.
-    weights = ensure_weights(request.config.cache.mkdir("hermes"))
+    weights = ensure_weights(model_cache)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(weights)
     parameters.n_ctx = 2048

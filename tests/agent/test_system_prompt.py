@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.skills_index import list_skills
 from agent.system_prompt import IDENTITY, PLATFORM_HINTS, build_system_prompt
+from tools.skills_index import list_skills
 
 NOON = datetime(2026, 3, 1, 12, 0, 0)
 

@@ -8,8 +8,9 @@ on first use; loading and generating happen in a thread, so the event loop never
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from agent.errors import (
     RequestRefusedError,
     ServerFailedError,
 )
+from agent.home import home_path
 from agent.model import Chunk, Finished, Message, ModelRequest, TextDelta, Usage
 from agent.providers import embedded_engine
 from agent.providers.embedded_engine import CONTEXT_LENGTH, Engine, Worker
@@ -33,16 +35,11 @@ from agent.providers.embedded_fetch import (
 from agent.providers.embedded_progress import Progress, terminal_progress
 from agent.providers.history import calls_of, text_of
 
-__all__ = ["NOTICE", "EmbeddedModel", "FetchError", "ensure_weights"]
+__all__ = ["EmbeddedModel", "FetchError", "ensure_weights"]
 
-NOTICE = (
-    "This is SmolLM2-135M, a tiny model that runs offline inside Hermes. Connect a better one with"
-    " OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in ~/.hermes/.env, or with"
-    " “model:” in ~/.hermes/config.yaml."
-)
 _LONGEST_ANSWER = 1024
-_SAMPLING = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
-"""What the model's makers advise, and a guard against the loops small models fall into."""
+_SAMPLING = {"temperature": 0.2, "top_p": 0.9, "seed": 7}
+"""Its likeliest words are its best by far. With a fixed seed, a question has one answer."""
 
 _Item = dict[str, Any] | ModelError | None
 
@@ -54,8 +51,6 @@ class EmbeddedModel:
     """Tool schemas are not sent: the model cannot use them."""
     small = True
     """It needs the short system prompt."""
-    notice = NOTICE
-    """To be shown once, on first use."""
     provider = "local"
     base_url = ""
 
@@ -77,7 +72,17 @@ class EmbeddedModel:
         self._engine: Engine | None = None
         self._workers: set[Worker] = set()
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    @property
+    def notice(self) -> str:
+        """One line to show on first use."""
+        home = self._home or home_path(os.environ)
+        return (
+            f"This is {LOCAL_MODEL}, a tiny model that runs offline inside Hermes. Connect a better"
+            " one with OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in"
+            f" {home / '.env'}, or with model: in {home / 'config.yaml'}."
+        )
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Answer; cancelling the task that reads stops the generation."""
         loop = asyncio.get_running_loop()
         inbox: asyncio.Queue[_Item] = asyncio.Queue()
@@ -132,9 +137,9 @@ class EmbeddedModel:
     def _loaded(self, stop: threading.Event) -> Engine:
         with self._lock:
             if self._engine is None:
-                label = f"Fetching {LOCAL_MODEL} (once)"
+                label = f"First use: fetching {LOCAL_MODEL}"
                 weights = ensure_weights(self._home, self._progress(label), stop)
-                label = "Fetching llama.cpp to run it (once)"
+                label = "First use: installing llama.cpp"
                 runtime = ensure_runtime(self._home, self._progress(label), stop)
                 self._engine = embedded_engine.acquire(runtime, weights)
             return self._engine

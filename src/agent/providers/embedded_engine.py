@@ -27,7 +27,7 @@ _BATCH = 128
 """Prompt tokens per step: small enough that a stop during a long prompt takes about half a second,
 large enough to cost little speed."""
 _MOST_THREADS = 8
-"""More only wait for each other on a model this small."""
+"""More are of no use to a model this small."""
 _PROMPT_CACHE_MB = 128
 
 # Progress reports call back during a long prompt, where a stop must be noticed as well.
@@ -146,9 +146,14 @@ def release(engine: Engine) -> None:
 
 
 def _threads() -> int:
-    with contextlib.suppress(AttributeError):
-        return min(len(os.sched_getaffinity(0)), _MOST_THREADS)
-    return min(os.cpu_count() or 1, _MOST_THREADS)
+    """Half the cores. Threads wait for each other after every step, so one that shares its core
+    with another program holds up all: this is a third slower on an idle machine and several times
+    faster on a busy one."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        cores = os.cpu_count() or 1
+    return max(1, min(cores // 2, _MOST_THREADS))
 
 
 @atexit.register

@@ -126,7 +126,7 @@ def ensure_runtime(
 def _is_whole(weights: Path) -> bool:
     try:
         return weights.stat().st_size == _WEIGHTS_BYTES
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 
@@ -275,7 +275,7 @@ def _explained(said: str, package: str) -> FetchError:
         return FetchError(
             f"The package {package} is not offered for this machine (Python"
             f" {sys.version_info.major}.{sys.version_info.minor}, {sysconfig.get_platform()}) by"
-            " the index pip is set to (pip config list)."
+            " the index pip is set to (pip config list), or that index cannot be reached."
         )
     last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
     return FetchError(f"pip could not fetch {package}: {redact(last.strip())}.")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.screening import suspicion
+from tools.screening import suspicion
 
 ATTACKS = {
     "earlier instructions": [

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent.screening import suspicion
+from tools.screening import suspicion
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,147 @@
+"""Looking into past conversations: find, then read around a hit.
+
+Only the person's own conversations are shown, where the conversation has an owner.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+from hermes_state.codec import plain_text
+
+from .base import Tool, ToolContext, ToolError, tool
+
+LONGEST_MESSAGE = 2000
+
+
+@tool(toolset="session_search", effect="none")
+def session_search(
+    context: ToolContext,
+    query: str | None = None,
+    limit: int = 5,
+    sort: Literal["relevance", "newest", "oldest"] = "relevance",
+    session_id: str | None = None,
+    around_message_id: int | None = None,
+    window: int = 5,
+    role_filter: list[str] | None = None,
+) -> str:
+    """Search everything that was said in past conversations, also what was compressed away.
+
+    With a query: the best hits, one per conversation. With session_id and around_message_id: the
+    messages around a hit. With neither: the most recent conversations.
+
+    query: words (all must occur), "phrases", begin*, this OR that, -without
+    limit: how many hits or conversations
+    sort: relevance, newest or oldest
+    session_id: search only in this conversation, or read it around a message
+    around_message_id: read around this message, as a hit names it
+    window: how many messages before and after
+    role_filter: only messages of these roles: user, assistant, tool
+    """
+    if context.db is None:
+        raise ToolError("There is no session store here, so there are no past conversations.")
+    limit, window = max(1, min(limit, 20)), max(1, min(window, 20))
+    if around_message_id is not None:
+        return read_around(context, session_id, around_message_id, window)
+    if query and query.strip():
+        return find(context, query, limit, sort, session_id, role_filter)
+    return recent(context, limit)
+
+
+def find(
+    context: ToolContext,
+    query: str,
+    limit: int,
+    sort: str,
+    session_id: str | None,
+    role_filter: list[str] | None,
+) -> str:
+    """The best hits, with how to read around them."""
+    assert context.db is not None
+    options: dict[str, Any] = {}
+    if session_id is not None:
+        own_session(context, session_id)
+        options["conversation_id"] = context.db.get_conversation_root(session_id)
+    hits = context.db.search_messages(
+        query,
+        role_filter=role_filter,
+        limit=limit,
+        sort=None if sort == "relevance" else sort,
+        user_id=context.user_id,
+        one_per_conversation=session_id is None,
+        **options,
+    )
+    if not hits:
+        return f"Nothing was found for {query!r}. Try fewer or other words."
+    lines = []
+    for hit in hits:
+        title = f" “{hit['title']}”" if hit["title"] else ""
+        where = f"session_id={hit['session_id']} around_message_id={hit['id']}"
+        lines.append(f"{day(hit['timestamp'])}{title} ({hit['role']}): {hit['snippet']}\n  {where}")
+    return "\n".join(lines)
+
+
+def read_around(context: ToolContext, session_id: str | None, message_id: int, window: int) -> str:
+    """The messages around a hit, and how the session began and ended."""
+    assert context.db is not None
+    if not session_id:
+        raise ToolError("around_message_id needs the session_id that was given with the hit.")
+    own_session(context, session_id)
+    view = context.db.get_anchored_view(session_id, message_id, window)
+    if not view["window"]:
+        raise ToolError(f"Session {session_id} has no message {message_id}. Search again.")
+    parts = []
+    for heading, key in (
+        ("The session began:", "bookend_start"),
+        ("Around the message:", "window"),
+        ("The session ended:", "bookend_end"),
+    ):
+        if view[key]:
+            parts.append("\n".join([heading, *(told(m, message_id) for m in view[key])]))
+    return "\n\n".join(parts)
+
+
+def recent(context: ToolContext, limit: int) -> str:
+    """The conversations last used, apart from this one."""
+    assert context.db is not None
+    current = context.db.get_conversation_root(context.session_id)
+    sessions = [
+        session
+        for session in context.db.list_sessions_rich(
+            limit=limit + 1, order_by_last_active=True, min_message_count=1, user_id=context.user_id
+        )
+        if session["conversation_id"] != current
+    ][:limit]
+    if not sessions:
+        return "There are no other conversations yet."
+    return "\n".join(
+        f"{day(s['last_active'])} {s['title'] or s['preview']} (session_id={s['id']})"
+        for s in sessions
+    )
+
+
+def own_session(context: ToolContext, session_id: str) -> None:
+    """Raise ToolError unless the session is this person's; others are as if they did not exist."""
+    assert context.db is not None
+    session = context.db.get_session(session_id)
+    foreign = context.user_id is not None and session and session["user_id"] != context.user_id
+    if session is None or foreign:
+        raise ToolError(f"There is no session {session_id!r}. Search for what was said instead.")
+
+
+def told(message: dict[str, Any], marked: int) -> str:
+    """One message as a line of a transcript."""
+    text = plain_text(message["content"])
+    if len(text) > LONGEST_MESSAGE:
+        text = f"{text[:LONGEST_MESSAGE]} [… {len(text) - LONGEST_MESSAGE} more characters]"
+    sign = "→" if message["id"] == marked else " "
+    return f"{sign} [{message['id']}] {message['role']}: {text}"
+
+
+def day(at: float | None) -> str:
+    """A date as people write it in lists."""
+    return time.strftime("%Y-%m-%d", time.localtime(at)) if at else "undated"
+
+
+TOOLS: list[Tool] = [session_search]
