@@ -18,6 +18,7 @@ from hermes_state import SessionDB, StoreError
 from tools.base import Asker, NobodyToAsk, ToolContext, Workspace
 from tools.registry import Registry
 
+from .delegation import Delegation
 from .errors import ContextTooLongError
 from .events import Event, TextStreamed, TurnFinished, TurnStarted
 from .ids import new_session_id, new_turn_id
@@ -67,20 +68,20 @@ class AIAgent:
         `request_options` fields of every ModelRequest (max_tokens, temperature, …). `workspace`,
         `asker` and `services` are what tools get: where they work, whom they ask, what they borrow.
         """
-        self._llm = model
+        self.llm = model
         self.platform = platform
         self.max_iterations = max_iterations
         self.on_event = on_event
-        self._db = db
-        self._tools = tools or Registry()
-        self._tool_schemas = self._tools.schemas()
+        self.db = db
+        self.tools = tools or Registry()
+        self._tool_schemas = self.tools.schemas()
         self._prompt_source = system_prompt
         self._cached_system_prompt: str | None = None
         self._request_options = dict(request_options or {})
-        self._user_id = user_id
+        self.user_id = user_id
         self.workspace = workspace or Workspace(Path.home() / ".hermes", Path.cwd())
         self.asker: Asker = asker or NobodyToAsk()
-        self.services: dict[str, Any] = dict(services or {})
+        self.services: dict[str, Any] = {"delegate": Delegation(self), **(services or {})}
         facts = {"model": model.name, "billing_provider": model.provider, **(session_facts or {})}
         if user_id is not None:
             facts["user_id"] = user_id
@@ -101,7 +102,7 @@ class AIAgent:
     @property
     def model(self) -> str:
         """The model's name."""
-        return self._llm.name
+        return self.llm.name
 
     @property
     def _session_messages(self) -> list[Message] | None:
@@ -186,9 +187,9 @@ class AIAgent:
     def _new_turn(self, stream_callback: StreamCallback | None) -> Turn:
         emit = self._emitter(stream_callback)
         return Turn(
-            model=self._llm,
+            model=self.llm,
             journal=self._journal,
-            tools=ToolRunner(self._tools, self._journal, emit, self._tool_context),
+            tools=ToolRunner(self.tools, self._journal, emit, self._tool_context),
             tool_schemas=self._tool_schemas,
             system="",
             emit=emit,
@@ -204,8 +205,8 @@ class AIAgent:
             call_id,
             progress=progress,
             workspace=self.workspace,
-            db=self._db,
-            user_id=self._user_id,
+            db=self.db,
+            user_id=self.user_id,
             asker=self.asker,
             services=self.services,
         )
@@ -230,21 +231,21 @@ class AIAgent:
         if conversation_history is None:
             return
         history = list(conversation_history)
-        if self._db is None:
+        if self.db is None:
             self._journal.messages = history
         elif history != self._journal.messages:
             self._journal.persist(history)
 
     def _system_prompt(self) -> str:
         if self._cached_system_prompt is None:
-            stored = self._db.get_session(self.session_id) if self._db else None
+            stored = self.db.get_session(self.session_id) if self.db else None
             if stored and stored["system_prompt"]:
                 self._cached_system_prompt = str(stored["system_prompt"])
             else:
                 source = self._prompt_source
                 self._cached_system_prompt = source if isinstance(source, str) else source()
-                if stored and self._db and self._cached_system_prompt:
-                    self._db.update_system_prompt(self.session_id, self._cached_system_prompt)
+                if stored and self.db and self._cached_system_prompt:
+                    self.db.update_system_prompt(self.session_id, self._cached_system_prompt)
                     self._journal.refresh()
         self._journal.facts["system_prompt"] = self._cached_system_prompt or None
         return self._cached_system_prompt
@@ -260,8 +261,8 @@ class AIAgent:
             "cache_write_tokens": usage.cache_write_tokens,
             "reasoning_tokens": usage.reasoning_tokens,
             "model": self.model,
-            "billing_provider": self._llm.provider,
-            "billing_base_url": self._llm.base_url,
+            "billing_provider": self.llm.provider,
+            "billing_base_url": self.llm.base_url,
             "estimated_cost_usd": dollars,
             "cost_status": "unknown" if dollars is None else "estimated",
             "api_call_count": 1,
@@ -332,10 +333,10 @@ class AIAgent:
         with self._state:
             if self._busy:
                 raise TurnRunningError("The model cannot be changed while a turn is running.")
-            self._llm = model
+            self.llm = model
             self._journal.facts |= {"model": model.name, "billing_provider": model.provider}
-        if self._db is not None:
-            self._db.update_session_model(self.session_id, model.name)
+        if self.db is not None:
+            self.db.update_session_model(self.session_id, model.name)
 
     # For front ends
 
@@ -348,4 +349,4 @@ class AIAgent:
 
     async def aclose(self) -> None:
         """Free the model's connections."""
-        await self._llm.aclose()
+        await self.llm.aclose()

@@ -24,6 +24,8 @@ class Skill(NamedTuple):
 
     name: str
     description: str
+    folder: Path
+    """Where its SKILL.md and other files are."""
 
 
 def list_skills(folder: Path) -> list[Skill]:
@@ -45,6 +47,17 @@ def _skill_files(folder: Path) -> list[Path]:
     return files
 
 
+def check_skill(text: str) -> None:
+    """Raise ValueError unless `text` is a SKILL.md that the index would take."""
+    front = _parse_front_matter(text)
+    for key in ("name", "description"):
+        if not _one_line(front.get(key)):
+            raise ValueError(f"its front matter has no {key}")
+    reason = suspicion(text)
+    if reason:
+        raise ValueError(f"it {reason}")
+
+
 def _read_skill(path: Path) -> Skill | None:
     try:
         front = _front_matter(path)
@@ -59,13 +72,16 @@ def _read_skill(path: Path) -> Skill | None:
         return None
     if len(description) > _DESCRIPTION_LIMIT:
         description = description[: _DESCRIPTION_LIMIT - 1] + "…"
-    return Skill(name, description)
+    return Skill(name, description, path.parent)
 
 
 def _front_matter(path: Path) -> dict[str, Any]:
     """The mapping between the two `---` lines at the head of a file; ValueError if it is none."""
     with path.open(encoding="utf-8-sig") as file:
-        head = file.read(_FRONT_MATTER_LIMIT)
+        return _parse_front_matter(file.read(_FRONT_MATTER_LIMIT))
+
+
+def _parse_front_matter(head: str) -> dict[str, Any]:
     first, _, rest = head.partition("\n")
     if first.strip() != "---":
         raise ValueError("it does not begin with front matter (a line of three dashes)")
