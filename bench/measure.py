@@ -46,11 +46,20 @@ def paired_ratio(ours: Sequence[float], other: Sequence[float]) -> Spread:
     return spread([a / b for a, b in zip(ours, other, strict=True)])
 
 
-def interleaved(sides: Mapping[Side, Callable[[], T]], rounds: int) -> dict[Side, list[T]]:
-    """Call every side once per round, in turns; the first to go changes from round to round."""
+def interleaved(
+    sides: Mapping[Side, Callable[[], T]], rounds: int, *, seconds: float | None = None
+) -> dict[Side, list[T]]:
+    """Call every side once per round, in turns; the first to go changes from round to round.
+
+    After `seconds` no further round is begun, but three are made in any case.
+    """
     results: dict[Side, list[T]] = {name: [] for name in sides}
     names = list(sides)
+    started = time.perf_counter()
     for number in range(rounds):
+        if seconds is not None and number >= 3 and time.perf_counter() - started > seconds:
+            progress(f"this takes long: {number} rounds instead of {rounds}")
+            break
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
             results[name].append(sides[name]())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,6 +21,7 @@ class AsyncSessionDB:
     def __init__(self, db: Any) -> None:
         self._db = db
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hermes-store")
+        self._closed = False
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self._db, name)
@@ -35,12 +36,12 @@ class AsyncSessionDB:
 
     async def _run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         work = functools.partial(function, *args, **kwargs)
+        if self._closed:
+            return work()  # the threads are gone; a closed store refuses at once, by name
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def close(self) -> Coroutine[Any, Any, None]:
-        """Close the wrapped store and the threads."""
-        return self._close()
-
-    async def _close(self) -> None:
+    async def close(self) -> None:
+        """Close the wrapped store and the threads; closing twice is fine."""
         await self._run(self._db.close)
+        self._closed = True
         self._threads.shutdown(wait=False)

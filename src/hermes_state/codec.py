@@ -2,7 +2,8 @@
 
 Plain text is stored as it is. Everything else that may stand in a text column (lists of parts, lone
 surrogates, text that looks like our own marker) is stored as the marker followed by JSON, so that
-what was appended is what is loaded. Old databases use the same marker.
+what was appended is what is loaded. (Two surrogates that make a pair come back as the one character
+they stand for.) Old databases use the same marker.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ SQLite alone opens the file: closing any other handle on it would drop SQLite's 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import threading
@@ -25,6 +26,7 @@ from typing import Any, TypeVar
 import apsw
 
 from .errors import (
+    InvalidMessageError,
     StoreBusyError,
     StoreClosedError,
     StoreCorruptedError,
@@ -85,13 +87,24 @@ def translated(error: apsw.Error, path: Path) -> StoreError:
         )
     if isinstance(error, apsw.CantOpenError | apsw.AuthError | apsw.PermissionsError):
         return StoreUnavailableError(
-            f"{path} cannot be opened ({error}). Check that it is readable."
+            f"{path} cannot be opened ({error}). Check that it can be read, and its folder written."
         )
     if isinstance(error, apsw.IOError):
         return StoreIOError(f"Reading or writing {path} failed ({error}). Check the disk.")
     if isinstance(error, apsw.TooBigError):
         return StoreError(f"That is larger than SQLite can store in one value: {error}")
     return StoreError(f"{path}: {error}")
+
+
+def damage_marker(path: Path) -> Path:
+    """A file that says: SQLite found damage while the database at `path` was in use."""
+    return path.with_name(path.name + ".damaged")
+
+
+def is_hollow(path: Path) -> bool:
+    """Whether the file at `path` was emptied; SQLite would delete what is left in its -wal."""
+    wal = path.with_name(path.name + "-wal")
+    return path.exists() and path.stat().st_size == 0 and wal.exists() and wal.stat().st_size > 0
 
 
 class FairLock:
@@ -112,7 +125,16 @@ class FairLock:
             turn = threading.Lock()
             turn.acquire()
             self._waiting.append(turn)
-        turn.acquire()  # released by the one before us, who hands the lock over as held
+        try:
+            turn.acquire()  # released by the one before us, who hands the lock over as held
+        except BaseException:  # Ctrl-C; whoever stays in the queue would stop it for good
+            with self._guard:
+                was_handed_over = turn not in self._waiting
+                if not was_handed_over:
+                    self._waiting.remove(turn)
+            if was_handed_over:
+                self.__exit__(None, None, None)
+            raise
 
     def __exit__(
         self,
@@ -146,6 +168,19 @@ def patient_busy_handler(timeout: float) -> Callable[[int], bool]:
     return wait
 
 
+def use_wal(connection: Connection, busy_timeout: float) -> None:
+    """Switch to WAL; where a network file system does not offer it, the rollback journal stays."""
+    wait = patient_busy_handler(busy_timeout)
+    for attempt in itertools.count():
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except apsw.BusyError:
+            # Two that switch a new file at once: SQLite gives up without asking the busy handler.
+            if not wait(attempt):
+                raise
+
+
 def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> Connection:
     """A connection with our settings; creates a private file if there is none."""
     flags = apsw.SQLITE_OPEN_NOMUTEX | (
@@ -153,7 +188,8 @@ def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> Conne
         if readonly
         else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     )
-    is_new = not readonly and not path.exists()
+    # An empty file may be one that was created just before a crash, and is not private yet.
+    is_new = not readonly and (not path.exists() or path.stat().st_size == 0)
     connection = Connection(str(path), flags=flags, statementcachesize=256)
     try:
         connection.set_busy_handler(patient_busy_handler(busy_timeout))
@@ -162,8 +198,7 @@ def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> Conne
         if readonly:
             connection.execute("PRAGMA query_only = 1")
         else:
-            # A network file system may not offer WAL; SQLite then stays with a rollback journal.
-            connection.execute("PRAGMA journal_mode = WAL")
+            use_wal(connection, busy_timeout)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = 1")
             connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -178,11 +213,13 @@ def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> Conne
 
 
 def private_folder(folder: Path) -> None:
-    """Make the folder, readable by its owner only; an existing one is left as it is."""
-    if folder.is_dir():
-        return
+    """Make the folder and those above it, for their owner only; existing ones are left alone."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.is_dir():
+            return
+        if not folder.parent.exists():
+            private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise StoreUnavailableError(
             f"The folder {folder} cannot be created ({error.strerror}). "
@@ -190,43 +227,71 @@ def private_folder(folder: Path) -> None:
         ) from error
 
 
+_NAMED = (apsw.Error, UnicodeError, OverflowError, TypeError)
+"""What SQLite or the binding of a value may raise."""
+
+
+def _holds_snapshot(connection: Connection) -> bool:
+    """Whether an unfinished query, kept alive by somebody, still pins an old state of the file."""
+    return connection.txn_state("main") != apsw.SQLITE_TXN_NONE
+
+
 class Database:
     """The writer, the readers and their locks for one file."""
 
     def __init__(self, path: Path, *, busy_timeout: float = BUSY_TIMEOUT) -> None:
         require_safe_sqlite()
-        self.path = path
+        self.path = path.absolute()  # readers are opened later, maybe from another folder
         self.busy_timeout = busy_timeout
         self._turn = FairLock()
         self._readers: list[Connection] = []
         self._closed = False
         self._pid = os.getpid()
-        private_folder(path.parent)
-        with self._errors():
-            self._writer = open_connection(path, readonly=False, busy_timeout=busy_timeout)
+        private_folder(self.path.parent)
+        self._writer = self._connect(readonly=False)
+        self._file = str(self.path)
+        self._inode = self.path.stat().st_ino
 
-    @property
-    def damage_marker(self) -> Path:
-        """A file that says: SQLite found damage while this database was in use."""
-        return self.path.with_name(self.path.name + ".damaged")
-
-    def _translate(self, error: apsw.Error) -> StoreError:
-        if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+    def _named(self, error: Exception) -> StoreError | None:
+        """The store's own error for one that SQLite or the binding of a value raised."""
+        if isinstance(error, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
             # If even this cannot be written, the error that is raised says enough.
             with contextlib.suppress(OSError):
-                self.damage_marker.touch(mode=0o600)
-        return translated(error, self.path)
+                damage_marker(self.path).touch(mode=0o600)
+        if isinstance(error, apsw.ConnectionClosedError):
+            return StoreClosedError(f"The store {self.path} is closed.")
+        if isinstance(error, apsw.Error):
+            return translated(error, self.path)
+        if isinstance(error, UnicodeDecodeError):
+            return StoreCorruptedError(
+                f"{self.path} holds text that is not Unicode ({error}). Open it anew to have it "
+                "salvaged."
+            )
+        if isinstance(error, TypeError) and not str(error).startswith("Bad binding argument"):
+            return None  # a mistake in the call, not in what was to be stored
+        return InvalidMessageError(f"A value that cannot be stored: {error}")
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except apsw.ConnectionClosedError as error:
-            raise StoreClosedError(f"The store {self.path} is closed.") from error
-        except apsw.Error as error:
-            raise self._translate(error) from error
+        except _NAMED as error:
+            named = self._named(error)
+            if named is None:
+                raise
+            raise named from error
 
-    def _check_open(self) -> None:
+    def _connect(self, *, readonly: bool) -> Connection:
+        try:
+            with self._errors():
+                return open_connection(self.path, readonly=readonly, busy_timeout=self.busy_timeout)
+        except OSError as error:
+            raise StoreUnavailableError(
+                f"{self.path} cannot be opened ({error.strerror}). Check its permissions."
+            ) from error
+
+    def require_open(self) -> None:
+        """Raise StoreClosedError if this store was closed, or belongs to a parent process."""
         if self._closed:
             raise StoreClosedError(f"The store {self.path} is closed.")
         if os.getpid() != self._pid:
@@ -234,14 +299,28 @@ class Database:
                 f"The store {self.path} was opened before a fork; open it again in the child."
             )
 
+    def _check_in_place(self) -> None:
+        """Refuse to write into a file that others do not see any more."""
+        try:
+            if os.stat(self._file).st_ino == self._inode:  # noqa: PTH116 - twice as quick
+                return
+        except OSError:
+            pass  # gone, or in a folder we may not look into any more
+        raise StoreUnavailableError(
+            f"{self.path} was moved, deleted or replaced while it was open; nothing was written. "
+            "Open the store anew."
+        )
+
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one write transaction: all of it is durable when this returns, or none."""
+        self.require_open()  # first: nobody hands the lock over in a forked child
         with self._turn:
-            self._check_open()
+            self.require_open()
             connection = self._writer
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
+                    self._check_in_place()
                     result = work(connection)
                     connection.execute("COMMIT")
                 except BaseException:
@@ -249,20 +328,24 @@ class Database:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
                     raise
-            except apsw.Error as error:
-                raise self._translate(error) from error
+            except _NAMED as error:
+                named = self._named(error)
+                if named is None:
+                    raise
+                raise named from error
+            finally:
+                if _holds_snapshot(connection):
+                    connection.close()
+                    self._writer = self._connect(readonly=False)
             return result
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on a reading connection; it sees one state of the file throughout."""
-        self._check_open()
+        self.require_open()
         try:
             connection = self._readers.pop()
         except IndexError:
-            with self._errors():
-                connection = open_connection(
-                    self.path, readonly=True, busy_timeout=self.busy_timeout
-                )
+            connection = self._connect(readonly=True)
         try:
             connection.execute("BEGIN")
             try:
@@ -270,34 +353,39 @@ class Database:
             finally:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
-        except apsw.Error as error:
-            raise self._translate(error) from error
+        except _NAMED as error:
+            named = self._named(error)
+            if named is None:
+                raise
+            raise named from error
         finally:
-            if self._closed or len(self._readers) >= IDLE_READERS:
+            if self._closed or len(self._readers) >= IDLE_READERS or _holds_snapshot(connection):
                 connection.close()
             else:
                 self._readers.append(connection)
 
     def alone(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on the writing connection outside a transaction (VACUUM and the like)."""
+        self.require_open()
         with self._turn, self._errors():
-            self._check_open()
+            self.require_open()
             return work(self._writer)
 
     def close(self) -> None:
         """Close every connection; the last process to close folds the WAL back into the file."""
+        if os.getpid() != self._pid:
+            return  # the connections belong to the process that forked us
         with self._turn:
             if self._closed:
                 return
             self._closed = True
             while self._readers:
                 self._readers.pop().close()
-            if os.getpid() == self._pid:
-                # Other processes may hold the file busy: then the WAL just stays, which is fine.
-                with contextlib.suppress(apsw.Error):
-                    self._writer.set_busy_handler(None)
-                    self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                self._writer.close()
+            # Other processes may hold the file busy: then the WAL just stays, which is fine.
+            with contextlib.suppress(apsw.Error):
+                self._writer.set_busy_handler(None)
+                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            self._writer.close()
 
 
 def rows(connection: Connection, sql: str, values: Any = ()) -> list[dict[str, Any]]:

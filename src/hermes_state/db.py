@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -82,6 +83,7 @@ class SessionDB:
         self.db_path = (Path(db_path) if db_path is not None else default_path()).absolute()
         self.salvage_report: SalvageReport | None = None
         self._search_index: SearchIndex | None = None
+        self._opening_search = threading.Lock()
         self._database = self._open(busy_timeout)
 
     def _open(self, busy_timeout: float) -> Database:
@@ -364,5 +366,60 @@ class SessionDB:
         if self._search_index is None:
             from .search import SearchIndex
 
-            self._search_index = SearchIndex(self.db_path, self.db_path.with_name("search.db"))
+            with self._opening_search:
+                if self._search_index is None:
+                    search_path = self.db_path.with_name("search.db")
+                    self._search_index = SearchIndex(self.db_path, search_path)
         return self._search_index
+
+    def search_messages(
+        self,
+        query: str,
+        source_filter: list[str] | None = None,
+        exclude_sources: list[str] | None = None,
+        role_filter: list[str] | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        sort: str | None = None,
+        include_inactive: bool = False,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        conversation_id: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        one_per_conversation: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Messages (and titles) that match what a person typed, best first.
+
+        Words are all required, "phrases" in quotes, `begin*`, `this OR that`, `-without`. Every
+        text is a valid query. `sort` may be "newest" or "oldest"; `since` and `until` are times in
+        seconds; `user_id` keeps to one owner. The index first catches up with the store.
+        """
+        self._database.require_open()
+        return self.search_index.search_messages(
+            query,
+            source_filter,
+            exclude_sources,
+            role_filter,
+            limit,
+            offset,
+            sort,
+            include_inactive,
+            user_id=user_id,
+            session_id=session_id,
+            conversation_id=conversation_id,
+            since=since,
+            until=until,
+            one_per_conversation=one_per_conversation,
+        )
+
+    def optimize_fts(self) -> int:
+        """Merge what many small batches left in the search index; returns how many tables."""
+        self._database.require_open()
+        return self.search_index.optimize()
+
+    def rebuild_fts(self) -> int:
+        """Build the search index from nothing; returns how many messages it holds."""
+        self._database.require_open()
+        return self.search_index.rebuild()

@@ -7,7 +7,6 @@ stands without its call. Pure: the stored rows and the given dicts are never cha
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -20,49 +19,65 @@ OUTCOME_UNKNOWN = (
 )
 """The result of a tool call whose real result was lost."""
 
+BEGINNING = "[The conversation begins with the assistant's message.]"
+"""What stands for the user where the assistant spoke first."""
+
 
 def tool_result(call: Message, content: str) -> Message:
     """A tool message that answers `call`."""
-    function = call.get("function") or {}
-    name = function.get("name") or call.get("name") or ""
+    function = call.get("function")
+    name = (isinstance(function, dict) and function.get("name")) or call.get("name") or ""
     return {"role": "tool", "tool_call_id": call.get("id"), "tool_name": name, "content": content}
 
 
 def repair_message_sequence(messages: Iterable[Message]) -> list[Message]:
-    """The messages as a valid history; where nothing is wrong, the same dicts in the same order."""
-    given = [message for message in messages if message.get("role") != "system"]
+    """The messages as a valid history; where nothing is wrong, the same dicts in the same order.
+
+    Messages that are not part of the talk (system and the like) are left out. Neighbours of one
+    role become one message; nothing that the user or the assistant said is lost.
+    """
+    given = [
+        with_unique_calls(message) if message["role"] == "assistant" else message
+        for message in messages
+        if message.get("role") in ("user", "assistant", "tool")
+    ]
+    results = results_by_call(given)
     repaired: list[Message] = []
     for index, message in enumerate(given):
-        role = message.get("role")
+        role = message["role"]
         if role == "tool":
             continue  # placed with its call, or nobody asked for it
-        if role == "assistant":
-            if not repaired:
-                continue  # a history begins with the user
-            message = with_unique_calls(message)
-            calls = message.get("tool_calls") or []
-            if not calls and is_empty(message.get("content")):
-                continue  # says nothing
-        if repaired and repaired[-1].get("role") == role:
+        calls = (message.get("tool_calls") or []) if role == "assistant" else []
+        if role == "assistant" and not calls and is_empty(message.get("content")):
+            continue  # says nothing
+        if role == "assistant" and not repaired:
+            repaired.append({"role": "user", "content": BEGINNING})
+        if repaired and repaired[-1]["role"] == role:
             repaired[-1] = merged(repaired[-1], message)
         else:
             repaired.append(message)
-        if role == "assistant" and calls:
-            results = results_after(given, index)
-            repaired += [
-                results.get(str(call["id"])) or tool_result(call, OUTCOME_UNKNOWN) for call in calls
-            ]
+        repaired += [
+            results.get((index, str(call["id"]))) or tool_result(call, OUTCOME_UNKNOWN)
+            for call in calls
+        ]
     return repaired
 
 
-def results_after(messages: list[Message], index: int) -> dict[str, Message]:
-    """The first result for each call id between message `index` and the next assistant message."""
-    results: dict[str, Message] = {}
-    for message in itertools.islice(messages, index + 1, None):
-        if message.get("role") == "assistant":
-            break
-        if message.get("role") == "tool":
-            results.setdefault(str(message.get("tool_call_id")), message)
+def results_by_call(messages: list[Message]) -> dict[tuple[int, str], Message]:
+    """The recorded results, each under the place and the id of its call.
+
+    Models may use an id again: a result belongs to the latest call before it, and of several the
+    first counts.
+    """
+    asked: dict[str, int] = {}
+    results: dict[tuple[int, str], Message] = {}
+    for index, message in enumerate(messages):
+        if message["role"] == "assistant":
+            asked |= {str(call["id"]): index for call in message.get("tool_calls") or []}
+        elif message["role"] == "tool" and message.get("tool_call_id"):
+            call_id = str(message["tool_call_id"])
+            if call_id in asked:
+                results.setdefault((asked[call_id], call_id), message)
     return results
 
 
@@ -94,15 +109,25 @@ def is_empty(content: Any) -> bool:
 
 def merged(first: Message, second: Message) -> Message:
     """Two neighbouring messages of one role as one."""
-    result = {**first, **{k: v for k, v in second.items() if v is not None and k != "content"}}
-    a, b = first.get("content"), second.get("content")
-    if is_empty(a) or is_empty(b):
-        result["content"] = b if is_empty(a) else a
-    elif isinstance(a, str) and isinstance(b, str):
-        result["content"] = f"{a}\n\n{b}"
-    else:
-        result["content"] = [*as_parts(a), *as_parts(b)]
+    result = {**first, **{k: v for k, v in second.items() if v is not None}}
+    result["content"] = joined(first.get("content"), second.get("content"))
+    if "api_content" in result:
+        # What was sent replaces the content when it is sent again, so it must hold both as well.
+        sent = joined(*(one.get("api_content") or one.get("content") for one in (first, second)))
+        if isinstance(sent, str):
+            result["api_content"] = sent
+        else:
+            del result["api_content"]
     return result
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Two contents as one; texts are a paragraph apart."""
+    if is_empty(first) or is_empty(second):
+        return second if is_empty(first) else first
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*as_parts(first), *as_parts(second)]
 
 
 def as_parts(content: Any) -> list[Any]:

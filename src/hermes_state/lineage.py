@@ -7,9 +7,9 @@ but are conversations of their own, marked in `model_config`.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from .codec import decode_json, encode_json
 from .connection import Connection, row, tuples, value
 from .errors import UnknownSessionError
 
@@ -19,17 +19,36 @@ DELEGATE_MARK = "_delegate_from"
 
 def is_marked(model_config: str | None, *marks: str) -> bool:
     """Whether a stored model configuration carries one of the marks."""
-    if not model_config or not any(mark in model_config for mark in marks):
-        return False
-    try:
-        config = json.loads(model_config)
-    except ValueError:
-        return False
-    return isinstance(config, dict) and any(config.get(mark) for mark in marks)
+    return any(mark in _marks(model_config) for mark in marks)
+
+
+def _marks(model_config: str | None) -> dict[str, Any]:
+    """The marks in a stored model configuration, each with what it names."""
+    if not model_config or "_from" not in model_config:
+        return {}
+    config = decode_json(model_config)
+    if not isinstance(config, dict):
+        return {}
+    return {mark: config[mark] for mark in (BRANCH_MARK, DELEGATE_MARK) if config.get(mark)}
+
+
+def with_marks_of(before: str | None, model_config: str | None) -> str | None:
+    """A new model configuration with the marks of the one it replaces."""
+    marks = _marks(before)
+    if not marks:
+        return model_config
+    config = decode_json(model_config)
+    return encode_json(marks | config if isinstance(config, dict) else marks, "model_config")
 
 
 def link_to_parent(conn: Connection, session_id: str, parent_id: str) -> None:
     """Record the parent; the child of a compressed session becomes its continuation if it can."""
+    if set_parent(conn, session_id, parent_id) == "compression":
+        adopt_continuation(conn, parent_id)
+
+
+def set_parent(conn: Connection, session_id: str, parent_id: str) -> str | None:
+    """Record the parent; returns why the parent ended, if it did."""
     parent = row(conn, "SELECT end_reason FROM sessions WHERE id = ?", (parent_id,))
     if parent is None:
         raise UnknownSessionError(parent_id)
@@ -41,8 +60,7 @@ def link_to_parent(conn: Connection, session_id: str, parent_id: str) -> None:
         "UPDATE sessions SET parent_session_id = ?, version = version + 1 WHERE id = ?",
         (parent_id, session_id),
     )
-    if parent["end_reason"] == "compression":
-        adopt_continuation(conn, parent_id)
+    return None if parent["end_reason"] is None else str(parent["end_reason"])
 
 
 def is_ancestor(conn: Connection, session_id: str, of: str) -> bool:
@@ -68,35 +86,42 @@ def adopt_continuation(conn: Connection, parent_id: str) -> str | None:
     existing = get_continuation(conn, parent_id)
     if existing is not None:
         return existing
+    own_marks = _marks(value(conn, "SELECT model_config FROM sessions WHERE id = ?", (parent_id,)))
     children = tuples(
         conn,
         "SELECT id, model_config, end_reason, ended_at, started_at FROM sessions"
         " WHERE parent_session_id = ? AND source <> 'tool' AND id <> ?",
         (parent_id, parent_id),
     )
+    # A continuation has the marks its parent has; only further ones set a child apart.
     candidates = [
         (reason == "compression" or ended is None, started, child)
         for child, config, reason, ended, started in children
-        if not is_marked(config, BRANCH_MARK, DELEGATE_MARK)
+        if all(own_marks.get(mark) == by for mark, by in _marks(config).items())
         and child not in get_compression_lineage(conn, parent_id)
     ]
     if not candidates:
         return None
-    continuation = max(candidates)[2]
+    continuation = str(max(candidates)[2])
+    set_continuation(conn, parent_id, continuation)
+    return continuation
+
+
+def set_continuation(conn: Connection, parent_id: str, session_id: str) -> None:
+    """Let a session, with all that followed it, go on from a compressed one."""
     conversation = value(
         conn, "SELECT COALESCE(conversation_id, id) FROM sessions WHERE id = ?", (parent_id,)
     )
     conn.execute(
         "UPDATE sessions SET continuation_of = ?, version = version + 1 WHERE id = ?",
-        (parent_id, continuation),
+        (parent_id, session_id),
     )
-    # The child may have been continued already: its whole chain joins the conversation.
+    # It may have been continued already: its whole chain joins the conversation.
     conn.execute(
         "UPDATE sessions SET conversation_id = ? WHERE conversation_id ="
         " (SELECT conversation_id FROM sessions WHERE id = ?)",
-        (conversation, continuation),
+        (conversation, session_id),
     )
-    return str(continuation)
 
 
 def get_continuation(conn: Connection, session_id: str) -> str | None:

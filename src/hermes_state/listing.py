@@ -32,6 +32,9 @@ _TIP_OF_HEAD = (
     " AND NOT EXISTS (SELECT 1 FROM sessions c WHERE c.continuation_of = t.id)"
 )
 
+# What follows a job's id in its sessions' ids. Without it, "job" would list the runs of "job_b".
+_CRON_TIME = "[0-9]" * 8 + "_" + "[0-9]" * 6 + "*"
+
 
 def like(text: str) -> str:
     """A LIKE pattern that finds `text` anywhere, for use with ESCAPE '\\'."""
@@ -42,7 +45,7 @@ def like(text: str) -> str:
 def _under(folder: str) -> tuple[str, list[Any]]:
     folder = folder.rstrip("/") or "/"
     prefix = folder if folder == "/" else folder + "/"
-    return "(h.cwd = ? OR substr(h.cwd, 1, ?) = ?)", [folder, len(prefix), prefix]
+    return "(t.cwd = ? OR substr(t.cwd, 1, ?) = ?)", [folder, len(prefix), prefix]
 
 
 def _filters(
@@ -219,7 +222,7 @@ def search_sessions(
     found = rows(
         conn,
         "SELECT * FROM sessions WHERE ?1 IS NULL OR source = ?1"
-        " ORDER BY COALESCE(last_active, started_at) DESC LIMIT ?2 OFFSET ?3",
+        " ORDER BY COALESCE(last_active, started_at) DESC, id DESC LIMIT ?2 OFFSET ?3",
         (source, limit, offset),
     )
     for session in found:
@@ -234,7 +237,7 @@ def distinct_session_cwds(conn: Connection, include_archived: bool = False) -> l
         conn,
         "SELECT cwd, COUNT(*) AS sessions, MAX(COALESCE(last_active, started_at)) AS last_active"
         " FROM sessions WHERE cwd IS NOT NULL AND cwd <> '' AND archived <= ?"
-        " GROUP BY cwd ORDER BY last_active DESC",
+        " GROUP BY cwd ORDER BY last_active DESC, cwd",
         (int(include_archived),),
     )
 
@@ -248,8 +251,9 @@ def list_cron_job_runs(
         conn,
         "SELECT *, (SELECT content FROM messages WHERE session_id = sessions.id"
         "  AND role = 'user' ORDER BY id LIMIT 1) AS preview FROM sessions"
-        " WHERE id >= ? AND id < ? ORDER BY started_at DESC LIMIT ? OFFSET ?",
-        (prefix, prefix + "\U0010ffff", limit, offset),
+        " WHERE id >= ?1 AND id < ?2 AND substr(id, length(?1) + 1) GLOB ?3"
+        " ORDER BY started_at DESC, id DESC LIMIT ?4 OFFSET ?5",
+        (prefix, prefix + "\U0010ffff", _CRON_TIME, limit, offset),
     )
     for session in found:
         session["preview"] = preview(session["preview"], 60)

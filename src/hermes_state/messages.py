@@ -7,6 +7,7 @@ session's counters, its version and its `last_active` change in the same transac
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -40,18 +41,26 @@ def seconds(timestamp: Any) -> float:
     """Seconds since 1970 for a number, a datetime or an ISO text; now for None."""
     if timestamp is None:
         return time.time()
-    if isinstance(timestamp, (int, float)) and not isinstance(timestamp, bool):
-        return float(timestamp)
-    from datetime import datetime  # rarely needed
-
-    if isinstance(timestamp, datetime):
-        return timestamp.timestamp()
     try:
-        return datetime.fromisoformat(timestamp).timestamp()
-    except (TypeError, ValueError) as error:
-        raise InvalidMessageError(
-            f"timestamp must be seconds, a datetime or ISO text, not {timestamp!r}"
-        ) from error
+        if isinstance(timestamp, (int, float)) and not isinstance(timestamp, bool):
+            at = float(timestamp)
+        else:
+            from datetime import datetime  # rarely needed
+
+            if not isinstance(timestamp, datetime):
+                timestamp = datetime.fromisoformat(timestamp)
+            at = timestamp.timestamp()
+        if math.isfinite(at):
+            return at
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _no_time(timestamp) from error
+    raise _no_time(timestamp)
+
+
+def _no_time(timestamp: Any) -> InvalidMessageError:
+    return InvalidMessageError(
+        f"timestamp must be seconds, a datetime or ISO text, not {timestamp!r:.100}"
+    )
 
 
 def count_tool_calls(tool_calls: Any) -> int:
@@ -203,7 +212,6 @@ _FIELDS = frozenset(
         "effect_disposition",
         "timestamp",
         "api_content",
-        "origin_id",
     ]
 )
 
@@ -224,20 +232,17 @@ def append_messages(
     conn: Connection, session_id: str, messages: Iterable[Mapping[str, Any]]
 ) -> list[int]:
     """Append several messages in one transaction; returns their ids in order."""
-    ids: list[int] = []
-    calls = 0
-    newest = 0.0
-    for message in messages:
-        fields = message_fields(message)
-        message_id, at = insert_message(conn, session_id, **fields)
-        ids.append(message_id)
-        calls += count_tool_calls(fields.get("tool_calls"))
-        newest = max(newest, at)
-    if ids:
-        conn.execute(_COUNT, (len(ids), calls, newest, session_id))
-        if not conn.changes():
-            raise UnknownSessionError(session_id)
-    return ids
+    batch = [message_fields(message) for message in messages]
+    if not batch:
+        return []
+    calls = sum(count_tool_calls(fields.get("tool_calls")) for fields in batch)
+    for fields in batch:
+        fields["timestamp"] = seconds(fields.get("timestamp"))
+    newest = max(fields["timestamp"] for fields in batch)
+    conn.execute(_COUNT, (len(batch), calls, newest, session_id))
+    if not conn.changes():
+        raise UnknownSessionError(session_id)
+    return [insert_message(conn, session_id, **fields)[0] for fields in batch]
 
 
 def recount(conn: Connection, session_id: str) -> None:

@@ -14,14 +14,31 @@ from pathlib import Path
 
 import apsw
 
-from . import lineage, schema
-from .connection import Connection, Database, private_folder, tuples, value
-from .errors import NewerStoreError, StoreError
+from . import lineage, schema, titles
+from .connection import Connection, Database, open_connection, private_folder, tuples, value
+from .errors import NewerStoreError
 
 log = logging.getLogger(__name__)
 
 # The old full-text tables and their triggers: search has its own file now.
 _OLD_SEARCH_TABLES = ("messages_fts", "messages_fts_trigram")
+
+
+def refuse_newer(path: Path, busy_timeout: float) -> None:
+    """Raise NewerStoreError for a file of a newer Hermes, before anything in it can change."""
+    try:
+        if not path.is_file():
+            return
+        connection = open_connection(path, readonly=True, busy_timeout=busy_timeout)
+        try:
+            known, own, _ = _versions(connection)
+        finally:
+            connection.close()
+    except (apsw.Error, OSError) as error:
+        # Whatever keeps it from being read, opening it for good says so or mends it.
+        log.debug("The version of %s cannot be read beforehand: %s", path, error)
+    else:
+        _refuse_newer(path, known, own)
 
 
 def prepare(database: Database) -> Path | None:
@@ -61,19 +78,23 @@ def back_up(database: Database) -> Path:
     private_folder(folder)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     target = folder / f"{database.path.stem}-before-upgrade-{stamp}-{os.urandom(3).hex()}.db"
+    partial = target.with_suffix(".partial")  # a copy that a crash cut short must not look whole
 
     def copy(conn: Connection) -> None:
-        with apsw.Connection(str(target)) as destination:
-            target.chmod(0o600)
+        destination = apsw.Connection(str(partial))
+        try:
+            partial.chmod(0o600)
             with destination.backup("main", conn, "main") as backup:
                 while not backup.done:
                     backup.step(2000)
-        destination.close()
+        finally:
+            destination.close()
 
     try:
         database.read(copy)
-    except StoreError:
-        target.unlink(missing_ok=True)
+        partial.rename(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
         raise
     return target
 
@@ -89,15 +110,10 @@ def _upgrade(conn: Connection) -> None:
     # These names stand for other columns in older files.
     for index in ("idx_messages_session", "idx_messages_session_active"):
         conn.execute(f"DROP INDEX IF EXISTS {index}")
+    _number_repeated_titles(conn)
     for statement in schema.create_index_sql():
         conn.execute(statement)
-    _settle_lineages(conn)
-    conn.execute(
-        "UPDATE sessions SET last_active ="
-        " (SELECT MAX(timestamp) FROM messages WHERE session_id = sessions.id)"
-        " WHERE last_active IS NULL"
-    )
-    conn.execute("UPDATE messages SET active = 1 WHERE active IS NULL")
+    settle_old_rows(conn)
     conn.execute(
         "INSERT INTO state_meta (key, value) VALUES ('store_id', ?) ON CONFLICT (key) DO NOTHING",
         (os.urandom(16).hex(),),
@@ -125,6 +141,32 @@ def _drop_old_search(conn: Connection) -> None:
         conn.execute(f'DROP TRIGGER "{trigger}"')
     for table in _OLD_SEARCH_TABLES:
         conn.execute(f"DROP TABLE IF EXISTS {table}")
+
+
+def _number_repeated_titles(conn: Connection) -> None:
+    """Older files may have a title twice; the newest session keeps it, the others get a number."""
+    if value(conn, "SELECT 1 FROM sqlite_schema WHERE name = 'idx_sessions_title_unique'"):
+        return
+    seen = set()
+    for session_id, title in tuples(
+        conn,
+        "SELECT id, title FROM sessions WHERE title IS NOT NULL ORDER BY started_at DESC, id DESC",
+    ):
+        if title in seen:
+            number = titles.get_next_title_in_lineage(conn, title)
+            conn.execute("UPDATE sessions SET title = ? WHERE id = ?", (number, session_id))
+        seen.add(title)
+
+
+def settle_old_rows(conn: Connection) -> None:
+    """Fill the columns that are our own for rows that others wrote."""
+    _settle_lineages(conn)
+    conn.execute(
+        "UPDATE sessions SET last_active ="
+        " (SELECT MAX(timestamp) FROM messages WHERE session_id = sessions.id)"
+        " WHERE last_active IS NULL"
+    )
+    conn.execute("UPDATE messages SET active = 1 WHERE active IS NULL")
 
 
 def _settle_lineages(conn: Connection) -> None:

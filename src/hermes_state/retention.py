@@ -7,6 +7,7 @@ session in the middle of a conversation closes the gap: its neighbours go on as 
 from __future__ import annotations
 
 import contextlib
+import glob
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,6 +49,8 @@ def delete_session(conn: Connection, session_id: str) -> list[str]:
     conn.execute(
         "UPDATE sessions SET continuation_of = NULL WHERE id IN (?, ?)", (continuation, session_id)
     )
+    # An older file's table may not do this by itself.
+    conn.execute("DELETE FROM session_model_usage WHERE session_id = ?", (session_id,))
     conn.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
     conn.execute("DELETE FROM compression_locks WHERE session_id = ?", (session_id,))
     conn.execute("DELETE FROM state_meta WHERE key = ?", (f"goal:{session_id}",))
@@ -164,8 +167,11 @@ def _candidates_where(
     ]
     values: list[Any] = []
     if older_than_days is not None and filters.get("started_before") is None:
-        # Old means not used since, not begun before: a long conversation may have an early start.
-        where.append("MAX(s.started_at, COALESCE(s.last_active, 0), s.ended_at) <= ?")
+        # Old means not used since, not begun before: a conversation is kept or let go as a whole.
+        where.append(
+            "NOT EXISTS (SELECT 1 FROM sessions o WHERE o.conversation_id = s.conversation_id"
+            " AND MAX(o.started_at, COALESCE(o.last_active, 0), o.ended_at) > ?)"
+        )
         values.append(time.time() - older_than_days * DAY)
     if source:
         where.append("s.source = ?")
@@ -245,7 +251,9 @@ def remove_transcript_files(sessions_dir: Path | None, session_ids: Iterable[str
         for path in (
             folder / f"{session_id}.json",
             folder / f"{session_id}.jsonl",
-            *folder.glob(f"request_dump_{session_id}*"),
+            # With what follows the id, so that "s1" does not take the files of "s10".
+            *folder.glob(f"request_dump_{glob.escape(session_id)}[._]*"),
         ):
-            with contextlib.suppress(OSError):  # left-overs; the session itself is gone
+            # Left-overs; the session itself is gone. An id with a NUL byte cannot have had any.
+            with contextlib.suppress(OSError, ValueError):
                 path.unlink()

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .changes import note_session_changed
-from .connection import Connection, row, tuples, value
+from .connection import Connection, row, value
 from .messages import append_messages, decode_row, recount
+from .repeats import release_repeats, settle_repeats
 from .sessions import require_session
 
 
@@ -19,7 +20,8 @@ def rewind_to_message(conn: Connection, session_id: str, target_message_id: int)
     """Take back a user message and everything after it.
 
     Returns `rewound_count`, `target_message` (to offer it for editing) and `new_head_id`, the
-    newest message still there. ValueError if the message is not a user message of this session.
+    newest message still there. ValueError if the message is not a user message of this session, or
+    was compacted.
     """
     target = row(
         conn,
@@ -33,11 +35,17 @@ def rewind_to_message(conn: Connection, session_id: str, target_message_id: int)
             f"Message {target_message_id} is from the {target['role']}; "
             "only a user message can be gone back to."
         )
+    if target["compacted"]:
+        raise ValueError(
+            f"Message {target_message_id} was compacted, and with it what came before. "
+            "Only a message that is still in the live view can be gone back to."
+        )
     conn.execute(
         "UPDATE messages SET active = 0 WHERE session_id = ? AND id >= ? AND active = 1",
         (session_id, target_message_id),
     )
     rewound = conn.changes()
+    settle_repeats(conn, session_id, target_message_id)
     conn.execute("UPDATE sessions SET rewind_count = rewind_count + 1 WHERE id = ?", (session_id,))
     recount(conn, session_id)
     return {
@@ -61,6 +69,7 @@ def restore_rewound(conn: Connection, session_id: str, since_message_id: int) ->
     )
     restored = conn.changes()
     if restored:
+        settle_repeats(conn, session_id, since_message_id)
         recount(conn, session_id)
     return restored
 
@@ -84,28 +93,16 @@ def replace_messages(
 
 def clear_messages(conn: Connection, session_id: str) -> None:
     """Delete every message of a session and set its counters to zero."""
-    remove_messages(conn, session_id)
-    recount(conn, session_id)
+    if value(conn, "SELECT 1 FROM sessions WHERE id = ?", (session_id,)):
+        remove_messages(conn, session_id)
+        recount(conn, session_id)
 
 
 def remove_messages(conn: Connection, session_id: str, *, active_only: bool = False) -> None:
-    """Delete rows; copies of them elsewhere become originals, so that search still finds them."""
-    doomed = "SELECT id FROM messages WHERE session_id = ?" + (
-        " AND active = 1" if active_only else ""
-    )
-    orphaned = tuples(
-        conn,
-        f"SELECT DISTINCT session_id FROM messages WHERE origin_id IN ({doomed})"
-        " AND session_id <> ?",
-        (session_id, session_id),
-    )
-    conn.execute(
-        f"UPDATE messages SET origin_id = NULL WHERE origin_id IN ({doomed})", (session_id,)
-    )
+    """Delete a session's rows (the active ones); copies of them elsewhere stay findable."""
+    release_repeats(conn, session_id, active_only=active_only)
     conn.execute(
         "DELETE FROM messages WHERE session_id = ?" + (" AND active = 1" if active_only else ""),
         (session_id,),
     )
-    for (other,) in orphaned:
-        note_session_changed(conn, other)
     note_session_changed(conn, session_id)

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from .changes import note_title_changed
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
 from .connection import Connection, tuples
-from .errors import SessionEndedError
+from .errors import InvalidMessageError, SessionEndedError
 from .lineage import BRANCH_MARK, conversation_facts, get_continuation
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
-from .sessions import create_session
+from .sessions import create_session, get_session
 from .titles import get_next_title_in_lineage, set_session_title
 
 _CARRIED = [
@@ -85,6 +85,7 @@ def rotate_session(
         return Rotation(existing, False, conversation_facts(conn, existing)["title"])
     if parent["end_reason"] not in (None, "compression"):
         raise SessionEndedError(session_id, parent["end_reason"])
+    _require_unused(conn, new_session_id)
     missed = [] if covers_until is None else _active_after(conn, session_id, covers_until)
     append_messages(conn, session_id, unsaved)
     conn.execute(
@@ -110,8 +111,9 @@ def rotate_session(
         ),
     )
     conn.execute("UPDATE sessions SET handoff_state = NULL WHERE id = ?", (session_id,))
-    write_copies(conn, new_session_id, session_id, messages)
-    append_messages(conn, new_session_id, missed)
+    _insert_copies(conn, new_session_id, messages, _keys_of_active(conn, session_id))
+    _insert_all(conn, new_session_id, missed)
+    recount(conn, new_session_id)
     title = None
     if parent["title"]:
         title = get_next_title_in_lineage(conn, parent["title"])
@@ -124,6 +126,12 @@ def rotate_session(
     conn.execute("DELETE FROM state_meta WHERE key = ?", (f"goal:{session_id}",))
     move_bindings(conn, session_id, new_session_id)
     return Rotation(new_session_id, True, title)
+
+
+def _require_unused(conn: Connection, session_id: str) -> None:
+    """Two conversations must not become one, nor a session follow itself."""
+    if get_session(conn, session_id) is not None:
+        raise InvalidMessageError(f"Session {session_id!r} exists already; choose a new id.")
 
 
 def archive_and_compact(
@@ -145,8 +153,7 @@ def archive_and_compact(
         (session_id,),
     )
     inserted = _insert_copies(conn, session_id, compacted_messages, live)
-    for message in missed:
-        insert_message(conn, session_id, **message)
+    _insert_all(conn, session_id, missed)
     recount(conn, session_id)
     return inserted
 
@@ -167,10 +174,9 @@ def branch_session(
     twice at the same point gives the same history.
     """
     parent = conversation_facts(conn, session_id)
-    config = json.loads(parent["model_config"]) if parent["model_config"] else {}
-    if not isinstance(config, dict):
-        config = {}
-    config[BRANCH_MARK] = session_id
+    _require_unused(conn, new_session_id)
+    config = decode_json(parent["model_config"])
+    config = {**(config if isinstance(config, dict) else {}), BRANCH_MARK: session_id}
     carried = {name: parent[name] for name in _CARRIED if parent[name] is not None}
     create_session(
         conn,
@@ -221,14 +227,6 @@ def move_bindings(conn: Connection, old_session_id: str, new_session_id: str) ->
             )
 
 
-def write_copies(
-    conn: Connection, session_id: str, origin_session: str, messages: Iterable[Mapping[str, Any]]
-) -> None:
-    """Write `messages` to a session; those that repeat a message of the origin are marked so."""
-    _insert_copies(conn, session_id, messages, _keys_of_active(conn, origin_session))
-    recount(conn, session_id)
-
-
 _Origins = dict[tuple[str | None, ...], deque[int]]
 
 
@@ -239,9 +237,7 @@ def _insert_copies(
     for message in messages:
         fields = message_fields(message)
         repeats = origins.get(_key(fields))
-        if repeats and fields.get("origin_id") is None:
-            fields["origin_id"] = repeats.popleft()
-        insert_message(conn, session_id, **fields)
+        insert_message(conn, session_id, **fields, origin_id=repeats.popleft() if repeats else None)
         count += 1
     return count
 
@@ -281,6 +277,11 @@ def _active_after(conn: Connection, session_id: str, message_id: int) -> list[di
         for message in get_messages(conn, session_id)
         if message["id"] > message_id
     ]
+
+
+def _insert_all(conn: Connection, session_id: str, rows: list[dict[str, Any]]) -> None:
+    for fields in rows:
+        insert_message(conn, session_id, **fields)
 
 
 def _copy_rows(conn: Connection, message_ids: list[int], session_id: str) -> None:

@@ -123,8 +123,8 @@ def find_session_by_origin(
 ) -> str | None:
     """The newest open session of a chat.
 
-    Where the chat has sessions of several people and none is `user_id`'s, None: never somebody
-    else's.
+    Where the chat has sessions of several people and none is `user_id`'s (or nobody said who is
+    asking), None: never somebody else's.
     """
     found = tuples(
         conn,
@@ -132,12 +132,15 @@ def find_session_by_origin(
         " AND (? IS NULL OR thread_id = ?) ORDER BY started_at DESC, id DESC",
         (platform, chat_id, thread_id, thread_id),
     )
+    owners = {owner for _, owner in found} - {None}
     if user_id is not None:
         own = [session_id for session_id, owner in found if owner == user_id]
         if own:
             return str(own[0])
-        if {owner for _, owner in found} - {None}:
+        if owners:
             return None
+    elif len(owners) > 1:
+        return None
     return str(found[0][0]) if found else None
 
 

@@ -1,29 +1,40 @@
-"""A damaged file: moved aside, and everything SQLite can still read brought into a new one.
+"""A damaged file: kept aside, and replaced by a new one with everything SQLite can still read.
 
-Nothing of the damaged file is deleted. Tables are read in the order of their row ids; where a page
-cannot be read, reading goes on behind it. Messages whose session row is lost get a new one, so that
-they can be found.
+Nothing of the damaged file is deleted. The new file is built beside it and put in its place when it
+is complete; after a crash at any moment before, the next open begins again from the same damaged
+file. One process salvages, others that open the store wait for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import apsw
 
-from . import schema
-from .connection import BUSY_TIMEOUT, Connection, Database, open_connection, tuples
-from .messages import recount
+from .connection import (
+    BUSY_TIMEOUT,
+    Database,
+    is_hollow,
+    open_connection,
+    patient_busy_handler,
+    translated,
+    value,
+)
 from .migrations import prepare
 
 log = logging.getLogger(__name__)
 
-_BATCH = 500
+PATIENCE = 600.0
+"""How many seconds to wait for another process that is salvaging the same file."""
+
+_WITH_IT = ("-wal", "-shm", "-journal")
 
 
 @dataclass(slots=True)
@@ -45,117 +56,90 @@ class SalvageReport:
             f"{kept or 'nothing'}; tables with unreadable parts: {lost}."
         )
 
+    def note_damage(self, table: str) -> None:
+        """Remember that something in this table could not be read."""
+        if table not in self.damaged_tables:
+            self.damaged_tables.append(table)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
 
 def is_damaged(path: Path) -> bool:
-    """Whether SQLite finds anything wrong with the file; reads all of it."""
+    """Whether anything is wrong with the file; reads all of it."""
+    from .salvage_rows import has_unreadable_text
+
+    if is_hollow(path):
+        return True
     try:
         connection = open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)
         try:
-            return connection.pragma("quick_check(1)") != "ok"
+            if value(connection, "PRAGMA integrity_check(1)") != "ok":
+                return True
+            return has_unreadable_text(connection)
         finally:
             connection.close()
     except (apsw.CorruptError, apsw.NotADBError):
         return True
+    except apsw.Error as error:
+        raise translated(error, path) from error
+
+
+@contextlib.contextmanager
+def salvaging_alone(path: Path) -> Iterator[None]:
+    """While this is entered no other process salvages the database at `path`."""
+    lock_path = _beside(path, ".salvage-lock")
+    try:
+        lock = apsw.Connection(str(lock_path))
+        try:
+            lock_path.chmod(0o600)
+            lock.set_busy_handler(patient_busy_handler(PATIENCE))
+            lock.execute("BEGIN EXCLUSIVE")
+            yield
+        finally:
+            lock.close()
+    except apsw.Error as error:
+        raise translated(error, lock_path) from error
 
 
 def salvage(path: Path) -> SalvageReport:
-    """Move the database at `path` aside and fill a new one with what can be read of it."""
-    moved = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns()}")
-    for suffix in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.rename(moved.with_name(moved.name + suffix))
-    report = SalvageReport(moved)
-    database = Database(path)
+    """Put a new database with everything that can be read in the place of the damaged one."""
+    from .salvage_rows import bring_over
+
+    report = SalvageReport(_set_aside(path))
+    fresh = _beside(path, ".salvaging")
+    for leftover in (fresh, *(_beside(fresh, suffix) for suffix in _WITH_IT)):
+        leftover.unlink(missing_ok=True)
+    database = Database(fresh)
     try:
         prepare(database)
         database.alone(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
-        database.write(lambda conn: _bring_over(moved, conn, report))
+        database.write(lambda conn: bring_over(report.moved_to, conn, report))
     finally:
         database.close()
+    for suffix in _WITH_IT:
+        # Before the new file is there: SQLite would take an old -wal for its own.
+        _beside(path, suffix).unlink(missing_ok=True)
+    fresh.replace(path)
     log.error("%s", report)
     return report
 
 
-def _bring_over(moved: Path, target: Connection, report: SalvageReport) -> None:
-    try:
-        source = open_connection(moved, readonly=True, busy_timeout=1.0)
-        tables = {name for (name,) in source.execute("SELECT name FROM sqlite_schema")}
-    except apsw.Error as error:
-        log.error("Nothing in %s can be read: %s", moved, error)
-        report.damaged_tables = list(schema.TABLES)
-        return
-    try:
-        for table, (columns, _) in schema.TABLES.items():
-            if table in tables and table != "schema_version":
-                _copy_table(source, target, table, list(columns), report)
-    finally:
-        source.close()
-    _adopt_homeless_messages(target)
-
-
-def _copy_table(
-    source: Connection, target: Connection, table: str, columns: list[str], report: SalvageReport
-) -> None:
-    present = {
-        name for (name,) in source.execute("SELECT name FROM pragma_table_info(?)", (table,))
-    }
-    shared = [name for name in columns if name in present]
-    names = ", ".join(shared)
-    insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({', '.join('?' * len(shared))})"
-    count = 0
-    for found in _readable_rows(source, table, names, report):
-        try:
-            target.execute(insert, found)
-            count += 1
-        except apsw.ConstraintError:
-            report.damaged_tables.append(table)  # e.g. a NULL where there cannot be one
-    report.rows[table] = count
-    report.damaged_tables = sorted(set(report.damaged_tables))
-
-
-def _readable_rows(
-    source: Connection, table: str, names: str, report: SalvageReport
-) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table in the order of their row ids, going round what cannot be read."""
-    select = f"SELECT rowid, {names} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT {_BATCH}"
-    position, step = -1, 1
-    while True:
-        read = 0
-        try:
-            for found in source.execute(select, (position,)):
-                position, read, step = found[0], read + 1, 1
-                yield found[1:]
-            if read == 0:
-                return
-        except apsw.Error:
-            report.damaged_tables.append(table)
-            position += step
-            step *= 2
-            if position > 2**62:
-                return
-
-
-def _adopt_homeless_messages(conn: Connection) -> None:
-    homeless = tuples(
-        conn,
-        "SELECT session_id, MIN(timestamp) FROM messages"
-        " WHERE session_id NOT IN (SELECT id FROM sessions) GROUP BY session_id",
-    )
-    for session_id, started in homeless:
-        conn.execute(
-            "INSERT INTO sessions (id, source, started_at, conversation_id, version)"
-            " VALUES (?, 'salvaged', ?, ?, 1)",
-            (session_id, started, session_id),
-        )
-    conn.execute(
-        "UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id IS NOT NULL"
-        " AND parent_session_id NOT IN (SELECT id FROM sessions)"
-    )
-    conn.execute(
-        "UPDATE sessions SET continuation_of = NULL WHERE continuation_of IS NOT NULL"
-        " AND continuation_of NOT IN (SELECT id FROM sessions)"
-    )
-    conn.execute("UPDATE sessions SET conversation_id = id WHERE conversation_id IS NULL")
-    for (session_id,) in tuples(conn, "SELECT id FROM sessions"):
-        recount(conn, session_id)
+def _set_aside(path: Path) -> Path:
+    """Give the damaged file a second name; what was set aside by a run that crashed is used."""
+    for earlier in path.parent.glob(f"{path.name}.damaged-*"):
+        if not earlier.name.endswith(_WITH_IT) and earlier.samefile(path):
+            return earlier
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+    moved = _beside(path, f".damaged-{stamp}")
+    for suffix in (*_WITH_IT, ""):  # the file itself last: it stands for all of them
+        part = _beside(path, suffix)
+        if part.exists():
+            # Under its own name a journal would keep SQLite from reading anything.
+            target = _beside(moved, suffix.replace("-journal", ".journal"))
+            try:
+                target.hardlink_to(part)
+            except OSError:  # a file system without links
+                shutil.copy2(part, target)
+    return moved

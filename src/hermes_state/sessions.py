@@ -80,7 +80,7 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
         facts |= {
             "id": encode_text(session_id, "session_id"),
             "source": encode_text(source, "source") or "unknown",
-            "conversation_id": session_id,
+            "conversation_id": _new_conversation_id(conn, session_id),
             "version": 1,
         }
         conn.execute(
@@ -99,6 +99,15 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
     if parent_id is not None and (existing is None or existing["parent_session_id"] is None):
         lineage.link_to_parent(conn, session_id, parent_id)
     return session_id
+
+
+def _new_conversation_id(conn: Connection, session_id: str) -> str:
+    """The session's own id, unless a conversation has it whose first session was deleted."""
+    conversation_id, number = session_id, 1
+    while value(conn, "SELECT 1 FROM sessions WHERE conversation_id = ?", (conversation_id,)):
+        number += 1
+        conversation_id = f"{session_id}~{number}"
+    return conversation_id
 
 
 def ensure_session(
@@ -216,11 +225,13 @@ def backfill_repo_roots(conn: Connection, cwd_to_root: dict[str, str]) -> None:
 def update_session_meta(
     conn: Connection, session_id: str, model_config_json: str, model: str | None = None
 ) -> None:
-    """Replace the model configuration and, if given, the model."""
+    """Replace the model configuration and, if given, the model; a branch stays a branch."""
+    config = encode_json(model_config_json, "model_config")
+    before = value(conn, "SELECT model_config FROM sessions WHERE id = ?", (session_id,))
     conn.execute(
         "UPDATE sessions SET model_config = ?, model = COALESCE(?, model), version = version + 1"
         " WHERE id = ?",
-        (encode_json(model_config_json, "model_config"), encode_text(model, "model"), session_id),
+        (lineage.with_marks_of(before, config), encode_text(model, "model"), session_id),
     )
 
 

@@ -24,17 +24,22 @@ def sanitize_title(title: str | None) -> str | None:
         return None
     if not isinstance(title, str):
         raise ValueError(f"A title must be text, not {type(title).__name__}.")
-    visible = "".join(
-        " " if char.isspace() else char
-        for char in title
-        if char.isspace() or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co", "Cn")
-    )
-    cleaned = " ".join(visible.split())
+    cleaned = _cleaned(title)
     if len(cleaned) > MAX_TITLE_LENGTH:
         raise ValueError(
             f"The title has {len(cleaned)} characters; at most {MAX_TITLE_LENGTH} are allowed."
         )
     return cleaned or None
+
+
+def _cleaned(title: str) -> str:
+    # Characters this Python does not know yet stay: they may be next year's emoji.
+    visible = "".join(
+        " " if char.isspace() else char
+        for char in title
+        if char.isspace() or unicodedata.category(char) not in ("Cc", "Cf", "Cs")
+    )
+    return " ".join(visible.split())
 
 
 def set_session_title(conn: Connection, session_id: str, title: str) -> bool:
@@ -91,10 +96,12 @@ def resolve_session_by_title(conn: Connection, title: str) -> str | None:
 def get_next_title_in_lineage(conn: Connection, base_title: str) -> str:
     """The next free title: "Plan" → "Plan #2"; the base itself while nobody has it.
 
-    The base is shortened where the number would make the title too long.
+    The result is always a valid title: the base is cleaned, and shortened where it or the number
+    would make the title too long.
     """
-    match = _NUMBERED.match(base_title)
-    base = match["base"] if match else base_title
+    cleaned = _cleaned(base_title)
+    match = _NUMBERED.match(cleaned)
+    base = (match["base"] if match else cleaned)[:MAX_TITLE_LENGTH].rstrip()
     taken = _numbered_titles(conn, base)
     if not taken and value(conn, "SELECT 1 FROM sessions WHERE title = ?", (base,)) is None:
         return base

@@ -7,56 +7,27 @@ not imported: it belongs to the place it came from.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from .codec import encode_json
+from .codec import encode_text
 from .connection import Connection, tuples
-from .errors import StoreError
-from .lineage import adopt_continuation, get_compression_lineage, is_ancestor, link_to_parent
+from .import_check import NUMBERS, TEXT_FACTS, validate_import
+from .lineage import (
+    adopt_continuation,
+    get_compression_lineage,
+    get_continuation,
+    is_ancestor,
+    set_continuation,
+    set_parent,
+)
 from .messages import get_messages, insert_message, message_fields, recount, seconds
 from .sessions import create_session, get_session
-from .titles import get_next_title_in_lineage, sanitize_title, set_session_title
-
-MAX_SESSIONS = 500
-MAX_MESSAGES_PER_SESSION = 10_000
-MAX_MESSAGES = 50_000
-MAX_SESSION_BYTES = 5 * 1024 * 1024
-MAX_BYTES = 25 * 1024 * 1024
-
-_FACTS = [
-    "model",
-    "model_config",
-    "system_prompt",
-    "user_id",
-    "chat_id",
-    "chat_type",
-    "thread_id",
-    "display_name",
-    "cwd",
-    "git_branch",
-    "git_repo_root",
-    "profile_name",
-    "started_at",
-    "billing_provider",
-    "billing_base_url",
-    "billing_mode",
-]
-_COUNTERS = [
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-    "estimated_cost_usd",
-    "actual_cost_usd",
-    "cost_status",
-    "cost_source",
-    "pricing_version",
-    "api_call_count",
-    "archived",
-]
+from .titles import (
+    get_next_title_in_lineage,
+    get_session_by_title,
+    sanitize_title,
+    set_session_title,
+)
 
 
 def export_session(conn: Connection, session_id: str) -> dict[str, Any] | None:
@@ -74,12 +45,9 @@ def export_session_lineage(conn: Connection, session_id: str) -> dict[str, Any] 
         return None
     lineage = get_compression_lineage(conn, session_id)
     segments = [segment for one in lineage if (segment := export_session(conn, one))]
-    messages = [
-        message
-        for segment in segments
-        for message in segment["messages"]
-        if message["origin_id"] is None or segment is segments[0]
-    ]
+    rows = [message for segment in segments for message in segment["messages"]]
+    told = {row["id"] for row in rows if row["active"] or row["compacted"]}
+    messages = [row for row in rows if row["origin_id"] not in told]
     return {
         **session,
         "message_count": len(messages),
@@ -126,128 +94,134 @@ def import_sessions(conn: Connection, sessions: list[dict[str, Any]]) -> dict[st
         else:
             seen.add(session["id"])
             fresh.append(session)
-    fresh.sort(key=lambda session: seconds(session.get("started_at") or 0))
-    told: _Told = {}
+    fresh = _parents_first(fresh)
+    rows: list[_Row] = []
     for session in fresh:
-        _import_one(conn, session, told)
-    for session in fresh:
-        _link_import(conn, session, report)
+        rows += _import_one(conn, session)
+    _mark_repeats(conn, rows)
+    _set_titles(conn, fresh)
+    _link(conn, fresh, report)
     report["imported_ids"] = [session["id"] for session in fresh]
     report["imported"] = len(fresh)
     report["skipped"] = len(report["skipped_ids"])
     return report
 
 
-def validate_import(sessions: list[Any]) -> list[dict[str, Any]]:
-    """What is wrong with an import payload: a list of {index, error}, empty if nothing."""
-    errors: list[dict[str, Any]] = []
-    if len(sessions) > MAX_SESSIONS:
-        errors.append({"index": None, "error": f"more than {MAX_SESSIONS} sessions at once"})
-        return errors
-    total_messages = total_bytes = 0
-    for index, session in enumerate(sessions):
-        problem, messages, size = _examine(session)
-        total_messages += messages
-        total_bytes += size
-        if problem:
-            errors.append({"index": index, "error": problem})
-    if total_messages > MAX_MESSAGES:
-        errors.append({"index": None, "error": f"more than {MAX_MESSAGES} messages at once"})
-    if total_bytes > MAX_BYTES:
-        errors.append({"index": None, "error": f"more than {MAX_BYTES} bytes at once"})
-    return errors
+def _parents_first(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """In the order in which they began, but each after its parent: clocks have been wrong."""
+    waiting = {
+        session["id"]: session
+        for session in sorted(sessions, key=lambda one: seconds(one.get("started_at") or 0))
+    }
+    ordered: list[dict[str, Any]] = []
+    while waiting:
+        line = [next(iter(waiting))]
+        while isinstance(parent := waiting[line[-1]].get("parent_session_id"), str):
+            if parent not in waiting or parent in line:
+                break
+            line.append(parent)
+        ordered += [waiting.pop(session_id) for session_id in reversed(line)]
+    return ordered
 
 
-def _examine(session: Any) -> tuple[str | None, int, int]:
-    if not isinstance(session, Mapping):
-        return "a session must be an object", 0, 0
-    if not isinstance(session.get("id"), str) or not session["id"]:
-        return "session id is required", 0, 0
-    messages = session.get("messages") or []
-    if not isinstance(messages, list):
-        return "messages must be a list", 0, 0
-    if len(messages) > MAX_MESSAGES_PER_SESSION:
-        return f"more than {MAX_MESSAGES_PER_SESSION} messages", len(messages), 0
-    try:
-        size = len(json.dumps(session))
-        for message in messages:
-            fields = message_fields(message)
-            seconds(fields.get("timestamp"))
-            if not isinstance(fields["role"], str) or not fields["role"]:
-                return "a message needs a role", len(messages), size
-        encode_json(session.get("model_config"), "model_config")
-        for name in ("started_at", "ended_at"):
-            seconds(session.get(name))
-        for name in (*_COUNTERS, "title", "end_reason", "source"):
-            if not isinstance(session.get(name), str | int | float | None):
-                return f"{name} must be text or a number", len(messages), size
-        for message in messages:
-            if not isinstance(message.get("id"), int | str | None):
-                return "a message id must be a number or text", len(messages), size
-            if not isinstance(message.get("origin_id"), int | str | None):
-                return "a message's origin_id must be a number or text", len(messages), size
-            if not isinstance(message.get("token_count"), int | None):
-                return "token_count must be a whole number", len(messages), size
-    except (TypeError, ValueError, RecursionError, StoreError) as error:
-        return str(error), len(messages), 0
-    if size > MAX_SESSION_BYTES:
-        return f"more than {MAX_SESSION_BYTES} bytes", len(messages), size
-    return None, len(messages), size
+class _Row(NamedTuple):
+    """An imported message: its new id, and what the export said of it."""
+
+    id: int
+    exported_id: Any
+    exported_origin: Any
+    is_visible: bool
+    text: tuple[Any, Any]
 
 
-_Told = dict[Any, tuple[int, dict[str, Any]]]
-"""Exported message id → the imported message's id and what it says."""
-
-
-def _import_one(conn: Connection, session: dict[str, Any], told: _Told) -> None:
+def _import_one(conn: Connection, session: dict[str, Any]) -> list[_Row]:
     session_id = session["id"]
-    facts = {name: session[name] for name in _FACTS if session.get(name) is not None}
+    facts = {name: session.get(name) for name in (*TEXT_FACTS, "model_config")}
     facts["started_at"] = seconds(session.get("started_at"))
     create_session(conn, session_id, session.get("source") or "import", **facts)
+    rows = []
     for message in session.get("messages") or []:
         fields = message_fields(message)
-        # A copy stays a copy only if what it repeats came along and is the same.
-        origin, original = told.get(fields.pop("origin_id", None), (None, {}))
-        same = all(original.get(name) == fields.get(name) for name in ("role", "content"))
-        message_id, _ = insert_message(
-            conn, session_id, **fields, origin_id=origin if same else None
-        )
-        if message.get("id") is not None:
-            told[message["id"]] = (message_id, fields)
-        active, compacted = message.get("active", 1), message.get("compacted", 0)
+        message_id, _ = insert_message(conn, session_id, **fields)
+        active, compacted = bool(message.get("active", 1)), bool(message.get("compacted", 0))
         if not active:
             conn.execute(
                 "UPDATE messages SET active = 0, compacted = ? WHERE id = ?",
-                (int(bool(compacted)), message_id),
+                (int(compacted), message_id),
             )
+        rows.append(
+            _Row(
+                message_id,
+                message.get("id"),
+                message.get("origin_id"),
+                active or compacted,
+                (fields["role"], fields.get("content")),
+            )
+        )
     recount(conn, session_id)
-    title = sanitize_title(str(session["title"])[:100]) if session.get("title") else None
-    if title:
-        set_session_title(conn, session_id, get_free_title(conn, title))
-    counters = {name: session[name] for name in _COUNTERS if session.get(name) is not None}
     ended = session.get("ended_at")
-    counters |= {
-        "ended_at": None if ended is None else seconds(ended),
-        "end_reason": session.get("end_reason") if ended is not None else None,
+    columns = {name: session[name] for name in NUMBERS if session.get(name) is not None}
+    columns["archived"] = int(bool(session.get("archived")))
+    columns |= {
+        name: encode_text(session.get(name), name)
+        for name in ("cost_status", "cost_source", "pricing_version")
     }
+    columns["ended_at"] = None if ended is None else seconds(ended)
+    if ended is not None:
+        columns["end_reason"] = encode_text(session.get("end_reason"), "end_reason")
     conn.execute(
-        f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in counters)} WHERE id = ?",
-        (*counters.values(), session_id),
+        f"UPDATE sessions SET {', '.join(f'{name} = ?' for name in columns)} WHERE id = ?",
+        (*columns.values(), session_id),
     )
+    return rows
 
 
-def get_free_title(conn: Connection, title: str) -> str:
-    """The title itself, or the next in its lineage where it is taken."""
-    taken = conn.execute("SELECT 1 FROM sessions WHERE title = ?", (title,)).fetchone()
-    return get_next_title_in_lineage(conn, title) if taken else title
+def _mark_repeats(conn: Connection, rows: list[_Row]) -> None:
+    """A copy stays a copy only if the first telling came along, can be seen and is the same."""
+    first_tellings = {
+        row.exported_id: row
+        for row in rows
+        if row.exported_id is not None and row.exported_origin is None and row.is_visible
+    }
+    for row in rows:
+        first = first_tellings.get(row.exported_origin)
+        if row.exported_origin is not None and first is not None and first.text == row.text:
+            conn.execute("UPDATE messages SET origin_id = ? WHERE id = ?", (first.id, row.id))
 
 
-def _link_import(conn: Connection, session: dict[str, Any], report: dict[str, Any]) -> None:
-    parent = session.get("parent_session_id")
-    if isinstance(parent, str) and parent and parent != session["id"]:
-        if get_session(conn, parent) is None or is_ancestor(conn, session["id"], parent):
+def _set_titles(conn: Connection, sessions: list[dict[str, Any]]) -> None:
+    """Titles as they were; those that are taken here are numbered on, after all others."""
+    taken = []
+    for session in sessions:
+        title = sanitize_title(str(session["title"])[:100]) if session.get("title") else None
+        if title and get_session_by_title(conn, title) is None:
+            set_session_title(conn, session["id"], title)
+        elif title:
+            taken.append((session["id"], title))
+    for session_id, title in taken:
+        set_session_title(conn, session_id, get_next_title_in_lineage(conn, title))
+
+
+def _link(conn: Connection, sessions: list[dict[str, Any]], report: dict[str, Any]) -> None:
+    """Parents first, then the continuations.
+
+    Our own exports name them; in others, the children of a compressed session suggest which it is.
+    """
+    named: list[tuple[str, str]] = []
+    suggested: list[str] = []
+    for session in sessions:
+        session_id, parent = session["id"], session.get("parent_session_id")
+        if not isinstance(parent, str) or not parent or parent == session_id:
+            continue
+        if get_session(conn, parent) is None or is_ancestor(conn, session_id, parent):
             report["detached"] += 1
-        else:
-            link_to_parent(conn, session["id"], parent)
-    if session.get("end_reason") == "compression":
-        adopt_continuation(conn, session["id"])
+        elif set_parent(conn, session_id, parent) == "compression":
+            if "continuation_of" not in session:
+                suggested.append(parent)
+            elif session["continuation_of"] == parent:
+                named.append((session_id, parent))
+    for session_id, parent in named:
+        if get_continuation(conn, parent) is None:
+            set_continuation(conn, parent, session_id)
+    for parent in suggested:
+        adopt_continuation(conn, parent)

@@ -7,6 +7,7 @@ from typing import Any
 
 from .codec import encode_text
 from .connection import Connection
+from .errors import InvalidMessageError
 
 _TOKENS = (
     "input_tokens",
@@ -15,6 +16,16 @@ _TOKENS = (
     "cache_write_tokens",
     "reasoning_tokens",
 )
+
+UNKNOWN_MODEL = "unknown"
+
+
+def _known(*counts: int | None) -> tuple[int, ...]:
+    """Counts as numbers: what a provider does not report is nothing."""
+    for count in counts:
+        if count is not None and not isinstance(count, int):
+            raise InvalidMessageError(f"A count must be a whole number, not {count!r:.100}")
+    return tuple(count or 0 for count in counts)
 
 
 def update_token_counts(
@@ -42,7 +53,9 @@ def update_token_counts(
     In absolute mode the row per model gets the difference to what the session had, so that both
     always tell the same story.
     """
-    tokens = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens)
+    tokens = _known(
+        input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens
+    )
     before = conn.execute(
         f"SELECT model, billing_provider, billing_base_url, billing_mode, {', '.join(_TOKENS)},"
         " api_call_count, COALESCE(estimated_cost_usd, 0), COALESCE(actual_cost_usd, 0)"
@@ -52,7 +65,12 @@ def update_token_counts(
     if before is None:
         return
     known_model, known_provider, known_url, known_mode, *counts = before
-    delta: list[Any] = [*tokens, api_call_count, estimated_cost_usd or 0.0, actual_cost_usd or 0.0]
+    delta: list[Any] = [
+        *tokens,
+        *_known(api_call_count),
+        estimated_cost_usd or 0.0,
+        actual_cost_usd or 0.0,
+    ]
     if absolute:
         delta[:6] = [new - (old or 0) for new, old in zip(delta[:6], counts[:6], strict=True)]
         if estimated_cost_usd is not None:
@@ -90,12 +108,11 @@ def update_token_counts(
         f"UPDATE sessions SET {', '.join(assignments)}, version = version + 1 WHERE id = ?",
         (*values, session_id),
     )
-    used_model = model or known_model
-    if used_model and any(delta):
+    if any(delta):
         _add_model_usage(
             conn,
             session_id,
-            used_model,
+            model or known_model or UNKNOWN_MODEL,
             billing_provider or known_provider,
             billing_base_url or known_url,
             billing_mode or known_mode,
@@ -124,11 +141,13 @@ def record_auxiliary_usage(
     """Count a side call (title, compression, …) per model and task, not in the session's totals."""
     if conn.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None:
         return
-    tokens = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens)
+    tokens = _known(
+        input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens
+    )
     _add_model_usage(
         conn,
         session_id,
-        model or "unknown",
+        model or UNKNOWN_MODEL,
         billing_provider,
         billing_base_url,
         None,

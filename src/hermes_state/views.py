@@ -32,12 +32,15 @@ def get_messages_as_conversation(
     return repair_message_sequence(conversation) if repair_alternation else conversation
 
 
+# Hidden is what the conversation has told already: the first telling, or an earlier repetition of
+# one that belongs to another conversation.
 _DISPLAY = CONVERSATION_SQL.replace(
     "active >= ?",
-    "(active = 1 OR compacted = 1 OR ?) AND NOT EXISTS ("
+    "(active = 1 OR compacted = 1 OR ?) AND (origin_id IS NULL OR NOT EXISTS ("
     " SELECT 1 FROM messages o JOIN sessions s ON s.id = o.session_id"
-    " WHERE o.id = messages.origin_id AND (o.active = 1 OR o.compacted = 1)"
-    " AND s.conversation_id = ?)",
+    " WHERE (o.id = messages.origin_id"
+    "  OR (o.origin_id = messages.origin_id AND o.id < messages.id))"
+    " AND (o.active = 1 OR o.compacted = 1) AND s.conversation_id = ?))",
 )
 
 

@@ -1,0 +1,168 @@
+"""What a person typed, as a full-text expression.
+
+The language: words that must all occur; "several words" in this order; word* for any word that
+begins so; `a OR b`; `-word` or `NOT word` for what must not occur. Everything else is text, so
+every string is a valid query. A word with punctuation inside (foo_bar.py, a@b.c) means its parts in
+order.
+
+Invariant: an expression consists of our own operators and of words that `search_text` produced,
+quoted. Nothing that was typed gets into it in any other way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .search_text import is_unspaced, words
+
+MAX_QUERY = 2048
+MAX_TERMS = 48
+"""Further words of a longer query are not looked at."""
+
+NOWHERE = "§"
+"""A word that no message contains."""
+
+_QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"'))
+_PIECE = re.compile(r'[(,;]*(-?)"([^"]*)"(\*?)(?=\s|[^\w"]|$)|\S+')
+
+
+@dataclass(frozen=True)
+class Term:
+    """One or more words in order."""
+
+    words: tuple[str, ...]
+    prefix: bool = False
+    """The last word stands for every word that begins with it."""
+    quoted: bool = False
+    """Typed in quotes: never widened."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What must and what must not occur."""
+
+    groups: tuple[tuple[Term, ...], ...] = ()
+    """Each group must occur, by any of its terms."""
+    excluded: tuple[Term, ...] = ()
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A full-text expression, and the numbers that its phrases have in SQLite."""
+
+    text: str
+    phrases: tuple[tuple[range, ...], ...]
+    """For each group of the query and each of its terms: the phrases that it stands for."""
+
+
+def parse(typed: str) -> Query:
+    """Read a query; never fails. Without anything to look for, `groups` is empty."""
+    pieces = _pieces(typed[:MAX_QUERY].translate(_QUOTES))
+    groups: list[list[Term]] = []
+    excluded: list[Term] = []
+    joins = negated = False
+    last: list[Term] | None = None  # where an OR adds its right side
+    count = 0
+    for place, (sign, text, term) in enumerate(pieces):
+        between = last is not None and _has_term_after(pieces, place)
+        if text == "OR" and between:
+            joins = True
+        elif text == "AND" and between:
+            joins = False
+        elif text == "NOT" and _has_term_after(pieces, place):
+            negated = True
+        elif term.words and count < MAX_TERMS:
+            count += 1
+            if joins and last is not None and not negated and not sign:
+                last.append(term)
+            elif negated or sign:
+                excluded.append(term)
+                last = excluded
+            else:
+                groups.append([term])
+                last = groups[-1]
+            joins = negated = False
+    unique = dict.fromkeys(tuple(dict.fromkeys(group)) for group in groups)
+    return Query(tuple(unique), tuple(dict.fromkeys(excluded)))
+
+
+def _pieces(typed: str) -> list[tuple[bool, str, Term]]:
+    """(excluded by a leading minus?, the text when it may be an operator, the term)."""
+    pieces = []
+    for match in _PIECE.finditer(typed):
+        phrase = match.group(2)
+        if phrase is not None:
+            term = Term(tuple(words(phrase)), prefix=bool(match.group(3)), quoted=True)
+            pieces.append((bool(match.group(1)), "", term))
+            continue
+        piece = match.group()
+        sign = len(piece) > 1 and piece[0] == "-" and bool(words(piece[1]))
+        prefix = len(piece) > 1 and piece[-1] == "*" and bool(words(piece[-2]))
+        operator = piece.strip("()")
+        pieces.append((sign, operator, Term(tuple(words(piece)), prefix=prefix)))
+    return pieces
+
+
+def _has_term_after(pieces: Sequence[tuple[bool, str, Term]], place: int) -> bool:
+    return any(term.words for _, _, term in pieces[place + 1 :])
+
+
+def phrase(term: Term) -> str:
+    """The term in the syntax of full-text expressions."""
+    return f'"{" ".join(term.words)}"' + ("*" if term.prefix else "")
+
+
+def any_of(phrases: Sequence[str]) -> str:
+    """An expression that holds where one of `phrases` occurs."""
+    return phrases[0] if len(phrases) == 1 else "(" + " OR ".join(phrases) + ")"
+
+
+def build(
+    query: Query,
+    alternatives: Callable[[Term], Sequence[Term]],
+    *,
+    required: Sequence[Sequence[str]] = (),
+    forbidden: Sequence[str] = (),
+    frequency: Callable[[int], float] = float,
+) -> Expression:
+    """The expression for `query`.
+
+    `alternatives` gives the terms a term stands for, the one that was typed first. Of each list in
+    `required` one word must occur as well, and none of `forbidden`. `frequency` says how common a
+    group (by its number) is.
+    """
+    phrases: list[tuple[range, ...]] = [()] * len(query.groups)
+    parts: list[str] = []
+    position = 0
+    for number in sorted(range(len(query.groups)), key=frequency):
+        options: dict[str, None] = {}
+        bounds = [position]
+        for term in query.groups[number]:
+            options |= dict.fromkeys(map(phrase, alternatives(term)))
+            bounds.append(position + len(options))
+        phrases[number] = tuple(itertools.starmap(range, itertools.pairwise(bounds)))
+        position = bounds[-1]
+        parts.append(any_of(list(options)))
+        if len(parts) == 2 < len(query.groups):
+            # A chain of ANDs moves all its members on at each step. Set apart (by a NOT, since an
+            # AND within an AND is merged with it), the two rarest move alone until they meet.
+            parts = [f'(({" AND ".join(parts)}) NOT "{NOWHERE}")']
+            position += 1
+    parts += [any_of([f'"{word}"' for word in some]) for some in required]
+    text = " AND ".join(parts)
+    without = [*(f'"{word}"' for word in forbidden), *map(phrase, query.excluded)]
+    if without:
+        text = f"({text}) NOT {any_of(without)}"
+    return Expression(text, tuple(phrases))
+
+
+def can_be_widened(term: Term) -> bool:
+    """Whether a bare word may also match inside longer words."""
+    if term.quoted or term.prefix:
+        return False
+    if len(term.words) == 1:
+        return len(term.words[0]) >= 3
+    return not (is_unspaced(term.words[0]) and is_unspaced(term.words[-1]))

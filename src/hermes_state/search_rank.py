@@ -1,0 +1,99 @@
+"""How well a document matches, computed while SQLite goes through the matches.
+
+The usual formula (rare words, many occurrences and short documents count more), with a bonus where
+the words of the query stand close together in the order they were typed. SQLite's own `bm25` first
+counts every match in the index; here the caller says how rare the words are, so scoring costs the
+same for the commonest word.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import apsw
+
+SATURATION = 1.2
+LENGTH_WEIGHT = 0.75
+NEARNESS = 0.5
+RECENCY = 0.3
+HALF_LIFE = 30 * 86400.0
+
+_LONG = 20_000  # words; in longer documents occurrences are not counted
+_COUNTED_PHRASES = 8
+_ASSUMED_LENGTH = 50.0
+
+
+def rarity(frequency: float) -> float:
+    """Weight of a word that occurs in this share of the documents."""
+    return math.log(1.0 + (1.0 - min(frequency, 0.99)) / max(frequency, 1e-7))
+
+
+def with_recency(score: float, age: float) -> float:
+    """The score of a message that is `age` seconds old."""
+    return score * (1.0 + RECENCY * 0.5 ** (max(age, 0.0) / HALF_LIFE))
+
+
+class ScoredTerm(NamedTuple):
+    """One term of a query."""
+
+    weight: float
+    phrases: range
+    """Numbers of the phrases of the expression that it stands for."""
+    occurs: bool
+    """Every match has it, since there is no alternative to it."""
+
+
+class Scorer:
+    """The SQL function `relevance`; `prepare` tells it about the query it is used in."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, float] = {}
+        """How far into each long document the first match is, from 0 to 1."""
+        self.prepare(())
+
+    def prepare(self, terms: Sequence[ScoredTerm]) -> None:
+        """Set what to score by, in the order in which it was typed."""
+        self._terms = tuple(terms)
+        self._average = 0.0
+
+    def new_table(self) -> None:
+        """The next documents come from another table."""
+        self._average = 0.0
+
+    def __call__(self, api: apsw.FTS5ExtensionApi, /, *_: object) -> float:
+        if not self._average:
+            rows = api.row_count
+            self._average = api.column_total_size(0) / rows if rows else _ASSUMED_LENGTH
+        length = api.column_size(0)
+        penalty = SATURATION * (
+            1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length / max(self._average, 1.0)
+        )
+        score = 0.0
+        before: list[int] = []
+        for weight, phrases, occurs in self._terms:
+            places: list[int] = []
+            if length <= _LONG or not self.places.get(api.rowid):
+                for phrase in phrases[:_COUNTED_PHRASES]:
+                    places += api.phrase_column_offsets(phrase, 0)
+                if length > _LONG and places:
+                    self.places[api.rowid] = min(places) / length
+            count = len(places) or int(occurs)
+            score += weight * count * (SATURATION + 1.0) / (count + penalty)
+            if before and places:
+                score += NEARNESS * weight / _gap(before, places)
+            before = places
+        return score
+
+
+def _gap(first: list[int], second: list[int]) -> int:
+    """The fewest words from a place in `first` to a later one in `second`; 1 if adjacent."""
+    first.sort()
+    nearest = 1000
+    for place in second[:16]:
+        at = bisect_right(first, place - 1)
+        if at:
+            nearest = min(nearest, place - first[at - 1])
+    return nearest

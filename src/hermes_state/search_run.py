@@ -1,0 +1,192 @@
+"""One search: which messages and titles match, in which order."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from . import search_vocabulary as vocabulary
+from .connection import Connection, tuples
+from .search_collect import Candidate, Collector, Wanted, collect_titles
+from .search_feed import common_words
+from .search_filters import Filters
+from .search_index import IndexConnection, parts
+from .search_pairs import as_pairs
+from .search_query import Expression, Query, Term, build, can_be_widened
+from .search_rank import ScoredTerm, rarity, with_recency
+from .search_snippet import Matcher
+from .search_spans import PART_BITS
+
+log = logging.getLogger(__name__)
+
+LEFT_FOR_WIDENING = 0.01
+
+_SAMPLE = 128
+_SAMPLED_WORDS = 12
+_UNKNOWN = 0.01
+
+Hits = list[tuple[Candidate, str, Matcher]]
+"""Candidates, how they were found, and what to mark in them."""
+
+
+class Search:
+    """One search on one connection, whose index has caught up."""
+
+    def __init__(
+        self, conn: IndexConnection, query: Query, filters: Filters, wanted: Wanted
+    ) -> None:
+        self._conn = conn
+        self._query = query
+        self._terms = [term for group in query.groups for term in group]
+        self._filters = filters
+        self._wanted = wanted
+        self._deadline = time.thread_time() + wanted.budget
+        self._now = time.time()
+        self._required = filters.required(conn)
+        self._common = common_words(conn)
+        self._frequency = _frequencies(conn, self._terms)
+        conn.scorer.places.clear()
+
+    def hits(self) -> Hits:
+        """What was found, best first; at least as much as is wanted, if there is as much."""
+        exact = Matcher(tuple(self._terms), widened=False)
+        limit = vocabulary.MOST_WORDS if len(self._terms) == 1 else vocabulary.FEWER_WORDS
+        need, first = self._wanted.need, self._wanted.titles_first
+        titles, messages = self._pass(
+            lambda term: vocabulary.expand_prefix(self._conn, term, limit), need
+        )
+        hits: Hits = self._ordered(
+            [(one, "title", exact) for one in titles[:first]],
+            [(one, "exact", exact) for one in messages],
+            [(one, "title", exact) for one in titles[first:]],
+        )
+        too_late = self._deadline - time.thread_time() < LEFT_FOR_WIDENING
+        if len(hits) >= need or too_late or not any(map(can_be_widened, self._terms)):
+            return hits
+        return hits + self._widened(hits)
+
+    def _widened(self, hits: Hits) -> Hits:
+        """Further hits, with words that contain what was typed."""
+        limit = max(8, vocabulary.MOST_WORDS // sum(map(can_be_widened, self._terms)))
+        titles, messages = self._pass(
+            lambda term: vocabulary.widen(self._conn, term, limit), self._wanted.need + len(hits)
+        )
+        matcher = Matcher(tuple(self._terms), widened=True)
+        known = {(kind == "title", one.message_id, one.session_id) for one, kind, _ in hits}
+        seen = (
+            {one.conversation_id for one, _, _ in hits}
+            if self._wanted.one_per_conversation
+            else set()
+        )
+        further = self._ordered(
+            [(one, "title", matcher) for one in titles],
+            [(one, "partial", matcher) for one in messages],
+        )
+        return [
+            hit
+            for hit in further
+            if (hit[1] == "title", hit[0].message_id, hit[0].session_id) not in known
+            and hit[0].conversation_id not in seen
+        ]
+
+    def _pass(
+        self, alternatives: Callable[[Term], Sequence[Term]], need: int
+    ) -> tuple[list[Candidate], list[Candidate]]:
+        """Titles and messages that match when each term stands for its `alternatives`."""
+        stands_for = {
+            term: [
+                as_pairs(one, self._common) for one in alternatives(term) if self._may_occur(one)
+            ]
+            for term in self._terms
+        }
+        if not all(any(stands_for[term] for term in group) for group in self._query.groups):
+            return [], []
+
+        query = replace(
+            self._query, excluded=tuple(as_pairs(one, self._common) for one in self._query.excluded)
+        )
+
+        def expression(also_forbidden: Sequence[str] = ()) -> Expression:
+            return build(
+                query,
+                stands_for.__getitem__,
+                required=self._required,
+                forbidden=[*self._filters.forbidden(), *also_forbidden],
+                frequency=lambda number: max(
+                    self._frequency[term] for term in self._query.groups[number]
+                ),
+            )
+
+        first = expression()
+        self._conn.scorer.prepare(
+            [
+                ScoredTerm(rarity(self._frequency[term]), numbers, occurs=len(group) == 1)
+                for group, phrases in zip(self._query.groups, first.phrases, strict=True)
+                for term, numbers in zip(group, phrases, strict=True)
+            ]
+        )
+        titles: list[Candidate] = []
+        if self._filters.allow_titles:
+            titles = collect_titles(self._conn, first.text, self._filters)
+            titles.sort(key=self._rank)
+        collector = Collector(
+            self._conn,
+            lambda forbidden: expression(forbidden).text,
+            self._filters,
+            self._wanted._replace(need=need),
+            self._deadline,
+        )
+        collector.run()
+        if not collector.complete:
+            log.info("A search took too long; the older part of the index was not looked at")
+        return titles, collector.candidates
+
+    def _may_occur(self, term: Term) -> bool:
+        whole = term.words[:-1] if term.prefix else term.words
+        return all(vocabulary.is_known(self._conn, word) for word in whole)
+
+    def _rank(self, one: Candidate) -> tuple[float, ...]:
+        """Sort key: smaller comes first."""
+        if self._wanted.order == "newest":
+            return (-one.timestamp, -(one.message_id or 0))
+        if self._wanted.order == "oldest":
+            return (one.timestamp, one.message_id or 0)
+        score = with_recency(one.score, self._now - one.timestamp)
+        return (one.block, -score, -one.timestamp, -(one.message_id or 0))
+
+    def _ordered(self, *lists: Hits) -> Hits:
+        """The lists one after the other, each in order; by time they are one list."""
+        if self._wanted.order:
+            lists = ([hit for hits in lists for hit in hits],)
+        hits = [hit for some in lists for hit in sorted(some, key=lambda hit: self._rank(hit[0]))]
+        if self._wanted.one_per_conversation:
+            firsts: dict[str, tuple[Candidate, str, Matcher]] = {}
+            for hit in hits:
+                firsts.setdefault(hit[0].conversation_id, hit)
+            hits = list(firsts.values())
+        return hits
+
+
+def _frequencies(conn: Connection, terms: Sequence[Term]) -> dict[Term, float]:
+    """For each term, roughly in which share of the messages it occurs, from a sample."""
+    numbers = parts(conn)
+    if len(terms) < 2 or not numbers:
+        return dict.fromkeys(terms, _UNKNOWN)
+    table = f"doc_{numbers[-2] if len(numbers) > 1 else numbers[-1]}"
+    known: dict[str, float] = {}
+
+    def of_word(word: str) -> float:
+        if word not in known and len(known) < _SAMPLED_WORDS:
+            count, first, last = tuples(
+                conn,
+                "SELECT count(*), min(rowid), max(rowid) FROM"
+                f" (SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?)",
+                (f'"{word}"', _SAMPLE),
+            )[0]
+            spread = last - first + 1 if count == _SAMPLE else 1 << PART_BITS
+            known[word] = count / spread
+        return known.get(word, _UNKNOWN)
+
+    return {term: min(map(of_word, term.words)) for term in terms}

@@ -1,0 +1,71 @@
+"""The public methods of SessionDB, and arguments for each, found from their signatures."""
+
+import inspect
+from typing import Any
+
+from hermes_state import SessionDB
+
+UNKNOWN = "nobody"
+
+_PLAUSIBLE: dict[str, Any] = {
+    "str": UNKNOWN,
+    "str | None": UNKNOWN,
+    "int": 10**9,
+    "float": 1.0,
+    "bool": True,
+    "Any": "text",
+    "list[str]": [UNKNOWN],
+    "dict[str, str]": {UNKNOWN: "text"},
+    "list[dict[str, Any]]": [],
+    "Mapping[str, Any]": {"role": "user", "content": "text"},
+    "Iterable[Mapping[str, Any]]": [{"role": "user", "content": "text"}],
+}
+_BY_NAME: dict[str, Any] = {"facts": {}}
+
+# The search index has tests of its own; closing ends every test.
+_LEFT_OUT = {"close", "search_index", "search_messages", "optimize_fts", "rebuild_fts"}
+
+
+def method_names() -> list[str]:
+    """Every public method of the store."""
+    return sorted(
+        name
+        for name, member in vars(SessionDB).items()
+        if not name.startswith("_") and name not in _LEFT_OUT and callable(member)
+    )
+
+
+def parameters(name: str) -> list[inspect.Parameter]:
+    """The parameters a caller of a method may give."""
+    member = inspect.getattr_static(SessionDB, name)
+    if isinstance(member, staticmethod):
+        return list(inspect.signature(member.__func__).parameters.values())
+    return [
+        parameter
+        for parameter in list(inspect.signature(member).parameters.values())[1:]
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+
+
+def arguments(name: str, **given: Any) -> dict[str, Any]:
+    """Arguments of the right types for what a method requires; ids are unknown ones."""
+    found = {}
+    for parameter in parameters(name):
+        if parameter.name in given:
+            found[parameter.name] = given[parameter.name]
+        elif parameter.default is inspect.Parameter.empty:
+            kind = str(parameter.annotation)
+            assert kind in _PLAUSIBLE, f"{name}: what is a plausible {parameter.name} ({kind})?"
+            found[parameter.name] = _BY_NAME.get(parameter.name, _PLAUSIBLE[kind])
+    return found
+
+
+def dump(db: SessionDB) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything in the file."""
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+    return db._database.read(
+        lambda conn: {
+            table: conn.execute(f"SELECT * FROM {table}").fetchall()
+            for (table,) in conn.execute(tables).fetchall()
+        }
+    )

@@ -1,0 +1,263 @@
+"""One table: every method that writes × what every write promises.
+
+Each raises the version of the sessions it concerns, happens as a whole or not at all, wherever it
+is stopped, and is seen at once by whoever else has the file open.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import pytest
+
+from hermes_state import SessionDB, StoreFullError
+from hermes_state.connection import Connection
+
+from .memory import memory_folder
+from .surface import arguments, dump, method_names
+
+DAY = 86_400.0
+
+
+def say(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+def furnish(db: SessionDB) -> None:
+    """A store in which every method has something to do."""
+    old = time.time() - 200 * DAY
+    db.create_session("s", "cli", cwd="/w", model="m", user_id="ada")
+    db.set_session_title("s", "Plan")
+    calls = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
+    db.append_message("s", "user", "one")
+    db.append_message("s", "assistant", "two", tool_calls=calls)
+    db.append_message("s", "tool", "three", tool_call_id="c")
+    db.append_message("s", "user", "four")
+    db.set_meta("goal:s", "ship")
+    db.save_gateway_routing_entry("key", json.dumps({"session_id": "s"}), scope="x")
+    db.create_session("ended", "cli")
+    db.end_session("ended", "agent_close")
+    db.create_session("taken-back", "cli")
+    first = db.append_message("taken-back", "user", "x")
+    db.rewind_to_message("taken-back", first)
+    for name, state in (("wanted", None), ("claimed", "claim")):
+        db.create_session(name, "cli")
+        db.request_handoff(name, "telegram")
+        if state:
+            db.claim_handoff(name)
+    db.try_acquire_compression_lock("s", "me")
+    db.record_compression_failure_cooldown("s", time.time() + 999, "tired")
+    db.create_session("chain", "cli", started_at=old)
+    db.append_message("chain", "user", "long ago", timestamp=old)
+    db.rotate_session("chain", "chain2", say("summary"))
+    db.branch_session("chain2", "branch")
+    db.create_session("ghost", "tui", started_at=old)
+    db.create_session("ancient", "cli", started_at=old)
+    db.append_message("ancient", "user", "old", timestamp=old)
+    db.end_session("ancient", "cli_close")
+
+    def age(conn: Connection) -> None:
+        conn.execute("UPDATE sessions SET ended_at = started_at WHERE id = 'ancient'")
+        conn.execute("UPDATE sessions SET started_at = ? WHERE id = 'chain2'", (old,))
+
+    db._execute_write(age)
+
+
+EXPORT = {"id": "imported", "source": "cli", "started_at": 5.0, "messages": say("a", "b")}
+
+
+class Mutator(NamedTuple):
+    """A method, what to call it with, and the sessions whose version it raises."""
+
+    name: str
+    given: dict[str, Any]
+    concerned: tuple[str, ...] = ("s",)
+
+
+def m(name: str, *concerned: str, **given: Any) -> Mutator:
+    return Mutator(name, given, concerned)
+
+
+TABLE = [
+    m("create_session", "new", session_id="new", source="cli", parent_session_id="s"),
+    m("create_session", "s", session_id="s", source="cli", git_branch="main"),
+    m("ensure_session", "new", session_id="new"),
+    m("end_session", "s", session_id="s", end_reason="cli_close"),
+    m("reopen_session", "ended", session_id="ended"),
+    m("promote_to_session_reset", "ended", session_id="ended"),
+    m("set_session_archived", "chain", "chain2", session_id="chain2", archived=True),
+    m("update_session_cwd", "s", session_id="s", cwd="/elsewhere"),
+    m("backfill_repo_roots", "s", cwd_to_root={"/w": "/"}),
+    m("update_session_meta", "s", session_id="s", model_config_json='{"a": 1}'),
+    m("update_system_prompt", "s", session_id="s", system_prompt="Be kind."),
+    m("update_session_model", "s", session_id="s", model="m2"),
+    m("update_session_billing_route", "s", session_id="s", provider="p", base_url="u"),
+    m("set_expiry_finalized", "s", session_id="s"),
+    m("set_meta", key="key", value="value"),
+    m("set_session_title", "s", session_id="s", title="New plan"),
+    m("set_auto_title_if_empty", "ended", session_id="ended", title="Found"),
+    m("rotate_session", "s", "s2", session_id="s", new_session_id="s2", messages=say("sum", "four"),
+      unsaved=say("unsaved"), covers_until=2),
+    m("archive_and_compact", "s", session_id="s", compacted_messages=say("sum"), covers_until=2),
+    m("branch_session", "s", "b", session_id="s", new_session_id="b", end_parent=True),
+    m("append_message", "s", session_id="s", role="user", content="x"),
+    m("append_messages", "s", session_id="s", messages=say("x", "y")),
+    m("set_latest_user_api_content", "s", session_id="s", content="four", api_content="sent"),
+    m("rewind_to_message", "s", session_id="s", target_message_id=1),
+    m("restore_rewound", "taken-back", session_id="taken-back", since_message_id=1),
+    m("replace_messages", "s", session_id="s", messages=say("x", "y")),
+    m("clear_messages", "s", session_id="s"),
+    m("begin_turn", "s", session_id="s", message=say("x")[0], source="cli", facts={}),
+    m("begin_turn", "new", session_id="new", message=say("x")[0], source="cli", facts={}),
+    m("record_step", "s", session_id="s", messages=say("x"), usage={"input_tokens": 3}),
+    m("append_missing", "s", session_id="s", messages=say("one", "x"), source="cli", facts={}),
+    m("update_token_counts", "s", session_id="s", input_tokens=5, model="m"),
+    m("record_auxiliary_usage", "s", session_id="s", task="title", input_tokens=5),
+    m("record_gateway_session_peer", "s", session_id="s", source="telegram", chat_id="7"),
+    m("save_gateway_routing_entry", session_key="k", entry_json="{}"),
+    m("replace_gateway_routing_entries", entries={"a": "{}", "b": "{}"}, scope="x"),
+    m("delete_gateway_routing_entries", session_keys=["key"], scope="x"),
+    m("request_handoff", "s", session_id="s", platform="telegram"),
+    m("claim_handoff", "wanted", session_id="wanted"),
+    m("complete_handoff", "claimed", session_id="claimed"),
+    m("fail_handoff", "claimed", session_id="claimed", error="gone"),
+    m("try_acquire_compression_lock", session_id="ended", holder="me"),
+    m("refresh_compression_lock", session_id="s", holder="me", ttl_seconds=9000.0),
+    m("release_compression_lock", session_id="s", holder="me"),
+    m("record_compression_failure_cooldown", "s", session_id="s", cooldown_until=9e9),
+    m("clear_compression_failure_cooldown", "s", session_id="s"),
+    m("set_compression_fallback_streak", "s", session_id="s", streak=3),
+    m("import_sessions", "imported", sessions=[EXPORT]),
+    m("archive_sessions", "ancient", older_than_days=90),
+    m("finalize_orphaned_compression_sessions", "chain2"),
+    m("delete_session", "chain2", session_id="chain"),
+    m("delete_conversation", "branch", session_id="chain"),
+    m("delete_session_if_empty", session_id="ended"),
+    m("delete_sessions", session_ids=["s", "ended"]),
+    m("delete_empty_sessions"),
+    m("prune_empty_ghost_sessions"),
+    m("prune_sessions", older_than_days=90),
+]  # fmt: skip
+
+# Several transactions, or none of the tables' content: they have tests of their own.
+NOT_ONE_CHANGE = {"maybe_auto_prune_and_vacuum", "settle_at_startup", "vacuum"}
+
+
+def call(db: SessionDB, mutator: Mutator) -> None:
+    getattr(db, mutator.name)(**mutator.given)
+
+
+def versions(db: SessionDB) -> dict[str, int]:
+    rows = db._database.read(
+        lambda conn: conn.execute("SELECT id, version FROM sessions").fetchall()
+    )
+    return dict(rows)
+
+
+@pytest.fixture
+def db_path(tmp_path: Path) -> Iterator[Path]:
+    with memory_folder(tmp_path) as folder:
+        yield folder / "home" / "state.db"
+
+
+@pytest.fixture
+def store(db: SessionDB) -> SessionDB:
+    furnish(db)
+    return db
+
+
+def named(mutator: Mutator) -> str:
+    return mutator.name
+
+
+def test_the_table_has_every_method_that_writes(
+    store: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = set()
+
+    class Writes(Exception):
+        pass
+
+    def refuse(_: Callable[..., Any]) -> None:
+        raise Writes
+
+    monkeypatch.setattr(store, "_execute_write", refuse)
+    for name in method_names():
+        try:
+            getattr(store, name)(**arguments(name))
+        except Writes:
+            writing.add(name)
+    assert writing - NOT_ONE_CHANGE == {mutator.name for mutator in TABLE}
+
+
+@pytest.mark.parametrize("mutator", TABLE, ids=named)
+def test_every_write_raises_the_version_of_what_it_concerns(
+    store: SessionDB, mutator: Mutator
+) -> None:
+    before = versions(store)
+    call(store, mutator)
+    after = versions(store)
+    for session_id in mutator.concerned:
+        assert after[session_id] > before.get(session_id, 0), session_id
+    assert all(after[one] >= before[one] for one in after.keys() & before.keys())
+
+
+@pytest.mark.parametrize("mutator", TABLE, ids=named)
+def test_every_write_is_seen_at_once_by_others(store: SessionDB, mutator: Mutator) -> None:
+    with SessionDB(store.db_path) as other:
+        before = dump(other)
+        call(store, mutator)
+        after = dump(other)
+        assert after != before
+        assert after == dump(store)
+
+
+class Failing:
+    """A connection that fails at its n-th statement."""
+
+    def __init__(self, real: Any, statements: int) -> None:
+        self.real = real
+        self.left = statements
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def _count(self, sql: str) -> None:
+        if sql != "ROLLBACK":
+            self.left -= 1
+            if self.left == 0:
+                raise apsw.FullError("injected")
+
+    def execute(self, sql: str, *values: Any) -> Any:
+        self._count(sql)
+        return self.real.execute(sql, *values)
+
+    def executemany(self, sql: str, values: Any) -> Any:
+        self._count(sql)
+        return self.real.executemany(sql, values)
+
+
+@pytest.mark.parametrize("mutator", TABLE, ids=named)
+def test_every_write_is_whole_or_nothing_wherever_it_fails(
+    store: SessionDB, mutator: Mutator
+) -> None:
+    before = dump(store)
+    database = store._database
+    real = database._writer
+    statement = 0
+    while True:
+        statement += 1
+        database._writer = Failing(real, statement)
+        try:
+            call(store, mutator)
+        except StoreFullError:
+            assert dump(store) == before, f"stopped at statement {statement}"
+        else:
+            break
+        finally:
+            database._writer = real
+    assert statement >= 4, "BEGIN, the work and COMMIT were all stopped once"
+    assert dump(store) != before
