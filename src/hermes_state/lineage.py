@@ -80,8 +80,9 @@ def is_ancestor(conn: Connection, session_id: str, of: str) -> bool:
 def adopt_continuation(conn: Connection, parent_id: str) -> str | None:
     """Make the best child of a compressed session its continuation, unless it has one.
 
-    Branches, delegates and tool sessions do not count. A child that was compressed itself, or is
-    still open, is preferred over one that ended otherwise; among those, the newest.
+    Branches, delegates and tool sessions do not count. A child that was compressed itself comes
+    first, then one that is still open, then one that ended otherwise; among equals, the one that
+    was used last.
     """
     existing = get_continuation(conn, parent_id)
     if existing is not None:
@@ -89,20 +90,21 @@ def adopt_continuation(conn: Connection, parent_id: str) -> str | None:
     own_marks = _marks(value(conn, "SELECT model_config FROM sessions WHERE id = ?", (parent_id,)))
     children = tuples(
         conn,
-        "SELECT id, model_config, end_reason, ended_at, started_at FROM sessions"
+        "SELECT id, model_config, end_reason, ended_at, MAX(started_at, COALESCE((SELECT"
+        " MAX(timestamp) FROM messages WHERE session_id = sessions.id), 0)) FROM sessions"
         " WHERE parent_session_id = ? AND source <> 'tool' AND id <> ?",
         (parent_id, parent_id),
     )
     # A continuation has the marks its parent has; only further ones set a child apart.
     candidates = [
-        (reason == "compression" or ended is None, started, child)
-        for child, config, reason, ended, started in children
+        (reason == "compression", ended is None, used, child)
+        for child, config, reason, ended, used in children
         if all(own_marks.get(mark) == by for mark, by in _marks(config).items())
         and child not in get_compression_lineage(conn, parent_id)
     ]
     if not candidates:
         return None
-    continuation = str(max(candidates)[2])
+    continuation = str(max(candidates)[-1])
     set_continuation(conn, parent_id, continuation)
     return continuation
 

@@ -1,9 +1,9 @@
 """Messages that are stored more than once: what rotations, compactions and branches carry over.
 
 All rows that tell the same message form a group: the first telling has no `origin_id`, the others
-point at it. Search looks at first tellings only. Invariant: the first telling is the earliest row of
-its group that can be seen (active or compacted), if any can. So whenever rows are hidden, shown or
-deleted, another row may have to become the first.
+point at it. Search looks at first tellings only. Invariant: the first telling is the earliest row
+of its group that can be seen (active or compacted), if any can. So whenever rows are hidden, shown
+or deleted, another row may have to become the first.
 """
 
 from __future__ import annotations

@@ -94,12 +94,16 @@ def record_step(
     usage: Mapping[str, Any] | None = None,
     seen_version: int | None = None,
 ) -> Recorded:
-    """Store messages of a running turn and, in the same transaction, what they cost."""
-    before = value(conn, "SELECT version FROM sessions WHERE id = ?", (session_id,))
-    ids = append_messages(conn, session_id, messages)
+    """Store messages of a running turn and, in the same transaction, what they cost.
+
+    If somebody else compressed the conversation meanwhile, they go to where it is now.
+    """
+    tip = get_compression_tip(conn, session_id)
+    before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
+    ids = append_messages(conn, tip, messages)
     if usage:
-        update_token_counts(conn, session_id, **usage)
-    return Recorded(session_id, ids, _version(conn, session_id), before != seen_version)
+        update_token_counts(conn, tip, **usage)
+    return Recorded(tip, ids, _version(conn, tip), tip != session_id or before != seen_version)
 
 
 def _version(conn: Connection, session_id: str) -> int:

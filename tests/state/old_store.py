@@ -135,12 +135,12 @@ CALLS = [
     {"id": "c2", "function": {"name": "read_file", "arguments": "{}"}},
 ]
 CONTINUATIONS = {
-    "c1": "c2", "c2": "c3", "f1": "f-open", "g1": "g-newer", "h1": "h-newer", "h-older": "h-tail",
+    "c1": "c2", "c2": "c3", "f1": "f-open", "g1": "g-newer", "h1": "h-older", "h-older": "h-tail",
 }  # fmt: skip
 """Compressed session → the session that must continue it; those with two children are f, g, h."""
 CONVERSATIONS = {
     "c1": "c1", "c2": "c1", "c3": "c1", "f-open": "f1", "f-ended": "f-ended", "g-newer": "g1",
-    "g-older": "g-older", "h-newer": "h1", "h-tail": "h-older", "b1": "b1",
+    "g-older": "g-older", "h-newer": "h-newer", "h-older": "h1", "h-tail": "h1", "b1": "b1",
     "b-of-c1": "b-of-c1", "d1": "d1", "plain": "plain", "dead-end": "dead-end",
 }  # fmt: skip
 
