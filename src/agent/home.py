@@ -50,3 +50,11 @@ def private_folder(path: Path) -> Path:
     """`path`, created for its owner alone if it is missing; an existing folder is left as it is."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
+
+
+def short_path(path: Path) -> str:
+    """A path as people write it, with ~ for their home folder."""
+    try:
+        return f"~/{path.relative_to(Path.home()).as_posix()}"
+    except (ValueError, RuntimeError):  # it is elsewhere, or nobody knows where home is
+        return str(path)

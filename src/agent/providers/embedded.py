@@ -22,7 +22,7 @@ from agent.errors import (
     RequestRefusedError,
     ServerFailedError,
 )
-from agent.home import home_path
+from agent.home import home_path, short_path
 from agent.model import Chunk, Finished, Message, ModelRequest, TextDelta, Usage
 from agent.providers import embedded_engine
 from agent.providers.embedded_engine import CONTEXT_LENGTH, Engine, Worker
@@ -38,7 +38,7 @@ from agent.providers.history import calls_of, text_of
 __all__ = ["EmbeddedModel", "FetchError", "ensure_weights"]
 
 _LONGEST_ANSWER = 1024
-_SAMPLING = {"temperature": 0.2, "top_p": 0.9, "seed": 7}
+_SAMPLING = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.03, "seed": 7}
 """Its likeliest words are its best by far. With a fixed seed, a question has one answer."""
 
 _Item = dict[str, Any] | ModelError | None
@@ -79,7 +79,7 @@ class EmbeddedModel:
         return (
             f"This is {LOCAL_MODEL}, a tiny model that runs offline inside Hermes. Connect a better"
             " one with OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in"
-            f" {home / '.env'}, or with model: in {home / 'config.yaml'}."
+            f" {short_path(home / '.env')}, or with model: in {short_path(home / 'config.yaml')}."
         )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
