@@ -32,7 +32,7 @@ from .search_run import Search
 MOST_HITS = 10_000
 TITLES_SHARE = 5
 """One in so many hits of a page may be a title that comes before the messages."""
-BUDGET = 0.035
+BUDGET = 0.04
 """Seconds of work after which a search looks at no further, older part of the index."""
 
 

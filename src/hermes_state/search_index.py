@@ -38,6 +38,7 @@ from .connection import (
     require_safe_sqlite,
     translated,
     tuples,
+    use_wal,
 )
 from .errors import StoreClosedError, StoreUnavailableError
 from .search_rank import Scorer
@@ -158,7 +159,7 @@ class IndexFile:
             if is_new and self.path.exists():
                 self.path.chmod(0o600)  # before anything is in it; -wal and -shm inherit the mode
             conn.set_busy_handler(patient_busy_handler(LOCK_WAIT))
-            conn.execute("PRAGMA journal_mode = WAL").fetchall()
+            use_wal(conn, LOCK_WAIT)
             conn.execute("PRAGMA synchronous = NORMAL")
             conn.execute("PRAGMA journal_size_limit = 16777216").fetchall()
             conn.execute("PRAGMA cache_size = -16000")

@@ -29,8 +29,8 @@ USUAL = frozenset(
 
 SAMPLE = 2000
 """How many messages tell which words are common."""
-_SHARE = 0.2
-_MOST = 32
+_SHARE = 0.25
+_MOST = 16
 
 
 def common_words(counted: Counter[str], messages: int) -> frozenset[str]:

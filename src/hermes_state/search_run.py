@@ -44,6 +44,7 @@ class Search:
         self._wanted = wanted
         self._deadline = time.thread_time() + wanted.budget
         self._now = time.time()
+        self._tried = ""
         self._required = filters.required(conn)
         self._common = common_words(conn)
         self._frequency = _frequencies(conn, self._terms)
@@ -120,6 +121,9 @@ class Search:
             )
 
         first = expression()
+        if first.text == self._tried:
+            return [], []  # there are no longer words to find
+        self._tried = first.text
         self._conn.scorer.prepare(
             [
                 ScoredTerm(rarity(self._frequency[term]), numbers, occurs=len(group) == 1)
@@ -145,7 +149,7 @@ class Search:
 
     def _may_occur(self, term: Term) -> bool:
         whole = term.words[:-1] if term.prefix else term.words
-        return all(vocabulary.is_known(self._conn, word) for word in whole)
+        return all(vocabulary.may_occur(self._conn, word) for word in whole)
 
     def _rank(self, one: Candidate) -> tuple[float, ...]:
         """Sort key: smaller comes first."""

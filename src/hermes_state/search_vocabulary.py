@@ -4,20 +4,21 @@ Instead of a second full-text index over every piece of every message, the index
 word once, with the three-letter pieces it consists of. What was typed in part is first looked up
 here; the whole words found are then searched for. Words have numbers in the order in which they
 were first met, frequent ones early, so taking the lowest numbers takes the commonest words.
+
+Words that only a machine would write (hashes, ids, encoded data) are left out: nearly every one of
+them is new, and nobody remembers a piece from the middle of one.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from .connection import Connection, tuples
+from .connection import Connection, tuples, value
 from .search_query import Term, can_be_widened
 from .search_text import is_unspaced
-
-SHORTEST, LONGEST = 2, 40
-"""Words outside these lengths are found as they are, but not by a part of them."""
 
 SCHEMA = (
     "CREATE TABLE word (id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE)",
@@ -27,21 +28,25 @@ SCHEMA = (
 
 MOST_WORDS = 128
 """How many whole words a part may stand for, when it is alone in its query."""
-FEWER_WORDS = 16
+FEWER_WORDS = 8
 """How many when there are other words."""
 
-_FEW = 16
+_SHORTEST, _LONGEST = 2, 40
 _COMMONEST = 20
 _EARLY = 20_000
+_SMALL = 5000
+# Eight letters and digits or more: hexadecimal, or changing between the two three times or more.
+_MACHINE_WORD = re.compile(r"(?=.{8})(?:(?=\D*\d)[0-9a-f]+|(?:\d+\D+){2,}\d*|(?:\D+\d+){2,}\D*)")
+
+
+def is_listed(word: str) -> bool:
+    """Whether a word that occurs is in the vocabulary."""
+    return _SHORTEST <= len(word) <= _LONGEST and not _MACHINE_WORD.fullmatch(word)
 
 
 def add_words(conn: Connection, counted: Counter[str], known: set[str]) -> None:
     """Enter the words of a batch that are new; `known` remembers them for the next batch."""
-    new = {
-        word: count
-        for word, count in counted.items()
-        if word not in known and SHORTEST <= len(word) <= LONGEST
-    }
+    new = {word: count for word, count in counted.items() if word not in known and is_listed(word)}
     known.update(new)
     added: list[tuple[Any, ...]] = conn.executemany(
         "INSERT INTO word (word) VALUES (?) ON CONFLICT DO NOTHING RETURNING id, word",
@@ -53,9 +58,9 @@ def add_words(conn: Connection, counted: Counter[str], known: set[str]) -> None:
     )
 
 
-def is_known(conn: Connection, word: str) -> bool:
-    """False if no message contains the word."""
-    if is_unspaced(word) or not SHORTEST <= len(word) <= LONGEST:
+def may_occur(conn: Connection, word: str) -> bool:
+    """False if it is certain that no message contains the word."""
+    if not is_listed(word):
         return True
     return bool(tuples(conn, "SELECT 1 FROM word WHERE word = ?", (word,)))
 
@@ -97,22 +102,22 @@ def expand_prefix(conn: Connection, term: Term, limit: int) -> list[Term]:
     """What a term stands for: itself, or words that begin with its last one.
 
     SQLite can look for a prefix itself. It then merges all that is known of every such word, which
-    is the quickest way for many rare words, and too slow with one of the commonest among them.
-    Then we name the words. Only if more than `limit` begin with the same one or two letters, the
-    rarer ones are left out; what remains occurs in nearly every message that has any of them.
+    is too slow if one of the commonest words of a large store is among them. Then the `limit`
+    commonest are named instead; one of them occurs in nearly every message that has any.
     """
     if not term.prefix:
         return [term]
     last = term.words[-1]
     if is_unspaced(last):
         return [Term(term.words)]
-    if len(term.words) > 1 or len(last) > LONGEST:
+    if len(term.words) > 1:
         return [term]
-    found = beginning_with(conn, last, max(limit, _FEW) + 1)
-    merge = len(found) > _FEW and found[0][0] > _COMMONEST
-    if merge or (len(found) > limit and len(last) >= 3):
+    if (value(conn, "SELECT max(id) FROM word") or 0) < _SMALL:
         return [term]
-    return [Term((word,)) for word in dict.fromkeys([last, *(word for _, word in found[:limit])])]
+    found = beginning_with(conn, last, limit)
+    if not found or found[0][0] > _COMMONEST:
+        return [term]
+    return [Term((word,)) for word in dict.fromkeys([last, *(word for _, word in found)])]
 
 
 def widen(conn: Connection, term: Term, limit: int) -> list[Term]:
@@ -121,7 +126,7 @@ def widen(conn: Connection, term: Term, limit: int) -> list[Term]:
         return expand_prefix(conn, term, limit)
     first, last = term.words[0], term.words[-1]
     if len(term.words) == 1:
-        found: Iterable[str] = containing(conn, first, limit) if len(first) <= LONGEST else ()
+        found: Iterable[str] = containing(conn, first, limit) if len(first) <= _LONGEST else ()
         return [Term((word,)) for word in dict.fromkeys([first, *found])]
     starts = [first]
     if len(first) >= 3 and not is_unspaced(first):

@@ -59,6 +59,7 @@ def maybe_auto_prune_and_vacuum(
         if not db._execute_write(claim):
             return {**report, "skipped": True}
         report["pruned"] = db.prune_sessions(retention_days, sessions_dir=sessions_dir)
+        db.optimize_fts()
         if vacuum_too and report["pruned"]:
             db.vacuum()
             report["vacuumed"] = True

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hermes_state import search_vocabulary
 from hermes_state.search_text import words
 
 from .search_store import SearchStore
@@ -91,6 +92,33 @@ def test_prefixes(store: SearchStore, texts: list[str], start: str) -> None:
     assert store.found(f"{start}*") == expected
     expected = {number for number, found in docs.items() if has_phrase(found, ["the", start], True)}
     assert store.found(f'"the {start}"*') == expected
+
+
+@quick
+@given(texts=documents, start=st.sampled_from(["d", "de", "dep", "deploye", "e", "er", "t"]))
+def test_prefixes_by_naming_the_words(
+    store: SearchStore, monkeypatch: pytest.MonkeyPatch, texts: list[str], start: str
+) -> None:
+    monkeypatch.setattr(search_vocabulary, "_SMALL", 0)  # as in a large store
+    docs = filled(store, texts)
+    expected = {number for number, found in docs.items() if has_phrase(found, [start], True)}
+    assert store.found(f"{start}*") == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("3f9ab12c77de", {0}),
+        ("3f9ab*", {0}),
+        ("commit 3f*", {0, 1}),
+        ("1700000*", {1}),
+        ("9ab1", set()),
+    ],
+)
+def test_words_that_only_machines_write(store: SearchStore, typed: str, wanted: set[int]) -> None:
+    docs = filled(store, ["commit 3f9ab12c77de done", "commit 3f00aa11bb at 1700000123", "commit"])
+    numbers = sorted(docs)
+    assert store.found(typed) | store.found(typed, "partial") == {numbers[n] for n in wanted}
 
 
 @pytest.mark.parametrize("start", ["z", "zq", "zqx"])

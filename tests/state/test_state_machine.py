@@ -37,6 +37,7 @@ a_session = st.runner().flatmap(
     # Mostly the newest: that is where things happen.
     lambda run: st.sampled_from([*run.model.sessions, *[list(run.model.sessions)[-1]] * 3])
 )
+any_session = st.runner().flatmap(lambda run: st.sampled_from(list(run.model.sessions)))
 a_place = st.integers(0, 40)
 titles = st.sampled_from(["Plan", "Plan #2", "Plan #7", "Trip", " Pl\u200ban ", "", "#7"])
 reasons = st.sampled_from(
@@ -49,8 +50,8 @@ def may_grow(run: StoreMachine) -> bool:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    @initialize(rotations=st.integers(0, 3))
-    def start(self, rotations: int) -> None:
+    @initialize(delegates=st.integers(0, 1), rotations=st.integers(0, 3))
+    def start(self, delegates: int, rotations: int) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hermes-machine-"))
         self.model = StoreModel()
         self.paths = [self.folder / "open" / "state.db", self.folder / "reopened" / "state.db"]
@@ -58,10 +59,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.made = 0
         self.words: dict[str, int] = {}  # word → telling
         self.looked_for = 0
+        self.gone: list[str] = []
         self.create("cli", "", "none")
         self.append_several("s001", 3)
+        for _ in range(delegates):
+            self.create("cli", "s001", "delegate")
         for _ in range(rotations):
-            self.rotate(list(self.model.sessions)[-1], keep=1, late=0)
+            self.rotate(self.model.lineage("s001")[-1], keep=1, late=0)
 
     def teardown(self) -> None:
         if not hasattr(self, "folder"):
@@ -145,10 +149,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(
         source=st.sampled_from(["cli", "cli", "tool"]),
         parent=st.just("") | a_session,
-        mark=st.sampled_from(["none", "none", "branch", "delegate"]),
+        mark=st.sampled_from(["none", "branch", "delegate"]),
+        again=st.booleans(),
     )
-    def create(self, source: str, parent: str, mark: str) -> None:
-        new_id = self.fresh("s")
+    def create(self, source: str, parent: str, mark: str, again: bool = False) -> None:
+        # Somebody may still hold the id of a session that was deleted.
+        new_id = self.gone.pop() if again and self.gone else self.fresh("s")
         facts: dict[str, Any] = {"parent_session_id": parent or None}
         marks = {}
         if parent and mark != "none":
@@ -289,20 +295,23 @@ class StoreMachine(RuleBasedStateMachine):
     # Going away
 
     @precondition(lambda self: len(self.model.sessions) > 1)
-    @rule(session_id=a_session)
+    @rule(session_id=any_session)
     def delete(self, session_id: str) -> None:
-        self.both(
-            lambda db: db.delete_session(session_id), lambda: bool(self.model.delete(session_id))
-        )
+        self.both(lambda db: db.delete_session(session_id), lambda: bool(self.forget(session_id)))
         self.never_empty()
 
+    def forget(self, session_id: str) -> set[str]:
+        deleted = self.model.delete(session_id)
+        self.gone += sorted(deleted)
+        return deleted
+
     @precondition(lambda self: len(self.model.sessions) > 3)
-    @rule(session_id=a_session)
+    @rule(session_id=any_session)
     def delete_conversation(self, session_id: str) -> None:
         def expected() -> int:
             deleted: set[str] = set()
             for one in self.model.lineage(session_id):
-                deleted |= self.model.delete(one)
+                deleted |= self.forget(one)
             return len(deleted)
 
         self.both(lambda db: db.delete_conversation(session_id), expected)
