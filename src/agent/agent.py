@@ -286,7 +286,8 @@ class AIAgent:
             "api_calls": turn.api_calls,
             "session_id": self.session_id,
             "completed": final is not None and not turn.exhausted,
-            "partial": turn.exhausted or turn.reply.finish_reason == "length",
+            "partial": turn.exhausted
+            or (final is not None and turn.reply.finish_reason == "length"),
             "failed": failed,
             "interrupted": turn.interrupted,
             "error": error,

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from hermes_state import StoreError
 from hermes_state.history import tool_result
 from tools.base import Tool, ToolContext, ToolError
 from tools.output import shortened
@@ -24,6 +25,7 @@ from tools.schema import fit
 
 from .events import Event, ToolFinished, ToolProgressed, ToolStarted
 from .journal import Journal
+from .model import Message
 from .redact import redact
 from .threads import in_thread
 
@@ -33,7 +35,47 @@ INTERRUPTED = (
     "[interrupted] The user stopped this tool while it was running. It may or may not have taken "
     "effect; check before running it again."
 )
+LONGEST_ERROR = 10_000
 NOT_RUN = "[not run] The user stopped the turn before this tool was started."
+
+
+class ResultLog:
+    """Stores results as they come; those that are there in the same moment share one write."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._pending: dict[str, Message] = {}
+        self._stored: set[str] = set()
+        self._written: asyncio.Future[None] | None = None
+
+    async def store(self, result: Message) -> None:
+        """Return when the result is on disk."""
+        self._pending[result["tool_call_id"]] = result
+        if self._written is None:
+            loop = asyncio.get_running_loop()
+            self._written = loop.create_future()
+            loop.call_soon(self._write)
+        await asyncio.shield(self._written)
+
+    def _write(self) -> None:
+        pending, self._pending = self._pending, {}
+        written, self._written = self._written, None
+        assert written is not None
+        try:
+            if pending:
+                self._journal.record(list(pending.values()))
+                self._stored.update(pending)
+            written.set_result(None)
+        except StoreError as error:
+            written.set_exception(error)
+
+    def settle(self, calls: list[Message], content: Callable[[str], str]) -> None:
+        """Store what the rest of these calls came to; `content` says it where nothing is known."""
+        pending, self._pending = self._pending, {}
+        rest = [call for call in calls if call["id"] not in self._stored]
+        self._journal.record(
+            [pending.get(call["id"]) or tool_result(call, content(call["id"])) for call in rest]
+        )
 
 
 class ToolRunner:
@@ -53,23 +95,18 @@ class ToolRunner:
 
     async def run(self, calls: list[dict[str, Any]]) -> None:
         """Run the calls of one reply; when this returns or is cancelled, each has its result."""
-        waiting = {call["id"]: call for call in calls}
+        results = ResultLog(self._journal)
         running: dict[str, ToolContext] = {}
         try:
             if len(calls) > 1 and all(self._effect(call) == "none" for call in calls):
-                await side_by_side(self._run_one(call, waiting, running) for call in calls)
+                await side_by_side(self._run_one(call, results, running) for call in calls)
             else:
                 for call in calls:
-                    await self._run_one(call, waiting, running)
+                    await self._run_one(call, results, running)
         except asyncio.CancelledError:
             for context in running.values():
                 context.cancelled.set()
-            self._journal.record(
-                [
-                    tool_result(call, INTERRUPTED if call_id in running else NOT_RUN)
-                    for call_id, call in waiting.items()
-                ]
-            )
+            results.settle(calls, lambda one: INTERRUPTED if one in running else NOT_RUN)
             raise
 
     def _effect(self, call: dict[str, Any]) -> str:
@@ -79,7 +116,7 @@ class ToolRunner:
     async def _run_one(
         self,
         call: dict[str, Any],
-        waiting: dict[str, dict[str, Any]],
+        results: ResultLog,
         running: dict[str, ToolContext],
     ) -> None:
         call_id, name = call["id"], call["function"]["name"]
@@ -94,20 +131,25 @@ class ToolRunner:
             tool, arguments = self._prepare(call)
             running[call_id] = context
             self._emit(ToolStarted(call_id, name, arguments))
-            text = redact(as_text(await call_tool(tool, context, arguments)))
-            text, is_error = within_limit(text, tool, context), False
+            text, is_error = as_text(await call_tool(tool, context, arguments)), False
         except ToolError as error:
             text, is_error = f"Error: {error}", True
         except Exception as error:
             # Whatever a tool raises is the model's to read; only cancellation ends the turn.
             log.exception("The tool %s failed", name)
             text, is_error = f"Error: {type(error).__name__}: {error}", True
-        result = tool_result(call, text)
-        self._journal.record([result])
-        del waiting[call_id]
+        text = self._within_limit(redact(text), context, name)
         running.pop(call_id, None)
+        await results.store(tool_result(call, text))
         seconds = time.perf_counter() - started
         self._emit(ToolFinished(call_id, name, text, seconds, is_error))
+
+    def _within_limit(self, text: str, context: ToolContext, name: str) -> str:
+        tool = self._registry.get(name)
+        limit = tool.max_output if tool else LONGEST_ERROR
+        if len(text) <= limit:
+            return text
+        return shortened(text, limit, context.workspace.home / "tool-output", name)
 
     def _prepare(self, call: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
         name, raw = call["function"]["name"], call["function"]["arguments"]
@@ -141,13 +183,6 @@ async def side_by_side(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
                 group.create_task(job)
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
-
-
-def within_limit(text: str, tool: Tool, context: ToolContext) -> str:
-    """A result that the model can take at once, with a handle to the rest."""
-    if len(text) <= tool.max_output:
-        return text
-    return shortened(text, tool.max_output, context.workspace.home / "tool-output", tool.name)
 
 
 def as_text(result: Any) -> str:

@@ -98,12 +98,24 @@ def record_step(
 
     If somebody else compressed the conversation meanwhile, they go to where it is now.
     """
-    tip = get_compression_tip(conn, session_id)
-    before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
+    tip, before = session_id, _version_if_tip(conn, session_id)
+    if before is None:
+        tip = get_compression_tip(conn, session_id)
+        before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
     ids = append_messages(conn, tip, messages)
     if usage:
         update_token_counts(conn, tip, **usage)
     return Recorded(tip, ids, _version(conn, tip), tip != session_id or before != seen_version)
+
+
+def _version_if_tip(conn: Connection, session_id: str) -> int | None:
+    """The version of a session that was not continued; the usual case, in one look-up."""
+    return value(
+        conn,
+        "SELECT version FROM sessions WHERE id = ?1"
+        " AND NOT EXISTS (SELECT 1 FROM sessions WHERE continuation_of = ?1)",
+        (session_id,),
+    )
 
 
 def _version(conn: Connection, session_id: str) -> int:

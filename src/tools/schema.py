@@ -23,9 +23,13 @@ _SIMPLE = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 def describe(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
     """Description and JSON schema of a tool function; its first parameter is the context."""
-    hints = typing.get_type_hints(function, include_extras=True)
     parameters = list(inspect.signature(function).parameters.values())[1:]
     names = {parameter.name for parameter in parameters}
+    # Only these: the context's own type need not be known where the function is defined.
+    annotations = {n: hint for n, hint in function.__annotations__.items() if n in names}
+    hints = typing.get_type_hints(
+        types.SimpleNamespace(__annotations__=annotations), inspect.unwrap(function).__globals__
+    )
     description, notes = _read_docstring(inspect.getdoc(function) or "", names)
     properties: dict[str, Any] = {}
     required = []
