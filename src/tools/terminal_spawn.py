@@ -1,0 +1,198 @@
+"""Starting a process in a session of its own, with a pipe or a pseudo-terminal to its output.
+
+The process leads a new process group, so all of it can be stopped at once. Its end is noticed when
+the process itself ends, not when everything that holds its output has closed it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+ROWS, COLUMNS = 40, 120
+_CHUNK = 65_536
+_PIPE_SIZE = 1_048_576
+_TICK = 0.05
+_LATE_SECONDS = 0.1
+"""How long output is read after the end, from those who still write."""
+
+# A session leader that opens a terminal gets it as its controlling one; then job control and
+# /dev/tty work, without any code between fork and exec.
+_TAKE_TERMINAL = 'exec <"$0" >"$0" 2>&1; exec "$@"'
+
+
+class Child:
+    """A started process and the ends of its input and output."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], output: int, stdin: int | None, *, is_pty: bool
+    ) -> None:
+        self.process = process
+        self.is_pty = is_pty
+        self._output: int | None = output
+        self._stdin = stdin
+        self._input_lock = threading.Lock()
+        """One thread reads and closes, another may write."""
+        self._end = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else None
+
+    @property
+    def pid(self) -> int:
+        """The id of the process, and of its group."""
+        return self.process.pid
+
+    def read(self, seconds: float) -> bytes:
+        """The next output; empty if there was none for that long, or the process has ended."""
+        poll = select.poll()
+        for descriptor in (self._output, self._end):
+            if descriptor is not None:
+                poll.register(descriptor, select.POLLIN)
+        if self._end is None:
+            seconds = min(seconds, _TICK)
+        ready = {descriptor for descriptor, _ in poll.poll(max(0, seconds) * 1000)}
+        return self._take() if self._output in ready else b""
+
+    def rest(self, take: Callable[[bytes], object]) -> None:
+        """What is still in the pipe when the process has ended."""
+        deadline = time.monotonic() + _LATE_SECONDS
+        while time.monotonic() < deadline and (data := self._take()):
+            take(data)
+
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def write(self, data: bytes, seconds: float, give_up: Callable[[], bool]) -> int:
+        """Write to its input; returns how many bytes it took before the time was over."""
+        deadline, written = time.monotonic() + seconds, 0
+        while written < len(data) and time.monotonic() < deadline and not give_up():
+            with self._input_lock:
+                if self._stdin is None:
+                    raise BrokenPipeError(errno.EPIPE, "its input is closed")
+                poll = select.poll()
+                poll.register(self._stdin, select.POLLOUT)
+                if poll.poll(_TICK * 1000):
+                    written += self._put(self._stdin, data[written : written + 4096])
+        return written
+
+    def close_input(self) -> None:
+        """Let it read the end of its input."""
+        with self._input_lock:
+            if self._stdin is None:
+                return
+            if self.is_pty:
+                with suppress(BrokenPipeError):
+                    self._put(self._stdin, b"\x04")
+                return
+            os.close(self._stdin)
+            self._stdin = None
+
+    def close(self) -> None:
+        """Free the descriptors; the process must have ended."""
+        with self._input_lock:
+            held = {self._output, self._end, self._stdin}
+            self._output = self._end = self._stdin = None
+        for descriptor in held:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    @staticmethod
+    def _put(descriptor: int, data: bytes) -> int:
+        try:
+            return os.write(descriptor, data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno == errno.EIO:
+                raise BrokenPipeError(errno.EPIPE, "its terminal is gone") from error
+            raise
+
+    def _take(self) -> bytes:
+        if self._output is None:
+            return b""
+        try:
+            data = os.read(self._output, _CHUNK)
+        except BlockingIOError:
+            return b""
+        except OSError as error:
+            if error.errno != errno.EIO:  # how a pseudo-terminal says that nobody is left
+                raise
+            data = b""
+        if not data:
+            if not self.is_pty:
+                os.close(self._output)
+            self._output = None
+        return data
+
+
+def spawn(
+    argv: list[str], environ: Mapping[str, str], cwd: Path | None, *, pty: bool, stdin: bool
+) -> Child:
+    """Start a process; without `stdin` it reads the end of its input at once."""
+    if pty:
+        return _spawn_in_terminal(argv, environ, cwd)
+    output, its_output = os.pipe()
+    its_input, own_input = os.pipe() if stdin else (os.open(os.devnull, os.O_RDONLY), None)
+    try:
+        process = _popen(argv, environ, cwd, its_input, its_output)
+    except OSError:
+        for descriptor in (output, own_input):
+            if descriptor is not None:
+                os.close(descriptor)
+        raise
+    finally:
+        os.close(its_output)
+        os.close(its_input)
+    _enlarge(output)
+    for descriptor in (output, own_input):
+        if descriptor is not None:
+            os.set_blocking(descriptor, False)
+    return Child(process, output, own_input, is_pty=False)
+
+
+def _spawn_in_terminal(argv: list[str], environ: Mapping[str, str], cwd: Path | None) -> Child:
+    import fcntl
+    import termios
+
+    master, slave = os.openpty()
+    try:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        wrapped = ["/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(slave), *argv]
+        process = _popen(wrapped, environ, cwd, slave, slave)
+    except OSError:
+        os.close(master)
+        raise
+    finally:
+        os.close(slave)
+    os.set_blocking(master, False)
+    return Child(process, master, master, is_pty=True)
+
+
+def _popen(
+    argv: list[str], environ: Mapping[str, str], cwd: Path | None, stdin: int, output: int
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv,
+        env=dict(environ),
+        cwd=cwd,
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+
+
+def _enlarge(pipe: int) -> None:
+    """A larger pipe means fewer turns for a command that prints a lot."""
+    import fcntl
+
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # the user's share may be used up; the usual size will do
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
