@@ -43,6 +43,8 @@ Connection = apsw.Connection
 
 BUSY_TIMEOUT = 30.0
 IDLE_READERS = 4
+IN_PLACE_FOR = 0.002
+"""Seconds for which a look at where the file is holds good; it costs as much as a small write."""
 
 
 def has_wal_reset_bug(version: str) -> bool:
@@ -149,6 +151,14 @@ class FairLock:
                 self._held = False
 
 
+_PAUSES = (
+    (0.02, (0.0002, 0.004)),
+    (0.06, (0.0002, 0.001)),
+    (float("inf"), (0.00002, 0.0002)),
+)
+"""Up to so many seconds of waiting: shortest and longest pause between two tries."""
+
+
 def patient_busy_handler(timeout: float) -> Callable[[int], bool]:
     """A busy handler with random waits, shorter for those who have waited long."""
     started = 0.0
@@ -161,8 +171,9 @@ def patient_busy_handler(timeout: float) -> Callable[[int], bool]:
         waited = now - started
         if waited >= timeout:
             return False
-        longest = 0.004 if waited < 0.02 else 0.001
-        time.sleep(random.uniform(0.0002, longest))
+        # Who has waited long asks so often that whoever has just come rarely gets in before.
+        shortest, longest = next(pause for until, pause in _PAUSES if waited < until)
+        time.sleep(random.uniform(shortest, longest))
         return True
 
     return wait
@@ -251,6 +262,8 @@ class Database:
         self._writer = self._connect(readonly=False)
         self._file = str(self.path)
         self._inode = self.path.stat().st_ino
+        self.in_place_for = IN_PLACE_FOR
+        self._in_place_until = 0.0
 
     def _named(self, error: Exception) -> StoreError | None:
         """The store's own error for one that SQLite or the binding of a value raised."""
@@ -303,6 +316,7 @@ class Database:
         """Refuse to write into a file that others do not see any more."""
         try:
             if os.stat(self._file).st_ino == self._inode:  # noqa: PTH116 - twice as quick
+                self._in_place_until = time.monotonic() + self.in_place_for
                 return
         except OSError:
             pass  # gone, or in a folder we may not look into any more
@@ -320,7 +334,8 @@ class Database:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    self._check_in_place()
+                    if time.monotonic() > self._in_place_until:
+                        self._check_in_place()
                     result = work(connection)
                     connection.execute("COMMIT")
                 except BaseException:

@@ -297,11 +297,8 @@ CONVERSATION_SQL = (
     " api_content, platform_message_id, effect_disposition, NULLIF(observed, 0)"
     " FROM messages WHERE session_id = ? AND active >= ? ORDER BY id"
 )
-_OPTIONAL = (
-    ("tool_calls", decode_json),
-    ("tool_call_id", None),
-    ("tool_name", None),
-    ("finish_reason", None),
+# Columns that few messages have; the others are named in read_conversation, which is quicker.
+_RARE = (
     ("reasoning", decode_content),
     ("reasoning_content", decode_content),
     ("reasoning_details", decode_json),
@@ -312,7 +309,7 @@ _OPTIONAL = (
     ("effect_disposition", None),
     ("observed", None),
 )
-_NOTHING = (None,) * len(_OPTIONAL)
+_NOTHING = (None,) * len(_RARE)
 
 
 def load_conversation(
@@ -325,12 +322,20 @@ def load_conversation(
 def read_conversation(conn: Connection, sql: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
     conversation = []
     for found in conn.execute(sql, values):
-        content = found[1]
+        role, content, at, tool_calls, tool_call_id, tool_name, finish_reason = found[:7]
         if content is not None and content[:1] == "\x00":
             content = decode_content(content)
-        message: dict[str, Any] = {"role": found[0], "content": content, "timestamp": found[2]}
-        if found[3:] != _NOTHING:
-            for (name, decode), raw in zip(_OPTIONAL, found[3:], strict=True):
+        message: dict[str, Any] = {"role": role, "content": content, "timestamp": at}
+        if tool_calls is not None:
+            message["tool_calls"] = decode_json(tool_calls)
+        if tool_call_id is not None:
+            message["tool_call_id"] = tool_call_id
+        if tool_name is not None:
+            message["tool_name"] = tool_name
+        if finish_reason is not None:
+            message["finish_reason"] = finish_reason
+        if found[7:] != _NOTHING:
+            for (name, decode), raw in zip(_RARE, found[7:], strict=True):
                 if raw is not None:
                     message[name] = raw if decode is None else decode(raw)
         conversation.append(message)
