@@ -41,14 +41,27 @@ def test_an_example(name: str, tmp_path: Path) -> None:
         assert line in output
 
 
-def test_the_python_in_the_readme(tmp_path: Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize(
+    ("page", "expected"), [("README.md", "Hello!"), ("docs/tools.md", "3 words")]
+)
+def test_the_python_on_a_page(page: str, expected: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     outputs = [run(block, tmp_path) for block in blocks]
-    assert "Hello!" in outputs[0]
+    assert expected in outputs[0]
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_tools_page_names_every_tool(tmp_path: Path) -> None:
+    from tools.toolsets import default_tools
+
+    page = (ROOT / "docs" / "tools.md").read_text()
+    for tool in default_tools({}, tmp_path):
+        assert f"`{tool.name}`" in page and f"`{tool.toolset}`" in page, tool.name
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/tools.md"]
+)
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text()):

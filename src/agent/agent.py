@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ from hermes_state import SessionDB, StoreError
 from tools.base import Asker, NobodyToAsk, ToolContext, Workspace
 from tools.registry import Registry
 
+from .code_calls import CodeCalls
 from .delegation import Delegation
 from .errors import ContextTooLongError
 from .events import Event, TextStreamed, TurnFinished, TurnStarted
@@ -81,7 +83,12 @@ class AIAgent:
         self.user_id = user_id
         self.workspace = workspace or Workspace(Path.home() / ".hermes", Path.cwd())
         self.asker: Asker = asker or NobodyToAsk()
-        self.services: dict[str, Any] = {"delegate": Delegation(self), **(services or {})}
+        self.services: dict[str, Any] = {
+            "delegate": Delegation(self),
+            "call_tool": CodeCalls(self.tools, self._tool_context),
+            "session_environ": session_context.session_environ,
+            **(services or {}),
+        }
         facts = {"model": model.name, "billing_provider": model.provider, **(session_facts or {})}
         if user_id is not None:
             facts["user_id"] = user_id
@@ -145,7 +152,9 @@ class AIAgent:
             turn.system = self._system_prompt()
             self._journal.begin({"role": "user", "content": prompt})
             session_context.set_current_session_id(self.session_id)
-            turn.emit(TurnStarted(self.session_id, new_turn_id()))
+            turn_id = new_turn_id()
+            self.workspace.state["turn_id"] = turn_id
+            turn.emit(TurnStarted(self.session_id, turn_id))
             await self._run_interruptibly(turn)
         except StoreError as error:
             log.error("The turn in %s could not be stored: %s", self.session_id, error)
@@ -348,6 +357,13 @@ class AIAgent:
         self._journal.refresh()
         self._journal.persist(messages)
 
+    def close(self) -> None:
+        """End what the conversation's tools have left running."""
+        terminal = sys.modules.get("tools.terminal")  # not imported: nothing can be running
+        if terminal is not None:
+            terminal.close_terminal(self.workspace)
+
     async def aclose(self) -> None:
-        """Free the model's connections."""
+        """Free the model's connections, and end what tools have left running."""
+        self.close()
         await self.llm.aclose()

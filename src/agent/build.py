@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hermes_state import SessionDB
+from tools.base import Asker, Workspace
 from tools.registry import Registry
+from tools.toolsets import default_tools
 
 from .agent import AIAgent
 from .config import Config, ModelSettings
@@ -16,6 +19,10 @@ from .events import Event
 from .model import Model
 from .providers import build_model
 from .system_prompt import build_system_prompt
+
+_TOOL_SECTIONS = (
+    "terminal", "approvals", "web", "tools", "mcp_servers", "code_execution", "delegation",
+)  # fmt: skip
 
 
 def build_models(config: Config, model: str | None = None) -> Model:
@@ -50,11 +57,21 @@ def build_agent(
     cwd: Path | None = None,
     on_event: Callable[[Event], None] | None = None,
     session_facts: dict[str, Any] | None = None,
+    asker: Asker | None = None,
 ) -> AIAgent:
-    """An agent as configured, for a new conversation or, with `session_id`, an old one."""
+    """An agent as configured, for a new conversation or, with `session_id`, an old one.
+
+    `tools` defaults to what the configuration wants and this machine has; a model too small for
+    tools gets none. `asker` is whom tools ask before they do something dangerous.
+    """
     llm = model or build_models(config)
     small = is_small(llm)
     where = cwd or Path(os.getcwd())  # noqa: PTH109 - Path.cwd() resolves links people chose
+    settings = tool_settings(config)
+    if small:
+        tools = Registry()
+    elif tools is None:
+        tools = default_tools(settings, config.home)
 
     def prompt() -> str:
         return build_system_prompt(config.home, where, platform, llm.name, small=small)
@@ -70,10 +87,21 @@ def build_agent(
         session_id=session_id,
         platform=platform,
         user_id=user_id,
-        tools=Registry() if small else tools,
+        tools=tools,
         system_prompt=prompt,
         max_iterations=config.agent.max_iterations,
         on_event=on_event,
         session_facts={"cwd": str(where), **(session_facts or {})},
         request_options=options,
+        workspace=Workspace(config.home, where, settings=settings),
+        asker=asker,
     )
+
+
+def tool_settings(config: Config) -> dict[str, Any]:
+    """The sections of the configuration that tools read, with the checked values on top."""
+    settings = {name: dict(config.section(name)) for name in _TOOL_SECTIONS}
+    settings["terminal"] |= dataclasses.asdict(config.terminal)
+    settings["approvals"] |= dataclasses.asdict(config.approvals)
+    toolsets = config.raw.get("toolsets")
+    return {**settings, "toolsets": toolsets} if toolsets else settings

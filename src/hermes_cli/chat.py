@@ -16,6 +16,7 @@ from agent.build import build_agent, build_models
 from agent.config import Config, ConfigError, load_config
 from agent.events import Event, Noticed, StreamRestarted, ToolFinished, ToolStarted
 from agent.providers import UnknownProviderError
+from hermes_cli.asking import TerminalAsker
 from hermes_cli.interrupts import Interrupts
 from hermes_state import SessionDB, StoreError
 
@@ -54,6 +55,9 @@ def run_chat(options: ChatOptions) -> int:
             if db.salvage_report is not None:
                 complain(str(db.salvage_report))
             db.settle_at_startup()
+            from tools.processes_ledger import reap_orphans
+
+            reap_orphans(config.home)
             return Chat(config, db, options).run()
     except (ConfigError, UnknownProviderError, UsageError, StoreError) as error:
         complain(f"hermes: {error}")
@@ -73,6 +77,7 @@ class Chat:
         self._db = db
         self._options = options
         self._model = build_models(config, options.model)
+        self._asker = TerminalAsker()
         self._agent = self._new_agent(self._session_to_resume())
         self._at_line_start = True
 
@@ -87,9 +92,14 @@ class Chat:
                     return self._answer_one(question)
                 return self._talk(interrupts)
             finally:
-                self._db.end_session(self._agent.session_id, "cli_close")
+                self._end_session("cli_close")
+
+    def _end_session(self, reason: str) -> None:
+        self._agent.close()
+        self._db.end_session(self._agent.session_id, reason)
 
     def _interrupt(self) -> bool:
+        self._asker.stop()
         return self._agent.interrupt()
 
     # One question
@@ -185,7 +195,7 @@ class Chat:
         if name in ("exit", "quit"):
             return False
         if name in ("new", "reset"):
-            self._db.end_session(self._agent.session_id, "new_session")
+            self._end_session("new_session")
             self._agent = self._new_agent(None)
             complain("New conversation.")
         elif name == "model":
@@ -215,6 +225,7 @@ class Chat:
             model=self._model,
             session_id=session_id,
             on_event=self._on_event,
+            asker=self._asker,
         )
 
     def _session_to_resume(self) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from . import (
+    approvals,
     compression_state,
     lineage,
     listing,
@@ -245,6 +246,17 @@ class SessionDB:
     )
     get_compression_fallback_streak = _reads(compression_state.get_compression_fallback_streak)
     set_compression_fallback_streak = _writes(compression_state.set_compression_fallback_streak)
+
+    # Approvals
+    create_approval = _writes(approvals.create_approval)
+    decide_approval = _writes(approvals.decide_approval)
+    cancel_approval = _writes(approvals.cancel_approval)
+    expire_approvals = _writes(approvals.expire_approvals)
+    get_approval = _reads(approvals.get_approval)
+    list_pending_approvals = _reads(approvals.list_pending_approvals)
+    grant_patterns = _writes(approvals.grant_patterns)
+    list_granted_patterns = _reads(approvals.list_granted_patterns)
+    revoke_pattern = _writes(approvals.revoke_pattern)
 
     # Export and import
     export_session = _reads(transfer.export_session)

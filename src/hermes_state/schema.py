@@ -10,13 +10,14 @@ our own are further columns and tables:
                              parent cannot have two continuations
 - messages.origin_id         the message this row repeats (the tail a rotation or a branch carried
                              over), so that search and display show it once
+- approvals, approval_grants what was asked of people and decided; what is always allowed
 - search_changes             what the search index has to look at again besides new messages
 """
 
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 1
+OWN_SCHEMA_VERSION = 2
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -187,6 +188,29 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
         },
         "",
     ),
+    "approvals": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "token_hash": "TEXT NOT NULL",
+            "session_id": "TEXT NOT NULL",
+            "session_key": "TEXT",
+            "user_id": "TEXT",
+            "command": "TEXT NOT NULL",
+            "description": "TEXT NOT NULL",
+            "pattern_keys": "TEXT NOT NULL",
+            "state": "TEXT NOT NULL",
+            "choice": "TEXT",
+            "created_at": "REAL NOT NULL",
+            "expires_at": "REAL NOT NULL",
+            "decided_at": "REAL",
+            "decided_by": "TEXT",
+        },
+        "",
+    ),
+    "approval_grants": (
+        {"pattern_key": "TEXT PRIMARY KEY", "granted_at": "REAL NOT NULL", "granted_by": "TEXT"},
+        "",
+    ),
     "search_changes": (
         {
             "seq": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -215,6 +239,7 @@ INDEXES: dict[str, str] = {
     "idx_messages_origin": "messages(origin_id) WHERE origin_id IS NOT NULL",
     "idx_compression_locks_expires": "compression_locks(expires_at)",
     "idx_session_model_usage_model": "session_model_usage(model)",
+    "idx_approvals_pending": "approvals(state, expires_at)",
     "idx_async_delegations_delivery": "async_delegations(delivery_state, completed_at)",
 }
 

@@ -33,10 +33,33 @@ class ToolError(Exception):
     """A failure the model should read: say what went wrong and what to try instead."""
 
 
+def _undecided() -> Choice | None:
+    """A question that only the asker itself can answer."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """A question to the person; with a store, a row that anybody with the token may decide."""
+
+    id: str
+    token: str
+    command: str
+    """What is to be done."""
+    description: str
+    """Why it is asked."""
+    pattern_keys: list[str]
+    expires_at: float
+    """When nobody having answered counts as a denial."""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    decided: Callable[[], Choice | None] = _undecided
+    """What somebody decided meanwhile, here or in another process."""
+
+
 class Asker(Protocol):
     """How a tool reaches the person; offered by the front end."""
 
-    def approve(self, command: str, description: str, pattern_keys: list[str]) -> Choice:
+    def approve(self, request: ApprovalRequest) -> Choice:
         """Ask whether something dangerous may be done; blocks until answered or timed out."""
         ...
 
@@ -48,7 +71,7 @@ class Asker(Protocol):
 class NobodyToAsk:
     """For runs without a person: nothing dangerous is allowed, no question is answered."""
 
-    def approve(self, command: str, description: str, pattern_keys: list[str]) -> Choice:
+    def approve(self, request: ApprovalRequest) -> Choice:
         """Deny."""
         return "deny"
 

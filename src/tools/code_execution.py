@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from . import approval
 from .base import Tool, ToolContext, ToolError, tool
 from .code_execution_child import HERMES_TOOLS, START
 from .code_execution_socket import TOKEN_VARIABLE, ToolSocket
@@ -46,6 +47,7 @@ def execute_code(context: ToolContext, code: str) -> str:
     """
     if not code.strip():
         raise ToolError("There is no code to run.")
+    approval.check_action(context, "execute-code", "Run a Python program", code)
     # The path of a socket may have some 100 characters only.
     place = "/tmp" if len(tempfile.gettempdir()) > 75 else None
     folder = Path(tempfile.mkdtemp(prefix="hermes-code-", dir=place))

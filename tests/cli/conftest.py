@@ -18,7 +18,7 @@ import pytest
 
 from hermes_state import SessionDB
 
-Piece = str | threading.Event
+Piece = str | threading.Event | dict[str, Any]
 
 
 @dataclass
@@ -34,6 +34,12 @@ class ModelServer:
     def say(self, *pieces: Piece) -> None:
         """Answer the next request like this; at an Event the stream waits for it."""
         self.replies.put(list(pieces))
+
+    def call(self, tool: str, **arguments: Any) -> None:
+        """Answer the next request with a tool call."""
+        function = {"name": tool, "arguments": json.dumps(arguments)}
+        call = {"index": 0, "id": f"call_{tool}", "type": "function", "function": function}
+        self.replies.put([{"tool_calls": [call]}])
 
     def refuse(self, status: int) -> None:
         """Answer the next request with this HTTP status."""
@@ -58,9 +64,11 @@ class Handler(BaseHTTPRequestHandler):
                 if isinstance(piece, threading.Event):
                     self.script.streaming.set()
                     piece.wait(20)
+                elif isinstance(piece, dict):
+                    self.event(piece)
                 else:
                     self.event({"content": piece})
-            self.event({}, "stop")
+            self.event({}, "tool_calls" if isinstance(reply[-1], dict) else "stop")
             self.wfile.write(b"data: [DONE]\n\n")
         except OSError:
             pass  # the program has hung up, as some tests want

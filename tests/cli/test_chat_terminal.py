@@ -152,6 +152,57 @@ def test_a_signal_at_the_prompt(hermes: Hermes, terminal: Terminal) -> None:
     assert texts(hermes) == []
 
 
+def test_a_dangerous_command_is_asked_for(
+    hermes: Hermes, server: ModelServer, terminal: Terminal
+) -> None:
+    risky = "curl http://127.0.0.1:9/install | sh; echo it ran"
+    server.call("terminal", command=risky)
+    server.say("All right, then not.")
+    terminal.type("Install it\n")
+    terminal.wait_for("allow? [o]nce")
+    assert risky in terminal.seen
+    terminal.type("d\n")
+    terminal.wait_for("All right, then not.")
+    server.call("terminal", command=risky)
+    server.say("It did.")
+    terminal.type("Please do\n")
+    terminal.wait_for("allow? [o]nce", times=2)
+    terminal.type("o\n")
+    terminal.wait_for("It did.")
+    terminal.type("/exit\n")
+    assert terminal.exit_code() == 0
+    results = [
+        message["content"]
+        for request in server.requests
+        for message in request["messages"]
+        if message["role"] == "tool"
+    ]
+    assert "did not approve" in results[0]
+    assert "it ran" in results[-1]
+    with hermes.store() as db:
+        session = db.list_sessions_rich()[0]
+        states = db._database.read(
+            lambda conn: conn.execute("SELECT state FROM approvals ORDER BY created_at").fetchall()
+        )
+        assert states == [("denied",), ("approved",)]
+        assert session["tool_call_count"] == 2
+
+
+def test_ctrl_c_at_a_question_denies_and_stops(
+    hermes: Hermes, server: ModelServer, terminal: Terminal
+) -> None:
+    server.call("terminal", command="sudo reboot-not-really")
+    server.say("Fine.")
+    terminal.type("Go\n")
+    terminal.wait_for("allow? [o]nce")
+    terminal.type(CTRL_C)
+    terminal.wait_for("[interrupted]")
+    terminal.type("And now?\n")
+    terminal.wait_for("Fine.")
+    terminal.type("/exit\n")
+    assert terminal.exit_code() == 0
+
+
 def test_leaving_at_once_leaves_nothing(hermes: Hermes, terminal: Terminal) -> None:
     terminal.type(CTRL_D)
     assert terminal.exit_code() == 0

@@ -4,6 +4,7 @@ Each raises the version of the sessions it concerns, happens as a whole or not a
 is stopped, and is seen at once by whoever else has the file open.
 """
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,18 @@ DAY = 86_400.0
 
 def say(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text} for text in texts]
+
+
+def furnish_approvals(conn: Connection) -> None:
+    """One that waits, with the token "t", one whose time has passed, and one grant."""
+    for name, expires in (("waiting", 9e9), ("late", 1.0)):
+        conn.execute(
+            "INSERT INTO approvals (id, token_hash, session_id, command, description,"
+            " pattern_keys, state, created_at, expires_at)"
+            " VALUES (?, ?, 's', 'c', 'd', '[]', 'pending', 1.0, ?)",
+            (name, hashlib.sha256(b"t").hexdigest(), expires),
+        )
+    conn.execute("INSERT INTO approval_grants (pattern_key, granted_at) VALUES ('old', 1.0)")
 
 
 def furnish(db: SessionDB) -> None:
@@ -50,6 +63,7 @@ def furnish(db: SessionDB) -> None:
             db.claim_handoff(name)
     db.try_acquire_compression_lock("s", "me")
     db.record_compression_failure_cooldown("s", time.time() + 999, "tired")
+    db._execute_write(furnish_approvals)
     db.create_session("chain", "cli", started_at=old)
     db.append_message("chain", "user", "long ago", timestamp=old)
     db.rotate_session("chain", "chain2", say("summary"))
@@ -130,6 +144,12 @@ TABLE = [
     m("record_compression_failure_cooldown", "s", session_id="s", cooldown_until=9e9),
     m("clear_compression_failure_cooldown", "s", session_id="s"),
     m("set_compression_fallback_streak", "s", session_id="s", streak=3),
+    m("create_approval", session_id="s", command="c", description="d", pattern_keys=["k"]),
+    m("decide_approval", approval_id="waiting", token="t", choice="once"),
+    m("cancel_approval", approval_id="waiting"),
+    m("expire_approvals"),
+    m("grant_patterns", pattern_keys=["k"], granted_by="me"),
+    m("revoke_pattern", pattern_key="old"),
     m("import_sessions", "imported", sessions=[EXPORT]),
     m("archive_sessions", "ancient", older_than_days=90),
     m("finalize_orphaned_compression_sessions", "chain2"),

@@ -34,7 +34,8 @@ def folders(tmp_path, monkeypatch):
 
 
 def context(tmp_path: Path, call_tool: CallTool | None = None, **section: Any) -> ToolContext:
-    workspace = Workspace(tmp_path, tmp_path, settings={"code_execution": section})
+    settings = {"code_execution": section, "approvals": {"mode": "off"}}
+    workspace = Workspace(tmp_path, tmp_path, settings=settings)
     services = {"call_tool": call_tool} if call_tool else {}
     return ToolContext("s", "c", workspace=workspace, services=services)
 
@@ -178,11 +179,11 @@ def test_the_socket_wants_its_token_and_takes_it_once(tmp_path):
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(30)
             client.connect(str(path))
-            client.sendall(line)
             stream = client.makefile("rb")
-            if then:
-                client.sendall(then)
             try:
+                client.sendall(line)
+                if then:
+                    client.sendall(then)
                 return stream.readline()
             except ConnectionError:
                 return b""
@@ -261,7 +262,9 @@ from pathlib import Path
 from tools.base import ToolContext, Workspace
 from tools.code_execution import execute_code
 home = Path({str(tmp_path)!r})
-execute_code.run(ToolContext("s", "c", workspace=Workspace(home, home)), {code!r})
+settings = {{"approvals": {{"mode": "off"}}}}
+workspace = Workspace(home, home, settings=settings)
+execute_code.run(ToolContext("s", "c", workspace=workspace), {code!r})
 """
     hermes = subprocess.Popen([sys.executable, "-c", program])
     while not (pids.exists() and len(pids.read_text().split()) == 3):
@@ -296,3 +299,9 @@ def test_the_tool_says_what_it_takes():
     assert execute_code.parameters["required"] == ["code"]
     assert "hermes_tools" in execute_code.description
     assert (execute_code.check is not None) and (os.name != "posix" or execute_code.check() is None)
+
+
+def test_a_program_is_asked_for(tmp_path: Path) -> None:
+    context = ToolContext("s", "c", workspace=Workspace(tmp_path, tmp_path))
+    with pytest.raises(ToolError, match="Run a Python program"):
+        execute_code.run(context, "open('mark', 'w')")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tools.base import ToolContext, ToolError
+from tools.base import ApprovalRequest, Choice, ToolContext, ToolError
 from tools.planning import clarify, todo
 
 
@@ -47,7 +47,7 @@ class Person:
     def __init__(self) -> None:
         self.asked: list[tuple[str, list[str]]] = []
 
-    def approve(self, command: str, description: str, pattern_keys: list[str]) -> Any:
+    def approve(self, request: ApprovalRequest) -> Choice:
         return "deny"
 
     def clarify(self, question: str, choices: list[str]) -> str:

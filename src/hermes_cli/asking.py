@@ -1,0 +1,95 @@
+"""Questions of tools to the person at the terminal: may this be done, and what is meant.
+
+A tool asks from its own thread while the turn waits. The answer is read from the terminal itself,
+so that a question can be piped in and approvals still be answered. Ctrl-C ends the waiting.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import sys
+import threading
+import time
+from typing import TextIO
+
+from tools.base import ApprovalRequest, Choice, ToolError
+
+_CHOICES: dict[str, Choice] = {
+    "o": "once", "once": "once", "y": "once", "yes": "once",
+    "s": "session", "session": "session",
+    "a": "always", "always": "always",
+    "d": "deny", "deny": "deny", "n": "deny", "no": "deny", "": "deny",
+}  # fmt: skip
+
+
+class TerminalAsker:
+    """Asks at the terminal; denies where there is none."""
+
+    def __init__(self) -> None:
+        self._one_at_a_time = threading.Lock()
+        self._stops = 0
+
+    def stop(self) -> None:
+        """End the question that is being asked, if one is."""
+        self._stops += 1
+
+    def approve(self, request: ApprovalRequest) -> Choice:
+        """Show what is about to be done and read a choice; anything unclear is asked again."""
+        with self._one_at_a_time:
+            show(f"\n⚠ {request.description}\n  {request.command}")
+            while True:
+                question = "  allow? [o]nce, this [s]ession, [a]lways, [d]eny: "
+                answer = self._read(question, request.expires_at, request.cancelled)
+                if answer is None:
+                    return "deny"
+                choice = _CHOICES.get(answer.strip().lower())
+                if choice is not None:
+                    return choice
+
+    def clarify(self, question: str, choices: list[str]) -> str:
+        """Ask; a number picks one of the choices, anything else is the answer itself."""
+        with self._one_at_a_time:
+            show(f"\n? {question}")
+            for number, choice in enumerate(choices, 1):
+                show(f"  {number}. {choice}")
+            answer = self._read("  › ")
+        if answer is None:
+            raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
+        answer = answer.strip()
+        if answer.isdigit() and 1 <= int(answer) <= len(choices):
+            return choices[int(answer) - 1]
+        return answer
+
+    def _read(
+        self, prompt: str, until: float = math.inf, cancelled: threading.Event | None = None
+    ) -> str | None:
+        """A line from the terminal; None without a terminal, after a stop or too late."""
+        stops = self._stops
+
+        def is_stopped() -> bool:
+            return self._stops != stops or (cancelled is not None and cancelled.is_set())
+
+        try:
+            terminal: TextIO = open("/dev/tty", encoding="utf-8")  # noqa: SIM115,PTH123 - closed below
+        except OSError:
+            return None
+        with terminal:
+            print(prompt, end="", file=sys.stderr, flush=True)
+            typed = b""
+            while not is_stopped() and time.time() < until:
+                ready, _, _ = select.select([terminal], [], [], 0.1)
+                if ready and not is_stopped():  # else what was typed is for the prompt
+                    piece = os.read(terminal.fileno(), 4096)
+                    typed += piece
+                    if not piece:
+                        return None
+                    if b"\n" in piece:
+                        return typed.decode(errors="replace").partition("\n")[0]
+        return None
+
+
+def show(text: str) -> None:
+    """A line for the person, apart from the answer."""
+    print(text, file=sys.stderr, flush=True)
