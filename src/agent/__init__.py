@@ -1,6 +1,6 @@
 """The turn engine: one conversation with any model, every step kept.
 
-    from agent import AIAgent
+from agent import AIAgent
 """
 
 from typing import TYPE_CHECKING, Any

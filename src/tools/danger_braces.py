@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TypeAlias
 
@@ -50,7 +51,7 @@ def expand_braces(word: Word) -> list[Word]:
 
 def _makes_variables(word: Word) -> bool:
     """Whether braces have put the name of a variable together: `$i{a,b}` is `$ia $ib`."""
-    for part, following in zip(word, word[1:], strict=False):
+    for part, following in itertools.pairwise(word):
         is_name = isinstance(following, Text) and _NAME_SIGN.match(following.text)
         if is_name and isinstance(part, Variable) and not part.is_braced and not part.quoted:
             return True
@@ -134,7 +135,7 @@ def _inside(
     if commas:
         found: list[list[_Atom]] = []
         edges = [opening, *commas, closing]
-        for left, right in zip(edges, edges[1:], strict=False):
+        for left, right in itertools.pairwise(edges):
             choices = _expand(atoms, left + 1, right, partners)
             if choices is None or len(found) + len(choices) > MOST_WORDS:
                 return None

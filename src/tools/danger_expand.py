@@ -131,7 +131,9 @@ def expand_target(shell: Shell, word: Word) -> Values:
     found = set()
     for pieces in _alternatives(shell, word):
         texts = [(_joined(piece.text), piece.quoted) for piece in pieces]
-        found.add(_collapsed("".join(text if quoted else _activated(text) for text, quoted in texts)))
+        found.add(
+            _collapsed("".join(text if quoted else _activated(text) for text, quoted in texts))
+        )
     return values_of(found)
 
 
@@ -178,12 +180,12 @@ def _pieces(shell: Shell, part: Part, is_first: bool, is_last: bool) -> list[Pie
         texts = [part.text, part.otherwise] if shell.is_plain_sh else [part.text]
         return [Piece(text, quoted=True, splits=False) for text in texts]
     if isinstance(part, Variable):
-        texts = variable(shell, part)
-        shell.budget.spend(sum(len(text) for text in texts) // 16)
-        pieces = [Piece(text, part.quoted, splits=not part.quoted) for text in sorted(texts)]
+        held = variable(shell, part)
+        shell.budget.spend(sum(len(text) for text in held) // 16)
+        pieces = [Piece(text, part.quoted, splits=not part.quoted) for text in sorted(held)]
         if part.operand and not part.quoted:
             # What is quoted within the braces is not split.
-            pieces += [Piece(text, True, False) for text in sorted(texts) if _IN_PARTS.search(text)]
+            pieces += [Piece(text, True, False) for text in sorted(held) if _IN_PARTS.search(text)]
         return pieces
     if isinstance(part, Output):
         text = shell.output(part.script).rstrip("\n")

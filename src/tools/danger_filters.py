@@ -259,10 +259,7 @@ FILTERS: dict[str, Callable[[Call], str | None]] = {
     "tail": _head, "yes": _yes, "mktemp": _mktemp, "dirname": _dirname,
     "basename": _dirname, "realpath": _realpath, "readlink": _realpath,
     **dict.fromkeys(
-        "tac cut sort uniq paste fold fmt nl od hexdump uudecode uuencode gunzip zcat bzcat"
-        " xzcat unxz bunzip2 gzip openssl gpg iconv recode column expand unexpand dd m4 cpp rot13"
-        " caesar basenc uncompress zstdcat lz4cat brotli jq yq grep egrep fgrep sed awk gawk"
-        .split(),
+        ["tac", "cut", "sort", "uniq", "paste", "fold", "fmt", "nl", "od", "hexdump", "uudecode", "uuencode", "gunzip", "zcat", "bzcat", "xzcat", "unxz", "bunzip2", "gzip", "openssl", "gpg", "iconv", "recode", "column", "expand", "unexpand", "dd", "m4", "cpp", "rot13", "caesar", "basenc", "uncompress", "zstdcat", "lz4cat", "brotli", "jq", "yq", "grep", "egrep", "fgrep", "sed", "awk", "gawk"],
         transformed,
     ),
 }  # fmt: skip

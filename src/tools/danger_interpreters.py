@@ -55,18 +55,16 @@ def run_shell(call: Call) -> str:
         else:
             has_command |= "c" in argument
             reads_input |= "s" in argument
-            if argument[-1] in "oOC" and arguments and "c" not in argument:
-                arguments.pop(0)
-            elif argument[-1] in "oO" and arguments:
+            if (argument[-1] in "oOC" and arguments and "c" not in argument) or (
+                argument[-1] in "oO" and arguments
+            ):
                 arguments.pop(0)
     if has_command:
         text = arguments[0] if arguments else ""
         name = arguments[1] if len(arguments) > 1 else "bash"
         if call.name == "zsh" and _ONLY_ZSH.search(text):
             call.report("unclear-script", "Runs commands in the language of another shell")
-        return call.shell.child_script(
-            text, call.stdin, arguments[2:], name, is_plain_sh=is_plain
-        )
+        return call.shell.child_script(text, call.stdin, arguments[2:], name, is_plain_sh=is_plain)
     arguments = [one for one in arguments if one != "-"]
     if arguments and not reads_input:
         return run_file(call.shell, arguments[0], arguments[1:], stdin=call.stdin)

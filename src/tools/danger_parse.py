@@ -115,7 +115,7 @@ class Parser(WordReader):
 
     def _read_document(self, document: HereDocument) -> None:
         start = self.position
-        lines = []
+        lines: list[str] = []
         while not self.is_at_end:
             end = self.text.find("\n", self.position)
             end = len(self.text) if end < 0 else end

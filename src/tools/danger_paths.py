@@ -102,8 +102,32 @@ _OWN_SECRET = re.compile(r"/\.hermes/(?:profiles/[^/]+/)?(?:\.env|auth\.json)$")
 _OWN_NAMES = (".env", "auth.json")
 
 _TOP_LEVEL = frozenset(
-    "bin boot dev etc home lib lib32 lib64 opt proc root run sbin srv sys usr var"
-    " users system library applications volumes private windows".split()
+    [
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "home",
+        "lib",
+        "lib32",
+        "lib64",
+        "opt",
+        "proc",
+        "root",
+        "run",
+        "sbin",
+        "srv",
+        "sys",
+        "usr",
+        "var",
+        "users",
+        "system",
+        "library",
+        "applications",
+        "volumes",
+        "private",
+        "windows",
+    ]
 )
 _VITAL = frozenset({
     "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/share", "/usr/local", "/var/lib",

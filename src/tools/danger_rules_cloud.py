@@ -172,9 +172,7 @@ def _docker_run(call: Call, arguments: list[str]) -> None:
         source = re.search(r"(?:src|source)=([^,]*)", mount)
         _mounts(call, source[1] if source else mount.split(":")[0])
     powers = " ".join([*options.get("pid", "ipc", "userns", "uts", "network", "net", "cap-add")])
-    is_host = re.search(r"\bhost\b|SYS_ADMIN|ALL", powers) and not options.get("network") == [
-        "host"
-    ]
+    is_host = re.search(r"\bhost\b|SYS_ADMIN|ALL", powers) and options.get("network") != ["host"]
     if options.has("privileged") or is_host or options.has("device"):
         call.report("container", "Runs a container with power over the machine")
     entry = [text for text in options.get("entrypoint") if text]

@@ -355,10 +355,8 @@ FILES: dict[str, Callable[[Call], str | None]] = {
     "ag": _grep, "ack": _grep, "jq": _jq, "yq": _jq, "tar": _tar, "gtar": _tar, "bsdtar": _tar,
     "zip": _zip, "7z": _zip, "7za": _zip, "unzip": _unzip,
     **dict.fromkeys(
-        "mkfs mke2fs mkswap wipefs blkdiscard fdisk sfdisk cfdisk gdisk sgdisk parted mkdosfs"
-        " mkntfs newfs cryptsetup hdparm nvme lvremove vgremove pvremove zpool zfs mdadm diskutil"
-        " format badblocks sg_format partprobe tune2fs debugfs xfs_repair resize2fs".split(),
+        ["mkfs", "mke2fs", "mkswap", "wipefs", "blkdiscard", "fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "parted", "mkdosfs", "mkntfs", "newfs", "cryptsetup", "hdparm", "nvme", "lvremove", "vgremove", "pvremove", "zpool", "zfs", "mdadm", "diskutil", "format", "badblocks", "sg_format", "partprobe", "tune2fs", "debugfs", "xfs_repair", "resize2fs"],
         _format,
     ),
-    **dict.fromkeys("vim vi nvim view ex ed emacsclient nano pico".split(), _editor),
+    **dict.fromkeys(["vim", "vi", "nvim", "view", "ex", "ed", "emacsclient", "nano", "pico"], _editor),
 }  # fmt: skip
