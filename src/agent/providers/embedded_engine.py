@@ -9,9 +9,9 @@ waited for, which takes as long as one step of the computation.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import secrets
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +159,18 @@ def _threads() -> int:
 @atexit.register
 def _stop_all() -> None:
     """End every generation before the interpreter does."""
+    while True:
+        # An impatient second Ctrl-C must not let the interpreter go on without the threads.
+        try:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _stop_workers()
+            return
+        except KeyboardInterrupt:
+            continue
+
+
+def _stop_workers() -> None:
     global _exiting
     with _counting:
         _exiting = True
@@ -166,8 +178,6 @@ def _stop_all() -> None:
     for worker in workers:
         worker.stop.set()
     for worker in workers:
-        while worker.is_alive():
-            # An impatient second Ctrl-C must not let the interpreter go on without the thread.
-            with contextlib.suppress(KeyboardInterrupt):
-                worker.join()
+        if worker.is_alive():  # one that was not started yet never will be
+            worker.join()
     _engines.clear()
