@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .danger_budget import Budget, TooComplex
-from .danger_marks import without_marks
+from .danger_marks import PARENT, without_marks
 from .danger_paths import Places
-from .danger_text import disguises, plain
+from .danger_text import plain
 from .danger_walk import Walker
 
 LONGEST = 400_000
 """Characters; a longer command is not looked at."""
 
-_EVERYWHERE = {"SHELL": "/bin/bash", "BASH": "/bin/bash", "IFS": " \t\n", "OPTIND": "1"}
+_EVERYWHERE = {"SHELL": "/bin/bash", "BASH": "/bin/bash", "IFS": " \t\n", "PPID": PARENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,16 @@ def analyse(
     if len(command) > LONGEST:
         return [Finding("complex", "A command too long to be looked through")]
     text = without_marks(command)
+    seen = [text, plain(text)]
     known = {**_EVERYWHERE, "HOME": user, **(environ or {})}
-    findings = [Finding("disguise", what) for what in disguises(command)]
-    seen = [text]
-    for version in dict.fromkeys((text, plain(text))):
-        walker = Walker(places, known, budget, places.working)
-        try:
-            walker.script(version)
-        except (TooComplex, RecursionError):
-            findings.append(Finding("complex", "A command too complex to be followed to its end"))
-        findings += [Finding(*danger) for danger in walker.dangers.values()]
-        seen += [version, *walker.commands]
-    findings += _denied(seen, deny)
+    walker = Walker(places, known, budget, places.working)
+    findings = [Finding("disguise", "Characters no text may hold")] if text != command else []
+    try:
+        walker.script(text)
+    except (TooComplex, RecursionError):
+        findings.append(Finding("complex", "A command too complex to be followed to its end"))
+    findings += [Finding(*danger) for danger in walker.dangers.values()]
+    findings += _denied([*seen, *walker.commands], deny)
     return _worst_first(findings)
 
 

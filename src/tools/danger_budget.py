@@ -14,7 +14,7 @@ class TooComplex(Exception):
 class Budget:
     """Counts work and stops it at the limit."""
 
-    def __init__(self, limit: int = 1_500_000) -> None:
+    def __init__(self, limit: int = 1_000_000) -> None:
         self.limit = limit
         self.spent = 0
 

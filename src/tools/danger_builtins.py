@@ -91,16 +91,15 @@ def _declare(call: Call) -> str:
     exports = call.name == "export" or options.has("x")
     for argument in options.operands:
         match = _NAMED_VALUE.fullmatch(argument)
+        shell.expand_again(argument)
         if match:
             values = frozenset({match[3]})
             if match[2]:
                 values = values_of(old + match[3] for old in shell.state.lookup(match[1]))
             # A reference to another variable has that variable's value, whenever it is read.
             shell.set(match[1], ANYTHING if options.has("n") else values)
-        elif not _NAME.fullmatch(argument):
-            shell.expand_again(argument)
-            if has_unknown(argument):
-                shell.report("unclear", "Sets variables that cannot be known beforehand")
+        elif has_unknown(argument):
+            shell.report("unclear", "Sets variables that cannot be known beforehand")
         if exports:
             shell.state.exported.add(match[1] if match else argument)
     return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from .danger_marks import UNKNOWN
@@ -66,6 +67,8 @@ _WORDS = re.compile(
 )
 _STRING = re.compile(r"\"((?:[^\"\\\n]|\\.){1,2000})\"|'((?:[^'\\\n]|\\.){1,2000})'")
 _MOST_STRINGS = 50
+_MOST_PATHS = 500
+_PATH = re.compile(r"[^\s()<>|;&*]*[./][^\s()<>|;&]{1,200}")
 _WRITING = re.compile(r"[rbtU]*[wax+][rwaxbtU+]*")
 _FORKS_FOREVER = re.compile(
     r"\bfork\s+while\b|while[\s(]*(?:1|true|True|fork\b|\(\))[\s):{]*[^;\n]{0,40}\bfork\b"
@@ -83,9 +86,14 @@ def check_code(shell: Walker, language: str, code: str) -> None:
         shell.report("unclear-script", "Runs code that cannot be known beforehand")
     if _FORKS_FOREVER.search(code[:_LONGEST]):
         shell.report("fork-bomb", "Starts itself again and again: a fork bomb", hard=True)
-    if len(code) > _LONGEST:
+    if len(code) > _LONGEST or code.count('"') + code.count("'") > 2 * _MOST_PATHS:
         shell.report("code", "Code on the command line, too long to be looked through")
         return
+    strings = list(islice(_STRING.finditer(code), _MOST_PATHS))
+    for match in strings:
+        text = match[1] or match[2]
+        if _PATH.fullmatch(text):
+            shell.reads(text)
     is_python = language in ("python", "pypy", "ipython")
     if _python_is_dangerous(code) if is_python else _WORDS.search(code):
         shell.report("code", _DESCRIPTION)
@@ -99,8 +107,6 @@ def _look_at_strings(shell: Walker, code: str) -> None:
         shell.existing_script(text)
         if text.startswith(("/", "~")) and re.search(r"rmtree|rm_r|rmSync|removeSync|rmdir", code):
             shell.existing_script(f"rm -rf {text}")
-        if "/.hermes/" in text or text.startswith(shell.places.hermes_home):
-            shell.existing_script(f"cat '{text}'")
 
 
 def _python_is_dangerous(code: str) -> bool:

@@ -44,6 +44,7 @@ _NOT_READING = _PRINTERS | {
     "grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "mawk", "jq", "yq",
     "eval", "set", "trap", "for", "git",
 }  # fmt: skip
+_OUTPUT = frozenset({"-o", "--output", "--out", "--output-file", "--outfile", "--log-file"})
 _LONGEST_PATH = 4096
 
 _RUNS_A_COMMAND = frozenset({
@@ -134,6 +135,9 @@ def check_arguments(call: Call) -> None:
     for argument in call.arguments:
         if OBSCURE in argument and call.name not in _PRINTERS:
             call.report("obscured", "An argument is hidden by an encoding")
+    for option, value in zip(call.arguments, call.arguments[1:], strict=False):
+        if option in _OUTPUT and not has_unknown(value[:1]):
+            call.shell.writes(value)
     if call.name in _NOT_READING:
         return
     for argument in call.arguments:
@@ -150,8 +154,9 @@ def reads_argument(call: Call, argument: str) -> None:
             texts.add(argument.rsplit(sign, 1)[1])
     for text in texts:
         text = text.removeprefix("file://")
+        call.shell.budget.spend(8)
         if 0 < len(text) <= _LONGEST_PATH and _could_be_path(call.shell, text):
-            call.shell.budget.spend(16)
+            call.shell.budget.spend(8)
             call.shell.reads(text)
 
 

@@ -30,6 +30,7 @@ _RICH = frozenset({"bash", "zsh", "ksh", "mksh", "rbash"})
 _STANDARD = _RICH | {"sh", "dash", "ash", "yash", "posh"}
 _ONLY_ZSH = re.compile(r"[\w*?\])/]\(|\$\{\(|(?:^|\s)=[\w(]|<->")
 _LARGEST_SCRIPT = 200_000
+_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _SHEBANG = re.compile(r"#!\s*\S*?([A-Za-z]+)[0-9.]*(?:\s+(?:-\S+\s+)*([A-Za-z]+))?")
 
 _FED = "Feeds an interpreter with something that cannot be known beforehand"
@@ -86,7 +87,7 @@ def run_file(
     is_direct: bool = False,
 ) -> str:
     """Follow a script in a file, as far as it can be known; gives what it prints."""
-    if path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0") and stdin is not None:
+    if path in _INPUT and stdin is not None:
         if has_unknown(stdin):
             shell.report("pipe-to-shell", "Pipes something into a shell that nobody has seen")
         return shell.child_script(stdin)
@@ -243,6 +244,8 @@ def _run_source(call: Call, path: str) -> str:
     """A program in a file: its own business, unless this very command made the file."""
     if has_unknown(path) and not has_glob(path):
         call.report("unclear-script", "Runs a program that cannot be known beforehand")
+    if path in _INPUT and call.stdin is not None:
+        check_code(call.shell, call.name, call.stdin)
     for place in call.shell.paths(path):
         text = call.shell.state.files.get(place)
         if text is not None:

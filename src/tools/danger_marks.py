@@ -24,6 +24,9 @@ BETWEEN = "\ufdd5"
 OPEN, CLOSE = "\ufdd6", "\ufdd7"
 """An active `[` and the `]` that closes it."""
 
+PARENT = "@parent"
+"""Stands for the number of the process that started the shell, which is the agent."""
+
 _ANY = re.compile("[\ufdd0-\ufdef]")
 _UNKNOWN = re.compile(f"[{UNKNOWN}{OBSCURE}{CONTENT}]")
 _GLOB = re.compile(f"[{STAR}{ONE}{OPEN}]")

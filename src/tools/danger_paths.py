@@ -99,6 +99,7 @@ _SYSTEM = re.compile(
 )
 _SCRATCH = re.compile(r"^/(?:tmp|var/tmp|dev/shm)(?:/|$)")
 _OWN_SECRET = re.compile(r"/\.hermes/(?:profiles/[^/]+/)?(?:\.env|auth\.json)$")
+_LONGEST = 4096
 _OWN_NAMES = (".env", "auth.json")
 
 _TOP_LEVEL = frozenset(
@@ -137,6 +138,7 @@ _PRODUCTS = frozenset({
     "build", "dist", "target", "out", "coverage", ".coverage", "htmlcov", ".next", ".nuxt",
     ".turbo", ".parcel-cache", ".cache", ".gradle", ".eggs", ".hypothesis", "tmp", "temp",
 })  # fmt: skip
+_SECRET_FOLDERS = (".ssh", ".aws", ".gnupg", ".azure", ".kube", ".docker", ".config/gcloud")
 _EXAMPLES = (
     ".ssh/id_rsa", ".ssh/id_ed25519", ".ssh/authorized_keys", ".aws/credentials", ".netrc",
     ".git-credentials", ".gnupg/secring.gpg", ".kube/config", ".docker/config.json", ".pgpass",
@@ -160,6 +162,8 @@ def absolute(path: str, directory: str) -> str:
     What begins with something unknown stays as it is: it could be anywhere.
     """
     path = simplified(path)
+    if len(path) + len(directory) > _LONGEST:
+        return UNKNOWN
     if not path.startswith("/"):
         if path and has_unknown(path[0]):
             return path
@@ -206,10 +210,23 @@ def is_scratch(text: str) -> bool:
 def _is_own_secret(path: str, places: Places) -> bool:
     if _OWN_SECRET.search(path.lower()):
         return True
-    if not is_inside(path, places.hermes_home):
+    if not is_inside(path, places.hermes_home) or has_unknown(path):
         return False
     components = path[len(places.hermes_home) :].split("/")[1:]
-    return any(could_match(components[-1], name) for name in _OWN_NAMES) if components else False
+    is_home = len(components) == 1 or (
+        len(components) == 3 and could_match(components[0], "profiles")
+    )
+    return is_home and any(could_match(components[-1], name) for name in _OWN_NAMES)
+
+
+def _is_own_data(path: str, places: Places) -> bool:
+    """The agent's settings and memory: more than this conversation may see is in them."""
+    if not is_inside(path, places.hermes_home):
+        return False
+    inside = path[len(places.hermes_home) :].strip("/")
+    return has_unknown(inside) or bool(
+        re.search(r"^config\.yaml|\.db(?:-\w+)?$|^sessions?\b", inside)
+    )
 
 
 def _matches_example(path: str, places: Places) -> bool:
@@ -232,6 +249,8 @@ def read_danger(path: str, places: Places) -> Danger | None:
             return Danger("own-credentials", "Touches the agent's own credentials", hard=True)
         if _SECRET.search(one.lower()) or (has_glob(one) and _matches_example(one, places)):
             return Danger("credentials", "Touches a file that holds secrets")
+        if _is_own_data(one, places):
+            return Danger("hermes-home", "Reads the agent's own settings or memory")
     return None
 
 
@@ -239,8 +258,9 @@ def tree_danger(path: str, places: Places) -> Danger | None:
     """Why reading a whole tree must be asked for: there are secrets in it."""
     folder = path.rstrip("/" + STAR) or "/"
     for one in _both(folder):
-        for secret in (places.hermes_home, f"{places.user_home}/.ssh"):
-            if is_inside(secret, one):
+        secrets = [places.hermes_home, *(f"{places.user_home}/{one}" for one in _SECRET_FOLDERS)]
+        for secret in secrets:
+            if is_inside(secret, one) or is_inside(one, secret):
                 return Danger("credentials", "Reads a folder with files that hold secrets")
     return None
 

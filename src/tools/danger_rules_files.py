@@ -230,6 +230,7 @@ def _awk(call: Call) -> str:
     files = options.operands if options.has("f", "file") else options.operands[1:]
     if has_unknown(program):
         call.report("unclear-script", "Runs an awk program that cannot be known beforehand")
+    program += "".join(call.shell.written(file, "") for file in options.get("f", "file"))
     if _AWK_RUNS.search(as_literal(program)):
         check_code(call.shell, "awk", f"system({as_literal(program)})")
     for match in _AWK_WRITES.finditer(as_literal(program)):

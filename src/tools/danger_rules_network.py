@@ -66,6 +66,8 @@ def _wget(call: Call) -> str:
     valued = ("post-file", "body-file", "post-data", "body-data", "output-document", "header",
               "directory-prefix", "user-agent", "execute", "timeout", "tries", "input-file")  # fmt: skip
     options = call.options("oOaPUeTtiQwDRAl", valued)
+    for path in options.get("i", "input-file"):
+        call.shell.reads(path)
     for path in options.get("post-file", "body-file"):
         call.shell.reads(path)
         call.report("upload", "Sends a file to another machine")

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 from .danger_call import Call
-from .danger_marks import UNKNOWN, as_literal, has_unknown
+from .danger_filters import transformed
+from .danger_marks import PARENT, UNKNOWN, as_literal, has_unknown
 
 _OFF = "Shuts the machine down or restarts it"
 
@@ -67,6 +68,8 @@ def _kill(call: Call) -> str:
     if call.arguments[:1] in (["-l"], ["-L"]):
         return UNKNOWN
     targets = [one for one in targets if one != "--"]
+    if PARENT in targets:
+        call.report("own-process", "Ends the agent itself")
     if any(re.fullmatch(r"-0*1", one) for one in targets):
         call.report("kill-everything", "Kills every process", hard=True)
     if any(re.fullmatch(r"0*1", one) for one in targets):
@@ -215,7 +218,8 @@ def _make(call: Call) -> str:
     for text in options.get("eval"):
         call.shell.child_script(text.strip().removeprefix("\t"))
         call.report("unclear-script", "make is told to run something")
-    for path in options.get("f", "file", "makefile"):
+    files = options.get("f", "file", "makefile") or ["Makefile", "makefile", "GNUmakefile"]
+    for path in files:
         is_input = path in ("-", "/dev/stdin")
         text = call.input if is_input else call.shell.written(path, "")
         for line in text.split("\n"):
@@ -226,6 +230,33 @@ def _make(call: Call) -> str:
     for argument in options.operands:
         if re.match(r"SHELL=|\.SHELLFLAGS=", argument):
             call.report("unclear-script", "make is given another shell")
+    return UNKNOWN
+
+
+def _pager(call: Call) -> str:
+    """man and less: other programs they are told to use, commands they are told to run."""
+    options = call.options("PHCLMSrRkoOpTtbhjxyz", ("pager", "html"))
+    commands = options.get("P", "H", "pager", "html") if call.name == "man" else []
+    commands += [
+        one.split("!", 1)[1] for one in call.arguments if one.startswith("+") and "!" in one
+    ]
+    for text in commands:
+        call.report("unclear-script", f"{call.name} is told to run a command")
+        call.shell.child_script(text)
+    return UNKNOWN
+
+
+def _sort(call: Call) -> str:
+    options = call.options("kotSTC", ("output", "compress-program", "key"))
+    for path in options.get("o", "output"):
+        call.shell.writes(path)
+    for text in options.get("compress-program"):
+        call.shell.child_script(text)
+    return transformed(call)
+
+
+def _invitation(call: Call) -> str:
+    call.report("remote-access", "Changes who may log in, or how")
     return UNKNOWN
 
 
@@ -272,5 +303,6 @@ SYSTEM: dict[str, Callable[[Call], str | None]] = {
     "ps": _ps, **_table("gcore jmap jstack coredumpctl", _debugger),
     **_table("security secret-tool pass gopass keyring kwallet-query keyctl lpass bw vault", _keychain),
     "gpg": _gpg, "gpg2": _gpg, "ssh-keygen": _ssh_keygen,
-    **_table("make gmake bmake", _make), "hermes": _hermes,
+    **_table("make gmake bmake", _make), "hermes": _hermes, "sort": _sort, "gsort": _sort,
+    **_table("man less more most", _pager), "ssh-copy-id": _invitation,
 }  # fmt: skip

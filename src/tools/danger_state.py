@@ -76,9 +76,9 @@ class State:
     def child(self, arguments: Iterable[str] = (), name: str = "bash") -> State:
         """What a shell that is started from this one begins with."""
         state = self.fork()
-        for name, values in self.variables.items():
-            if name not in self.exported and name not in self.environ:
-                state.variables[name] = values_of(values | {""})
+        for variable, values in self.variables.items():
+            if variable not in self.exported and variable not in self.environ:
+                state.variables[variable] = values_of(values | {""})
         state.variables["@"] = frozenset({as_array(arguments)})
         state.variables["0"] = frozenset({name})
         state.aliases = {}

@@ -39,6 +39,7 @@ from .danger_syntax import (
     Text,
     Word,
 )
+from .danger_text import disguises, plain
 
 DEEPEST = 24
 """Levels of scripts within scripts that are followed."""
@@ -116,14 +117,23 @@ class Walker:
             self.report("unclear-script", "Runs commands that cannot be known beforehand")
             if not without_unknown(text).strip():
                 return UNKNOWN
-        parsed = parse(as_literal(text), self.budget)
-        for error in parsed.errors:
-            self.report("unclear", f"The command cannot be read with certainty: {error}")
+        text = as_literal(text)
+        for disguise in disguises(text):
+            self.report("disguise", disguise)
         self._depth += 1
         try:
-            return self._script(parsed.script, stdin)
+            looks_like = plain(text)
+            if looks_like != text:
+                self.apart(lambda: self._text(looks_like, stdin))
+            return self._text(text, stdin)
         finally:
             self._depth -= 1
+
+    def _text(self, text: str, stdin: str | None) -> str:
+        parsed = parse(text, self.budget)
+        for error in parsed.errors:
+            self.report("unclear", f"The command cannot be read with certainty: {error}")
+        return self._script(parsed.script, stdin)
 
     def child_script(
         self,

@@ -5,12 +5,13 @@ Where it is not certain which argument is the other program, each that could be 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from .danger_call import Call, sort_options
-from .danger_marks import STAR, UNKNOWN, has_unknown
+from .danger_marks import ONE, STAR, UNKNOWN, has_unknown
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _MOST_ITEMS = 200
@@ -137,6 +138,8 @@ def _runner(call: Call) -> str:
         if " " in text:
             call.shell.child_script(text.removeprefix("shell ").removeprefix("!"), call.stdin)
     for number, argument in enumerate(call.arguments):
+        if argument.startswith(("shell ", "!", "platform shell ")):  # of a debugger
+            call.shell.child_script(argument.removeprefix("platform ").removeprefix("shell "))
         if _is_plausible(argument):
             return call.run(call.arguments[number:])
     return UNKNOWN
@@ -257,6 +260,7 @@ def _find(call: Call) -> str:
         starts.append(arguments[index])
         index += 1
     starts = starts or ["."]
+    found = _found(starts, arguments)
     _check_unclear(call, ["-path", *starts[:1], *starts[1:], *arguments[index:]])
     if call.name == "fd":
         return _fd(call, arguments)
@@ -271,11 +275,23 @@ def _find(call: Call) -> str:
                 (i for i in range(index, len(arguments)) if arguments[i] in (";", "+")),
                 len(arguments),
             )
-            _find_exec(call, arguments[index:end], starts, _is_filtered(arguments))
+            _find_exec(call, arguments[index:end], starts, found, _is_filtered(arguments))
             index = end + 1
         elif argument in ("-fprint", "-fprintf", "-fls", "-fprint0") and index < len(arguments):
             call.shell.writes(arguments[index])
-    return UNKNOWN
+    return "".join(path + "\n" for path in found)
+
+
+def _found(starts: list[str], arguments: list[str]) -> list[str]:
+    """What find comes to, as far as it is known."""
+    names = [
+        value.replace("*", STAR).replace("?", ONE)
+        for option, value in itertools.pairwise(arguments)
+        if option in ("-name", "-iname")
+    ]
+    folders = ["" if start == "/" else start.rstrip("/") for start in starts]
+    return [f"{folder}/{UNKNOWN}{'/' + name if name else ''}" for folder in folders
+            for name in (names or [""])]  # fmt: skip
 
 
 def _check_unclear(call: Call, arguments: list[str]) -> None:
@@ -295,7 +311,9 @@ def _is_filtered(arguments: list[str]) -> bool:
     )
 
 
-def _find_exec(call: Call, command: list[str], starts: list[str], is_filtered: bool) -> None:
+def _find_exec(
+    call: Call, command: list[str], starts: list[str], found: list[str], is_filtered: bool
+) -> None:
     if not command:
         return
     from .danger_dispatch import program_name
@@ -304,9 +322,8 @@ def _find_exec(call: Call, command: list[str], starts: list[str], is_filtered: b
     if program_name(command[0]) in ("rm", "unlink", "shred", "rmdir"):
         for start in starts:
             deletes_tree(call, start, is_filtered=is_filtered)
-    for start in starts:
-        found = f"{start.rstrip('/')}/{UNKNOWN}" if start != "/" else f"/{UNKNOWN}"
-        call.shell.run([argument.replace("{}", found) for argument in command])
+    for path in found:
+        call.shell.run([argument.replace("{}", path) for argument in command])
 
 
 def _fd(call: Call, arguments: list[str]) -> str:
