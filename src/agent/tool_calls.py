@@ -124,13 +124,13 @@ class ToolRunner:
         loop = asyncio.get_running_loop()
 
         def progress(text: str) -> None:
-            loop.call_soon_threadsafe(self._emit, ToolProgressed(call_id, text))
+            loop.call_soon_threadsafe(self._emit, ToolProgressed(call_id, redact(text)))
 
         context = self._new_context(call_id, progress)
         try:
             tool, arguments = self._prepare(call)
             running[call_id] = context
-            self._emit(ToolStarted(call_id, name, arguments))
+            self._emit(ToolStarted(call_id, name, without_secrets(arguments)))
             text, is_error = as_text(await call_tool(tool, context, arguments)), False
         except ToolError as error:
             text, is_error = f"Error: {error}", True
@@ -165,6 +165,15 @@ class ToolRunner:
         if not isinstance(arguments, dict):
             raise ToolError(f"The arguments of {name} must be a JSON object. Send the call again.")
         return tool, fit(arguments, tool.parameters, name)
+
+
+def without_secrets(value: Any) -> Any:
+    """Arguments as they may be shown; the tool itself gets them as they are."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: without_secrets(item) for name, item in value.items()}
+    return [without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 async def call_tool(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:

@@ -443,6 +443,29 @@ async def test_many_conversations_share_one_event_loop(db: SessionDB) -> None:
     assert db.session_count() == 50
 
 
+def test_secrets_are_masked_in_results_and_events(db: SessionDB) -> None:
+    secret = "sk-ant-" + "api03-" + "a1B2" * 12
+    events: list[Event] = []
+
+    def leak(context: ToolContext, note: str) -> str:
+        assert note == f"key {secret}"
+        context.progress(f"found {secret}")
+        return f"it is {secret}"
+
+    leaking = tool(toolset="test", effect="none")(leak)
+    agent, model = agent_with(
+        db,
+        call("leak", note=f"key {secret}"),
+        say("ok"),
+        tools=Registry([leaking]),
+        on_event=events.append,
+    )
+    agent.run_conversation("go")
+    assert any(isinstance(event, ToolProgressed) for event in events)
+    assert secret not in str(events)
+    assert secret not in str(model.requests[1].messages[-1])
+
+
 def test_images_are_kept_and_sent(db: SessionDB) -> None:
     parts = [
         {"type": "text", "text": "What is this?"},
