@@ -2,7 +2,7 @@
 
 A pending approval is a row with a single-use token, of which only the hash is kept. Whoever answers
 first decides, in this process or another; nobody answering in time is a denial. Decided rows stay
-as the record. Grants are the "always" answers, by pattern.
+as the record. Grants are the "always" answers, by person and pattern.
 """
 
 from __future__ import annotations
@@ -129,24 +129,39 @@ def list_pending_approvals(
 
 
 def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | None) -> None:
-    """Remember an "always"."""
+    """Remember an "always"; it holds for whoever said it, and for nobody else."""
     conn.executemany(
         "INSERT INTO approval_grants (pattern_key, granted_at, granted_by) VALUES (?, ?, ?)"
-        " ON CONFLICT (pattern_key) DO NOTHING",
+        " ON CONFLICT DO NOTHING",
         [
-            (encode_text(key, "pattern_key"), time.time(), encode_text(granted_by, "granted_by"))
+            (
+                encode_text(key, "pattern_key"),
+                time.time(),
+                encode_text(granted_by or "", "granted_by"),
+            )
             for key in pattern_keys
         ],
     )
 
 
 def list_granted_patterns(conn: Connection) -> list[str]:
-    """The patterns that are always allowed."""
-    return [key for (key,) in tuples(conn, "SELECT pattern_key FROM approval_grants ORDER BY 1")]
+    """The patterns that somebody has always allowed."""
+    found = tuples(conn, "SELECT DISTINCT pattern_key FROM approval_grants ORDER BY 1")
+    return [key for (key,) in found]
+
+
+def list_patterns_granted_by(conn: Connection, user_id: str | None) -> list[str]:
+    """The patterns that this person has always allowed."""
+    found = tuples(
+        conn,
+        "SELECT pattern_key FROM approval_grants WHERE COALESCE(granted_by, '') = ? ORDER BY 1",
+        (user_id or "",),
+    )
+    return [key for (key,) in found]
 
 
 def revoke_pattern(conn: Connection, pattern_key: str) -> bool:
-    """Ask again about a pattern; True if it was allowed."""
+    """Ask again about a pattern, whoever allowed it; True if somebody had."""
     conn.execute("DELETE FROM approval_grants WHERE pattern_key = ?", (pattern_key,))
     return conn.changes() > 0
 

@@ -256,6 +256,7 @@ class SessionDB:
     list_pending_approvals = _reads(approvals.list_pending_approvals)
     grant_patterns = _writes(approvals.grant_patterns)
     list_granted_patterns = _reads(approvals.list_granted_patterns)
+    list_patterns_granted_by = _reads(approvals.list_patterns_granted_by)
     revoke_pattern = _writes(approvals.revoke_pattern)
 
     # Export and import

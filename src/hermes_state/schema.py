@@ -208,8 +208,12 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
         "",
     ),
     "approval_grants": (
-        {"pattern_key": "TEXT PRIMARY KEY", "granted_at": "REAL NOT NULL", "granted_by": "TEXT"},
-        "",
+        {
+            "pattern_key": "TEXT NOT NULL",
+            "granted_at": "REAL NOT NULL",
+            "granted_by": "TEXT NOT NULL DEFAULT ''",
+        },
+        "PRIMARY KEY (granted_by, pattern_key)",
     ),
     "search_changes": (
         {

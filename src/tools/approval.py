@@ -3,7 +3,8 @@
 In this order: what nobody may allow is refused; the configured deny-list is refused; in mode `off`
 everything else may run; what was allowed always, or for this conversation, may run; the configured
 allow-list may run; the rest is asked. A question is a row in the store before it is shown, and the
-decision stays there as the record. Nobody answering in time is a denial.
+decision stays there as the record. Nobody answering in time is a denial. What could not be
+understood is asked each time: a yes to one riddle is not a yes to the next.
 
     approvals:
       mode: manual            # or off
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -23,25 +25,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .base import ApprovalRequest, Choice, ToolContext, ToolError
+from .base import ApprovalRequest, Choice, ToolContext, ToolError, Workspace
 from .danger import Finding, analyse
+from .danger_paths import Places, write_danger
 
 log = logging.getLogger(__name__)
 
 TIMEOUT = 300.0
 _STATE = "approved_patterns"
 
-_PRIVATE_NAMES = frozenset({
-    ".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "auth.json",
-    "credentials", "authorized_keys", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "known_hosts",
-    ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile", ".zshenv", ".bash_logout",
-    "config.fish", "crontab", "sudoers",
+ASKED_EACH_TIME = frozenset({
+    "sudo", "unclear", "unclear-script", "obscured", "disguise", "complex", "own-rules",
 })  # fmt: skip
-_PRIVATE_FOLDERS = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".docker", "hooks"})
+"""Allowing one of these for longer would allow whatever can be hidden behind it."""
 
 
-def check_command(context: ToolContext, command: str) -> None:
-    """Return if a shell command may run; ToolError with the reason if it may not."""
+def check_command(
+    context: ToolContext, command: str, *, workdir: str | None = None, stdin: str | None = None
+) -> None:
+    """Return if a shell command may run; ToolError with the reason if it may not.
+
+    `workdir` is where it starts, if not in the working directory; `stdin` what is typed into it: a
+    shell that runs already does whatever it is told.
+    """
     settings = _settings(context)
     workspace = context.workspace
     findings = analyse(
@@ -49,7 +55,10 @@ def check_command(context: ToolContext, command: str) -> None:
         workspace.cwd,
         home=workspace.home,
         environ=workspace.environ or None,
+        start=None if workdir is None else Path(workdir).expanduser(),
+        stdin=stdin,
         deny=_patterns(settings.get("deny")),
+        is_plain_sh=_knows_only_sh(workspace),
     )
     if findings and _matches(settings.get("allow"), command):
         findings = [finding for finding in findings if finding.hard]
@@ -62,19 +71,17 @@ def check_action(context: ToolContext, key: str, description: str, subject: str)
 
 
 def guard_write(context: ToolContext, path: Path) -> None:
-    """Return if a file may be written; `path` is where it really is, links followed."""
+    """Return if a file may be written; `path` is followed through links to where it really is."""
     workspace = context.workspace
-    home, cwd = workspace.home.resolve(), workspace.cwd.resolve()
-    findings = []
-    if path.is_relative_to(home) and path.name in (".env", "auth.json"):
-        findings.append(Finding("own-credentials", "Change Hermes' own credentials", hard=True))
-    elif path.is_relative_to(home) and not cwd.is_relative_to(home):
-        findings.append(Finding("hermes-home", "Change files in the Hermes home"))
-    elif path.name in _PRIVATE_NAMES or _PRIVATE_FOLDERS.intersection(path.parts[:-1]):
-        findings.append(Finding("sensitive-file", "Change credentials or start-up files"))
-    elif not path.is_relative_to(cwd):
-        findings.append(Finding("write-outside", "Write outside the working directory"))
-    decide(context, f"write {path}", findings)
+    danger = write_danger(
+        str(path.absolute()),
+        Places(
+            working=str(workspace.cwd.resolve()),
+            user_home=str(Path.home()),
+            hermes_home=str(workspace.home.resolve()),
+        ),
+    )
+    decide(context, f"write {path}", [Finding(*danger)] if danger else [])
 
 
 def decide(context: ToolContext, subject: str, findings: Iterable[Finding]) -> None:
@@ -94,6 +101,7 @@ def decide(context: ToolContext, subject: str, findings: Iterable[Finding]) -> N
     if not asked:
         return
     keys = sorted({finding.pattern_key for finding in asked})
+    kept = [key for key in keys if key not in ASKED_EACH_TIME]
     choice = _ask(context, subject, _told(asked), keys, float(settings.get("timeout") or TIMEOUT))
     if choice == "deny":
         raise ToolError(
@@ -102,9 +110,9 @@ def decide(context: ToolContext, subject: str, findings: Iterable[Finding]) -> N
         )
     if choice == "session":
         with context.workspace.lock:
-            context.workspace.state.setdefault(_STATE, set()).update(keys)
+            context.workspace.state.setdefault(_STATE, set()).update(kept)
     elif choice == "always" and context.db is not None:
-        context.db.grant_patterns(keys, context.user_id)
+        context.db.grant_patterns(kept, context.user_id)
 
 
 def _ask(
@@ -197,9 +205,18 @@ def _allowed(context: ToolContext) -> _Grants:
     with context.workspace.lock:
         session = frozenset(context.workspace.state.get(_STATE, ()))
     always = (
-        frozenset(context.db.list_granted_patterns()) if context.db is not None else frozenset()
+        frozenset(context.db.list_patterns_granted_by(context.user_id))
+        if context.db is not None
+        else frozenset()
     )
     return _Grants(session, always)
+
+
+def _knows_only_sh(workspace: Workspace) -> bool:
+    """Whether commands may be read by a shell that is not bash."""
+    section = workspace.settings.get("terminal")
+    backend = section.get("backend") if isinstance(section, dict) else None
+    return backend not in (None, "", "local") or shutil.which("bash") is None
 
 
 def _settings(context: ToolContext) -> dict[str, Any]:

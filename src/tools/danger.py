@@ -42,14 +42,19 @@ def analyse(
     home: Path | None = None,
     user_home: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    start: Path | None = None,
+    stdin: str | None = None,
     deny: Iterable[str] = (),
+    is_plain_sh: bool = False,
     budget: Budget | None = None,
 ) -> list[Finding]:
     """What is dangerous about a command; empty if it may run without asking.
 
-    `home` is the Hermes home, `environ` what is known of the environment the command gets (any
-    other variable could hold anything), `deny` further patterns that must never be run: they are
-    searched for in the command as it is written and in each command it leads to.
+    `cwd` is where the conversation works, `start` where the command begins, if elsewhere; `home` is
+    the Hermes home; `environ` is what is known of the environment the command gets (any other
+    variable could hold anything); `stdin` is what it is given to read. Patterns in `deny` must
+    never be run: they are searched for in the command as it is written and in each command it leads
+    to. The command is read as by bash, or with `is_plain_sh` as by a shell that knows less.
     """
     budget = budget or Budget()
     user = str(user_home or Path.home())
@@ -63,10 +68,12 @@ def analyse(
     text = without_marks(command)
     seen = [text, plain(text)]
     known = {**_EVERYWHERE, "HOME": user, **(environ or {})}
-    walker = Walker(places, known, budget, places.working)
+    begin = os.path.normpath(str(cwd / start)) if start is not None else places.working
+    walker = Walker(places, known, budget, begin)
+    walker.is_plain_sh = is_plain_sh
     findings = [Finding("disguise", "Characters no text may hold")] if text != command else []
     try:
-        walker.script(text)
+        walker.script(text, None if stdin is None else without_marks(stdin))
     except (TooComplex, RecursionError):
         findings.append(Finding("complex", "A command too complex to be followed to its end"))
     findings += [Finding(*danger) for danger in walker.dangers.values()]

@@ -97,7 +97,7 @@ def _declare(call: Call) -> str:
             if match[2]:
                 values = values_of(old + match[3] for old in shell.state.lookup(match[1]))
             # A reference to another variable has that variable's value, whenever it is read.
-            shell.set(match[1], ANYTHING if options.has("n") else values)
+            shell.set_variable(match[1], ANYTHING if options.has("n") else values)
         elif has_unknown(argument):
             shell.report("unclear", "Sets variables that cannot be known beforehand")
         if exports:
@@ -144,7 +144,7 @@ def _read(call: Call) -> str:
             values = {OBSCURE}
         if is_known and len(names) > 1:
             values = {word for line in lines for word in line.split()} | set(lines)
-        call.shell.set(name, values_of(values))
+        call.shell.set_variable(name, values_of(values))
     return ""
 
 
@@ -153,7 +153,7 @@ def _mapfile(call: Call) -> str:
     for script in options.get("C"):
         call.shell.script(script)
     for name in options.operands or ["MAPFILE"]:
-        call.shell.set(name, ANYTHING)
+        call.shell.set_variable(name, ANYTHING)
     return ""
 
 

@@ -31,7 +31,7 @@ from .danger_syntax import (
 
 MOST_ALTERNATIVES = 12
 
-_TILDE = re.compile(r"((?:[A-Za-z_][A-Za-z0-9_-]*=|--[a-z-]+=)?)~([A-Za-z0-9_.+-]*)(?=/|\Z)")
+_TILDE = re.compile(r"((?:[A-Za-z_][A-Za-z0-9_-]*\+?=|--[a-z-]+=)?)~([A-Za-z0-9_.+-]*)(?=/|\Z)")
 _ACTIVE = str.maketrans({"*": STAR, "?": ONE, "[": OPEN, "]": CLOSE})
 _BRACKET = re.compile(f"[{OPEN}{CLOSE}/]")
 _PATTERN_SIGN = re.compile(r"[/*?\[\\#%]")

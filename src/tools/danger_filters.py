@@ -62,7 +62,7 @@ def _printf(call: Call) -> str:
     if variable is None:
         return text
     call.shell.expand_again(variable)
-    call.shell.set(variable, frozenset({text}))
+    call.shell.set_variable(variable, frozenset({text}))
     return ""
 
 

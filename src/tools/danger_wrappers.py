@@ -170,7 +170,7 @@ def _in_environment(call: Call) -> str:
         elif argument in ("-u", "--unset"):
             shell.state.variables[arguments.pop(0) if arguments else ""] = frozenset({""})
         elif match := _ASSIGNMENT.fullmatch(argument):
-            shell.set(match[1], frozenset({match[2]}))
+            shell.set_variable(match[1], frozenset({match[2]}))
             shell.state.exported.add(match[1])
         elif not argument.startswith("-"):
             return call.run([argument, *arguments])

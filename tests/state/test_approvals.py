@@ -10,6 +10,8 @@ import pytest
 from hermes_state import SessionDB
 from hermes_state.approvals import NewApproval
 
+from .children import killed, race
+
 
 @pytest.fixture
 def chat(db: SessionDB) -> SessionDB:
@@ -105,3 +107,48 @@ def test_always_is_remembered_and_can_be_taken_back(chat: SessionDB) -> None:
     assert chat.revoke_pattern("a")
     assert not chat.revoke_pattern("a")
     assert chat.list_granted_patterns() == ["b"]
+
+
+def test_of_eight_processes_one_decides(chat: SessionDB, db_path: Any) -> None:
+    new = ask(chat)
+    chat.close()  # nothing that is open may cross a fork
+
+    def answer(choice: str) -> Any:
+        return lambda store: (choice, store.decide_approval(new.id, new.token, choice, choice))
+
+    answers = [answer(choice) for choice in ("once", "session", "always", "deny") * 2]
+    outcomes = race(answers, prepare=lambda: SessionDB(db_path))
+    (winner,) = [choice for choice, won in outcomes if won]
+    with SessionDB(db_path) as store:
+        found = store.get_approval(new.id)
+    assert found is not None and (found["choice"], found["decided_by"]) == (winner, winner)
+
+
+def test_a_question_outlives_the_process_that_asked(db_path: Any) -> None:
+    def die_asking() -> SessionDB:
+        store = SessionDB(db_path)
+        store.create_session("s", "cli", user_id="ada")
+        ask(store, command="kept")
+        ask(store, command="late", ttl_seconds=0.0)
+        return store
+
+    killed(die_asking)
+    with SessionDB(db_path) as store:
+        (pending,) = store.list_pending_approvals("s")
+        assert pending["command"] == "kept"
+        assert store.expire_approvals() == 1
+        assert store.expire_approvals(now=pending["expires_at"]) == 1  # in its time: a denial
+        assert store.get_approval(pending["id"])["choice"] == "deny"  # type: ignore[index]
+
+
+def test_always_is_a_matter_of_each_person(chat: SessionDB) -> None:
+    chat.grant_patterns(["a"], "ada")
+    chat.grant_patterns(["a", "b"], "bob")
+    chat.grant_patterns(["c"], None)
+    assert chat.list_patterns_granted_by("ada") == ["a"]
+    assert chat.list_patterns_granted_by("bob") == ["a", "b"]
+    assert chat.list_patterns_granted_by(None) == ["c"]
+    assert chat.list_patterns_granted_by("eve") == []
+    assert chat.list_granted_patterns() == ["a", "b", "c"]
+    assert chat.revoke_pattern("a")
+    assert chat.list_patterns_granted_by("bob") == ["b"]
