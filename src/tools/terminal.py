@@ -71,7 +71,7 @@ def terminal(
     if not command.strip():
         raise ToolError("The command is empty. Say what to run.")
     seconds = _time_limit(context.workspace, timeout)
-    check_approval(context, command)
+    check_approval(context, command, workdir)
     place = place_of(context)
     password = sudo_password(context, place, command)
     if context.cancelled.is_set():
@@ -113,15 +113,10 @@ def terminal(
     return _joined(buffer.finish(), remarks)
 
 
-def check_approval(context: ToolContext, command: str) -> None:
-    """Have a command approved; ToolError if it is denied."""
-    try:
-        approval: Any = importlib.import_module("tools.approval")
-    except ModuleNotFoundError as error:
-        if error.name != "tools.approval":
-            raise
-        return  # an installation without approvals
-    approval.check_command(context, command)
+def check_approval(context: ToolContext, command: str, workdir: str | None = None) -> None:
+    """Have a command approved, judged where it runs; ToolError if it is denied."""
+    approval: Any = importlib.import_module("tools.approval")
+    approval.check_command(context, command, workdir=workdir)
 
 
 def close_terminal(workspace: Workspace) -> None:

@@ -13,6 +13,7 @@ import pytest
 from hermes_state import SessionDB
 from tools.approval import StoredAsker, check_action, check_command, guard_write
 from tools.base import ApprovalRequest, Choice, ToolContext, ToolError
+from tools.terminal import terminal
 
 
 class Person:
@@ -110,6 +111,14 @@ def test_the_lists_of_the_configuration(ask: Any, caplog: pytest.LogCaptureFixtu
     context, person = ask(allow=["curl .* [|] sh"])
     check_command(context, RISKY)
     assert person.asked == []
+
+
+def test_a_command_is_judged_where_it_runs(ask: Any) -> None:
+    context, _ = ask("deny")
+    with pytest.raises(ToolError, match="Not allowed"):
+        terminal.run(context, "cat shadow", workdir="/etc")
+    with pytest.raises(ToolError, match="Nobody can allow"):
+        terminal.run(context, "rm -rf *", workdir="/")
 
 
 def test_with_nobody_there_it_is_denied(context: ToolContext) -> None:

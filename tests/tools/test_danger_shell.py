@@ -28,7 +28,7 @@ PROBE = """#!/bin/sh
 [ $# -gt 0 ] && printf '%s\\037' "$@" >> "$PROBED"
 printf '\\036' >> "$PROBED"
 """
-TOOLS = ("bash", "sh", "cat", "base64", "rev", "tr", "xargs", "timeout", "env")
+TOOLS = ("bash", "sh", "cat", "base64", "rev", "tr", "xargs", "timeout", "env", "echo", "printf")
 HOME = "/home/ada"
 
 

@@ -32,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What had to be approved; everything but "forbidden" is."""
     commands: list[str] = []
 
-    def check(context: ToolContext, command: str) -> None:
+    def check(context: ToolContext, command: str, **_: object) -> None:
         commands.append(command)
         if "forbidden" in command:
             raise ToolError("denied")

@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What had to be approved; everything is."""
     commands: list[str] = []
     approval = types.ModuleType("tools.approval")
-    approval.check_command = lambda context, command: commands.append(command)  # type: ignore[attr-defined]
+    approval.check_command = lambda context, command, **_: commands.append(command)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tools.approval", approval)
     return commands
 
@@ -266,7 +266,7 @@ def test_a_command_is_approved_before_anything_runs(
     run("echo fine")
     assert asked == ["echo fine"]
 
-    def deny(context: ToolContext, command: str) -> None:
+    def deny(context: ToolContext, command: str, **_: object) -> None:
         raise ToolError("denied")
 
     monkeypatch.setattr(sys.modules["tools.approval"], "check_command", deny)

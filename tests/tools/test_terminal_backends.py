@@ -69,7 +69,7 @@ class Lab:
 @pytest.fixture(autouse=True)
 def approved(monkeypatch: pytest.MonkeyPatch) -> None:
     approval = types.ModuleType("tools.approval")
-    approval.check_command = lambda context, command: None  # type: ignore[attr-defined]
+    approval.check_command = lambda context, command, **_: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tools.approval", approval)
 
 
@@ -301,7 +301,7 @@ import json, sys, threading, time, types
 from pathlib import Path
 from tools.base import ToolContext, Workspace
 approval = types.ModuleType("tools.approval")
-approval.check_command = lambda context, command: None
+approval.check_command = lambda context, command, **_: None
 sys.modules["tools.approval"] = approval
 from tools.terminal import terminal
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX s
 @pytest.fixture(autouse=True)
 def approved(monkeypatch: pytest.MonkeyPatch) -> None:
     approval = types.ModuleType("tools.approval")
-    approval.check_command = lambda context, command: None  # type: ignore[attr-defined]
+    approval.check_command = lambda context, command, **_: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tools.approval", approval)
 
 
