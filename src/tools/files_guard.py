@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import difflib
 import errno
-import importlib.util
+import importlib
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,10 +78,7 @@ def real_path(context: ToolContext, path: str) -> Path:
 
 def may_write(context: ToolContext, path: Path) -> None:
     """Ask the approval guard whether a file may be changed; ToolError if not."""
-    name = "tools.approval"
-    if name not in sys.modules and importlib.util.find_spec(name) is None:
-        return  # an installation without approvals
-    importlib.import_module(name).guard_write(context, path)
+    importlib.import_module("tools.approval").guard_write(context, path)
 
 
 def own_databases(home: Path) -> frozenset[tuple[int, int]]:
