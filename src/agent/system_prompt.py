@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agent.context_files import ContextFile, project_files, read_file, shorten
-from tools.skills_index import list_skills
+from tools.skills.index import list_skills
 
 IDENTITY = """\
 You are Hermes, a capable and honest assistant that runs on its user's own machine. You help with \

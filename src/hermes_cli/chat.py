@@ -55,7 +55,7 @@ def run_chat(options: ChatOptions) -> int:
             if db.salvage_report is not None:
                 complain(str(db.salvage_report))
             db.settle_at_startup()
-            from tools.processes_ledger import reap_orphans
+            from tools.processes.ledger import reap_orphans
 
             reap_orphans(config.home)
             return Chat(config, db, options).run()

@@ -27,7 +27,7 @@ from typing import Any
 
 from .base import ApprovalRequest, Choice, ToolContext, ToolError, Workspace
 from .danger import Finding, analyse
-from .danger_paths import Places, write_danger
+from .danger.paths import Places, write_danger
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 _MODULES = (
     "terminal",
-    "processes",
+    "processes.tool",
     "files",
     "code_execution",
     "past_sessions",
@@ -39,7 +39,7 @@ def default_tools(settings: Mapping[str, Any], home: Path) -> Registry:
 
     found += web_tools(settings)
     if settings.get("mcp_servers"):
-        from .mcp_client import load_mcp_tools
+        from .mcp.client import load_mcp_tools
 
         found += load_mcp_tools(settings, home)
     return Registry(selected(found, settings)).usable()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.system_prompt import IDENTITY, PLATFORM_HINTS, build_system_prompt
-from tools.skills_index import list_skills
+from tools.skills.index import list_skills
 
 NOON = datetime(2026, 3, 1, 12, 0, 0)
 

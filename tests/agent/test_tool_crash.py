@@ -11,7 +11,7 @@ import pytest
 from agent.agent import AIAgent
 from agent.scripted import ScriptedModel, say
 from hermes_state import SessionDB
-from tools.processes_ledger import reap_orphans
+from tools.processes.ledger import reap_orphans
 
 CHILD = Path(__file__).with_name("commanding_child.py")
 

@@ -12,9 +12,9 @@ import pytest
 from hermes_state import SessionDB
 from tools.base import ToolContext, ToolError, Workspace
 from tools.checkpoints import diff, forget_conversation, list_checkpoints, prune, restore
-from tools.files_patch import patch
-from tools.files_read import read_file
-from tools.files_write import write_file
+from tools.files.patch import patch
+from tools.files.read import read_file
+from tools.files.write import write_file
 
 
 @pytest.fixture

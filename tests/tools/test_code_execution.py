@@ -17,9 +17,9 @@ import pytest
 
 from tools.base import ToolContext, ToolError, Workspace
 from tools.code_execution import TOOLS, execute_code
-from tools.code_execution_child import PARAMETERS
-from tools.code_execution_socket import ALLOWED, MAX_CALLS, ToolSocket
-from tools.processes_ledger import Ledger, reap_orphans
+from tools.code_execution.child import PARAMETERS
+from tools.code_execution.socket import ALLOWED, MAX_CALLS, ToolSocket
+from tools.processes.ledger import Ledger, reap_orphans
 
 CallTool = Callable[[str, dict[str, Any]], str]
 

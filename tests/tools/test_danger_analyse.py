@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tools.danger import LONGEST, analyse
-from tools.danger_budget import Budget
+from tools.danger.budget import Budget
 
 
 @pytest.fixture

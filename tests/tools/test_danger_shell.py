@@ -20,9 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.danger_budget import Budget, TooComplex
-from tools.danger_paths import Places
-from tools.danger_walk import Walker
+from tools.danger.budget import Budget, TooComplex
+from tools.danger.paths import Places
+from tools.danger.walk import Walker
 
 PROBE = """#!/bin/sh
 [ $# -gt 0 ] && printf '%s\\037' "$@" >> "$PROBED"

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from tools.base import ToolContext, ToolError
-from tools.files_atomic import discard, stage
-from tools.files_edit import Change, apply, look_at
-from tools.files_guard import open_folder
-from tools.files_patch import patch
-from tools.files_read import read_file
-from tools.files_write import write_file
+from tools.files.atomic import discard, stage
+from tools.files.edit import Change, apply, look_at
+from tools.files.guard import open_folder
+from tools.files.patch import patch
+from tools.files.read import read_file
+from tools.files.write import write_file
 
 WRITER = """
 import sys
 from pathlib import Path
 from tools.base import ToolContext, Workspace
-from tools.files_read import read_file
-from tools.files_write import write_file
+from tools.files.read import read_file
+from tools.files.write import write_file
 
 home, folder = map(Path, sys.argv[1:])
 context = ToolContext("s", "c", workspace=Workspace(home, folder))
@@ -67,7 +67,7 @@ def test_what_a_killed_writer_left_is_swept_up(tmp_path: Path) -> None:
     for path in (left, other):
         path.touch()
     with open_folder(tmp_path) as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tools.files_atomic._ABANDONED_SECONDS", -3_600)
+        patched.setattr("tools.files.atomic._ABANDONED_SECONDS", -3_600)
         discard(folder, stage(folder, "x", b"", 0o600))
     assert not left.exists()
     assert other.exists()
@@ -95,7 +95,7 @@ def test_a_folder_swapped_for_a_link_is_not_followed(
         (folder / "sub").rename(folder / "away")
         (folder / "sub").symlink_to(outside)
 
-    monkeypatch.setattr("tools.files_write.may_write", swap)
+    monkeypatch.setattr("tools.files.write.may_write", swap)
     with pytest.raises(ToolError, match="not a folder"):
         write_file.run(context, "sub/x", "x")
     assert list(outside.iterdir()) == []
@@ -112,7 +112,7 @@ def test_a_file_swapped_for_a_link_is_not_followed(
         (folder / "x").unlink(missing_ok=True)
         (folder / "x").symlink_to(victim)
 
-    monkeypatch.setattr("tools.files_write.may_write", swap)
+    monkeypatch.setattr("tools.files.write.may_write", swap)
     with pytest.raises(ToolError):
         write_file.run(context, "x", "new")
     (folder / "x").unlink()
@@ -167,7 +167,7 @@ def test_a_new_file_never_replaces_one_that_just_appeared(
     context: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = context.workspace.cwd
-    monkeypatch.setattr("tools.files_edit._stage", appearing(folder / "x"))
+    monkeypatch.setattr("tools.files.edit._stage", appearing(folder / "x"))
     with pytest.raises(ToolError, match="just now"):
         write_file.run(context, "x", "mine")
     assert (folder / "x").read_text() == "theirs"
@@ -191,7 +191,7 @@ def test_a_change_at_the_last_moment_is_not_overwritten(
 
 
 def appearing(path: Path) -> object:
-    from tools.files_edit import _stage
+    from tools.files.edit import _stage
 
     def stage_and_appear(step: object, home: Path) -> None:
         _stage(step, home)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tools.gitignore import glob_regex, ignore_at
+from tools.files.gitignore import glob_regex, ignore_at
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is the judge here")
 

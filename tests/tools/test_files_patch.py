@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tools.base import ToolContext, ToolError
-from tools.files_diff import diff_of
-from tools.files_match import replace
-from tools.files_patch import patch
-from tools.files_patch_apply import apply_hunks
-from tools.files_patch_parse import parse_patch
-from tools.files_read import read_file
-from tools.files_write import write_file
+from tools.files.diff import diff_of
+from tools.files.match import replace
+from tools.files.patch import patch
+from tools.files.patch_apply import apply_hunks
+from tools.files.patch_parse import parse_patch
+from tools.files.read import read_file
+from tools.files.write import write_file
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hermes_state import SessionDB
 from tools.base import ToolContext, ToolError
-from tools.files_read import read_file
+from tools.files.read import read_file
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_a_huge_file_takes_little_memory(context: ToolContext, folder: Path) -> 
     make_huge(folder / "x.log", b"head\n" + b"text " * 20_000)
     script = (
         "import resource, sys; from pathlib import Path\n"
-        "from tools.base import ToolContext, Workspace; from tools.files_read import read_file\n"
+        "from tools.base import ToolContext, Workspace; from tools.files.read import read_file\n"
         "context = ToolContext('s', 'c', workspace=Workspace(Path(sys.argv[1]), Path.cwd()))\n"
         "resource.setrlimit(resource.RLIMIT_AS, (400_000_000, 400_000_000))\n"
         "print(read_file.run(context, 'x.log'))"

@@ -22,9 +22,9 @@ from hypothesis.stateful import (
 
 from tools.base import ToolContext, Workspace
 from tools.checkpoints import list_checkpoints, restore
-from tools.files_patch import patch
-from tools.files_read import read_file
-from tools.files_write import write_file
+from tools.files.patch import patch
+from tools.files.read import read_file
+from tools.files.write import write_file
 
 # Killed in the middle of a patch over several files.
 
@@ -32,7 +32,7 @@ PATCHER = """
 import sys
 from pathlib import Path
 from tools.base import ToolContext, Workspace
-from tools.files_patch import patch
+from tools.files.patch import patch
 
 home, folder = map(Path, sys.argv[1:])
 context = ToolContext("s", "c", workspace=Workspace(home, folder))

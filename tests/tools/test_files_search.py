@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tools.base import ToolContext, ToolError, Workspace
-from tools.files_search import search_files
+from tools.files.search import search_files
 
 RIPGREP = shutil.which("rg")
 
@@ -247,7 +247,7 @@ def children() -> list[str]:
 def test_a_search_that_takes_too_long_shows_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.files_search_run.SECONDS", 1)
+    monkeypatch.setattr("tools.files.search_run.SECONDS", 1)
     (tmp_path / "a.txt").write_text("aaa\n")
     (tmp_path / "b.txt").write_text("a" * 5_000 + "!\n")
     found = search(tmp_path, r"^(?=a)(a+)+$(?!x)")

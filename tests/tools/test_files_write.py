@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import tools
 from hermes_state import SessionDB
 from tools.base import ToolContext, ToolError
-from tools.files_read import read_file
-from tools.files_write import write_file
+from tools.files.read import read_file
+from tools.files.write import write_file
 
 
 @pytest.fixture

@@ -19,11 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools import mcp_client, mcp_stdio
 from tools.base import Tool, ToolContext, ToolError
-from tools.mcp_client import ServerConfig, close_mcp, load_mcp_tools
-from tools.mcp_shapes import MAX_NAME, parameters, tool_name
-from tools.processes_ledger import Ledger, reap_orphans
+from tools.mcp import client as mcp_client
+from tools.mcp import stdio as mcp_stdio
+from tools.mcp.client import ServerConfig, close_mcp, load_mcp_tools
+from tools.mcp.shapes import MAX_NAME, parameters, tool_name
+from tools.processes.ledger import Ledger, reap_orphans
 from tools.schema import fit
 
 pytest.importorskip("mcp")
@@ -378,7 +379,7 @@ def test_what_a_killed_hermes_left_running_is_ended_at_the_next_start(peers):
     entry = peers.entry("bad", "stubborn")
     program = f"""
 from pathlib import Path
-from tools.mcp_client import load_mcp_tools
+from tools.mcp.client import load_mcp_tools
 assert load_mcp_tools({{"mcp_servers": {{"bad": {entry!r}}}}}, Path({str(peers.folder)!r}))
 Path({str(peers.began)!r}).touch()
 input()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools.base import ToolContext, ToolError
-from tools.mcp_client import close_mcp, load_mcp_tools
+from tools.mcp.client import close_mcp, load_mcp_tools
 
 pytest.importorskip("mcp")
 
@@ -19,7 +19,7 @@ PROGRAM = """
     from pathlib import Path
     import sys
     from tools.base import ToolContext, ToolError, Workspace, tool
-    from tools.mcp_serve import serve
+    from tools.mcp.serve import serve
     from tools.registry import Registry
 
     folder = Path(sys.argv[1])

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from tools import processes_background
 from tools.base import ToolContext, ToolError, Workspace
-from tools.processes import process
-from tools.processes_background import Watcher, table_of
-from tools.processes_ledger import Ledger
+from tools.processes import background as processes_background
+from tools.processes.background import Watcher, table_of
+from tools.processes.ledger import Ledger
+from tools.processes.tool import process
 from tools.terminal import close_terminal, terminal
 
 Tool = Callable[..., str]
@@ -118,7 +118,7 @@ def test_a_pseudo_terminal_takes_input_too(act: Tool, start: Tool) -> None:
 def test_a_process_that_does_not_read_cannot_block_us(
     act: Tool, start: Tool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.processes._WRITE_SECONDS", 0.2)
+    monkeypatch.setattr("tools.processes.tool._WRITE_SECONDS", 0.2)
     name = start("sleep 600")
     with pytest.raises(ToolError, match="not reading its input"):
         act("write", name, data="x" * 2_000_000)

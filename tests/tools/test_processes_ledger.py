@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tools import processes_ledger
-from tools.processes_identity import (
+from tools.processes import ledger as processes_ledger
+from tools.processes.identity import (
     MARKER,
     Target,
     is_running,
@@ -27,7 +27,7 @@ from tools.processes_identity import (
     start_time,
     stop,
 )
-from tools.processes_ledger import FILE, Ledger, Record, reap_orphans, stop_mine
+from tools.processes.ledger import FILE, Ledger, Record, reap_orphans, stop_mine
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -239,7 +239,7 @@ def test_the_ledger_is_private_and_survives_many_writers(tmp_path: Path) -> None
     home = tmp_path / "home"
     write = (
         "import sys; from pathlib import Path;"
-        "from tools.processes_ledger import Ledger, Record;"
+        "from tools.processes.ledger import Ledger, Record;"
         "ledger = Ledger(Path(sys.argv[1]));"
         "[ledger.add(Record(f'{sys.argv[2]}-{n}', 's', 'container')) for n in range(20)];"
         "[ledger.remove(f'{sys.argv[2]}-{n}') for n in range(10)];"

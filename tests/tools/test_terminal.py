@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tools.base import ToolContext, ToolError
-from tools.processes_ledger import Ledger
+from tools.processes.ledger import Ledger
 from tools.schema import fit
 from tools.terminal import close_terminal, terminal
 

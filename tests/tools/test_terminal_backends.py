@@ -26,11 +26,11 @@ from typing import Any
 import pytest
 
 from tools.base import ToolContext, ToolError, Workspace
-from tools.processes import process
-from tools.processes_identity import new_marker
-from tools.processes_ledger import Ledger, Record, reap_orphans
+from tools.processes.identity import new_marker
+from tools.processes.ledger import Ledger, Record, reap_orphans
+from tools.processes.tool import process
 from tools.terminal import close_terminal, terminal
-from tools.terminal_backends import make_backend
+from tools.terminal.backends import make_backend
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
 
@@ -243,7 +243,7 @@ def test_credentials_stay_here(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_time_limit_ends_everything_over_there(
     lab: Lab, seconds: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.terminal_run.TIMEOUT_GRACE", 0.5)
+    monkeypatch.setattr("tools.terminal.run.TIMEOUT_GRACE", 0.5)
     before = run_folders()
     text = lab.run(
         f"echo begun; setsid sleep {seconds} & (trap '' TERM; sleep {seconds}) & sleep {seconds}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.terminal_environ import child_environment, is_secret
+from tools.terminal.environ import child_environment, is_secret
 
 
 @pytest.mark.parametrize(

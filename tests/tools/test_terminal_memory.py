@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tools import terminal_backends
 from tools.base import ToolContext, ToolError, Workspace
-from tools.processes_ledger import Ledger
+from tools.processes.ledger import Ledger
+from tools.terminal import backends as terminal_backends
 from tools.terminal import close_terminal, terminal
 
 Run = Callable[..., str]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools import terminal_output
-from tools.terminal_output import Cleaner, KeptFile, OutputBuffer, Progress, Tail
-from tools.terminal_remote import TrailerFilter
+from tools.terminal import output as terminal_output
+from tools.terminal.output import Cleaner, KeptFile, OutputBuffer, Progress, Tail
+from tools.terminal.remote import TrailerFilter
 
 # Pieces that are easily torn: escape sequences, line ends, characters of several bytes.
 PIECES = st.lists(

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools import web_http
 from tools.base import ToolContext, ToolError, Workspace
 from tools.web import TOOLS, decoded, web_fetch, web_search, web_tools
-from tools.web_address import AllowedPrivate, checked_addresses, is_public, literal_address
-from tools.web_http import Limits, Response, checked_url, fetch
-from tools.web_search import add_provider
+from tools.web import http as web_http
+from tools.web.address import AllowedPrivate, checked_addresses, is_public, literal_address
+from tools.web.http import Limits, Response, checked_url, fetch
+from tools.web.search import add_provider
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

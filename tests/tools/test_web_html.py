@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.web_html import End, Start, Text, tokens
-from tools.web_markdown import readable
+from tools.web.html import End, Start, Text, tokens
+from tools.web.markdown import readable
 
 BASE = "http://host.test/folder/"
 

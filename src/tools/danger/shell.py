@@ -1,0 +1,106 @@
+"""The ground a command is followed on: what is known, what was found, where things are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from .budget import Budget
+from .marks import CONTENT, UNKNOWN, has_marks, has_unknown
+from .paths import Danger, Places, absolute, is_scratch, read_danger, write_danger
+from .state import LONGEST_VALUE, State, Values
+
+_LONGEST_APPENDED = 4_000
+"""Characters; what grows piece by piece is not followed for ever."""
+_UNCLEAR = frozenset({"unclear", "unclear-script", "obscured", "write-unknown", "complex"})
+
+
+class Shell:
+    """One analysis: what was found, and the state of the shell at this point."""
+
+    def __init__(
+        self, places: Places, environ: Mapping[str, str], budget: Budget, directory: str
+    ) -> None:
+        self.places = places
+        self.user_home = places.user_home
+        self.is_plain_sh = False
+        """Whether the commands are read by a shell that knows nothing but the standard."""
+        self.budget = budget
+        self.state = State(frozenset({directory}), environ)
+        self.dangers: dict[tuple[str, bool], Danger] = {}
+        self.commands: list[str] = []
+        """Every program with its arguments, as far as known."""
+        self._depth = 0
+        self._doubtful = 0
+        self._only_hard = 0
+        self._active: dict[int, int] = {}
+        self._spawning = 0
+        self._pipes = 0
+
+    def report(self, key: str, description: str, hard: bool = False) -> None:
+        """Note a danger."""
+        if (self._doubtful and key in _UNCLEAR) or (self._only_hard and not hard):
+            return
+        self.dangers.setdefault((key, hard), Danger(key, description, hard))
+
+    def judge(self, danger: Danger | None) -> None:
+        """Note a danger, if there is one."""
+        if danger:
+            self.report(*danger)
+
+    def paths(self, text: str) -> Values:
+        """Where a path as it is written may lead."""
+        return frozenset(absolute(text, directory) for directory in self.state.directories)
+
+    def reads(self, text: str) -> None:
+        """Note what speaks against reading a file."""
+        for path in self.paths(text):
+            self.judge(read_danger(path, self.places))
+
+    def writes(self, text: str, content: str | None = None, *, appends: bool = False) -> None:
+        """Note what speaks against writing a file, and remember what is written."""
+        scratch = is_scratch(text)
+        for path in self.paths(text):
+            self.judge(write_danger(path, self.places, scratch=scratch))
+        if content is not None:
+            self.remember(text, content, appends=appends)
+
+    def remember(self, text: str, content: str, *, appends: bool) -> None:
+        """Keep what is written to a file, in case it is read or run later on."""
+        for path in self.paths(text):
+            if not has_marks(path):
+                before = self.state.files.get(path, CONTENT) if appends else ""
+                whole = before + content
+                longest = _LONGEST_APPENDED if appends else LONGEST_VALUE
+                is_known = len(whole) <= longest and not has_unknown(before)
+                self.budget.spend(len(whole) // 16)
+                self.state.files[path] = whole if is_known else UNKNOWN
+
+    def written(self, text: str, otherwise: str) -> str:
+        """What the command itself has written to a file."""
+        self.reads(text)
+        found = {self.state.files[path] for path in self.paths(text) if path in self.state.files}
+        return found.pop() if len(found) == 1 else (UNKNOWN if found else otherwise)
+
+    def doubted(self, work: Callable[[], str]) -> str:
+        """Follow something of which it is known already that it is not clear."""
+        self._doubtful += 1
+        try:
+            return work()
+        finally:
+            self._doubtful -= 1
+
+    def apart(self, work: Callable[[], str]) -> str:
+        """Do something in a subshell: what it changes may or may not be the case afterwards."""
+        parent = self.state
+        self.budget.spend(parent.size)
+        self.state = parent.fork()
+        try:
+            return work()
+        finally:
+            parent.join(self.state)
+            self.state = parent
+
+    def fork_state(self) -> State:
+        """A copy of the state, at its price."""
+        self.budget.spend(self.state.size)
+        return self.state.fork()

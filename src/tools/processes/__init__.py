@@ -1,0 +1,1 @@
+"""Processes in the background: started, watched, found again after a crash, ended."""

@@ -1,0 +1,280 @@
+"""Background processes of a conversation.
+
+Each has a thread that reads its output into a bounded buffer and a private log file, and that tells
+the conversation when a line matches or the process ends. Ended ones can be asked about for an hour.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..base import ToolContext, ToolError, Workspace
+from ..terminal.backends import Ending, Launch
+from ..terminal.output import Cleaner, KeptFile
+from ..terminal.place import Place
+from ..terminal.run import Run
+
+log = logging.getLogger(__name__)
+
+MAX_RUNNING = 24
+MAX_KEPT = 64
+KEPT_SECONDS = 3600
+IN_MEMORY = 200_000
+"""Characters of each process's output."""
+LOG_FOLDER = "tool-output/processes"
+_STATE = "processes"
+_FIRST_LOOK = 0.2
+_LINE_LIMIT = 2_000
+_NOTICE_INTERVAL = 10.0
+_MAX_NOTICES = 20
+"""A pattern that matches all the time must not flood the conversation."""
+
+
+class Background:
+    """A background process and what is known of it."""
+
+    def __init__(
+        self, context: ToolContext, place: Place, launch: Launch, notify: Callable[[str], None]
+    ) -> None:
+        self.id = f"proc_{os.urandom(4).hex()}"
+        self.command = launch.command
+        self.started = time.time()
+        self.ended_at: float | None = None
+        self.ending: Ending | None = None
+        self.killed = False
+        self.done = threading.Event()
+        self.typed = ""
+        """What was written to it since the last end of line."""
+        self._place = place
+        self._notify = notify
+        self._lock = threading.Lock()
+        self._recent, self._position, self._polled = "", 0, 0
+        home = context.workspace.home
+        self.log = KeptFile(home / LOG_FOLDER, self.id)
+        try:
+            self.run = Run(place.backend, launch, home, context.session_id, "background")
+        except BaseException:
+            self.log.close()
+            self.log.path.unlink(missing_ok=True)
+            raise
+
+    def follow(self, notify_on_complete: bool, patterns: list[str]) -> None:
+        """Read to the end; the body of the process's thread."""
+        cleaner, watcher = Cleaner(), Watcher(patterns)
+
+        def take(data: bytes, *, end: bool = False) -> None:
+            text = cleaner.feed(data, end=end)
+            if not text:
+                return
+            with self._lock:
+                self._recent = (self._recent + text)[-IN_MEMORY:]
+                self._position += len(text)
+                self.log.write(text)
+            for pattern, line in watcher.feed(text):
+                self._notify(f"[{self.id} printed a line with {pattern!r}]\n{line}")
+
+        try:
+            while not self.run.ended():
+                take(self.run.read(1.0))
+            self.run.rest(take)
+            take(b"", end=True)
+        finally:
+            self._finish()
+        if notify_on_complete and not self.killed:
+            self._notify(f"[{self.id} {self.status()}: {short(self.command)}]\n{self.tail(20)}")
+
+    def _finish(self) -> None:
+        try:
+            if not self.run.ended():
+                self.run.stop()
+            self.ending, left = self.run.finish()
+            if left:
+                self._place.markers.add(self.run.launch.marker)
+        finally:
+            self.ended_at = time.time()
+            with self._lock:
+                self.log.close()
+            self.done.set()
+
+    def status(self) -> str:
+        """In words."""
+        seconds = (self.ended_at or time.time()) - self.started
+        if not self.done.is_set():
+            return f"running for {seconds:.0f} s"
+        if self.killed:
+            return f"killed after {seconds:.0f} s"
+        code = self.ending.code if self.ending else None
+        problem = f" ({self.ending.problem})" if self.ending and self.ending.problem else ""
+        return f"ended with exit code {code} after {seconds:.0f} s{problem}"
+
+    def news(self) -> str:
+        """What it printed since this was last asked."""
+        with self._lock:
+            new = self._position - self._polled
+            self._polled = self._position
+            text = self._recent[-new:] if new else ""
+            self.log.flush()
+        lost = new - len(text)
+        if lost:
+            text = (
+                f"[… {lost:,} characters passed by; read_file {self.log.path} has them …]\n{text}"
+            )
+        return text
+
+    def tail(self, lines: int) -> str:
+        """Its last lines."""
+        with self._lock:
+            return "\n".join(self._recent.splitlines()[-lines:])
+
+    def flush(self) -> Path:
+        """The log file, with all that was printed so far."""
+        with self._lock:
+            self.log.flush()
+        return self.log.path
+
+    def kill(self) -> None:
+        """End it and everything it started."""
+        if not self.done.is_set():
+            self.killed = True
+            self.run.stop()
+            self.done.wait(5)
+
+
+class Watcher:
+    """Finds lines with certain texts in them, and not too often."""
+
+    def __init__(self, patterns: list[str]) -> None:
+        self._patterns = [pattern for pattern in patterns if pattern]
+        self._line = ""
+        self._notices = 0
+        self._last = -_NOTICE_INTERVAL
+
+    def feed(self, text: str) -> list[tuple[str, str]]:
+        """The first match in what was printed, as pattern and line."""
+        if not self._patterns or self._notices >= _MAX_NOTICES:
+            return []
+        lines = (self._line + text).split("\n")
+        self._line = lines[-1][-_LINE_LIMIT:]
+        for line in lines:
+            pattern = next((one for one in self._patterns if one in line), None)
+            if pattern is not None and time.monotonic() - self._last >= _NOTICE_INTERVAL:
+                self._last = time.monotonic()
+                self._notices += 1
+                self._line = ""  # it may be a prompt, and is not to match again
+                return [(pattern, line[:_LINE_LIMIT])]
+        return []
+
+
+class Table:
+    """The background processes of one conversation."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Background] = {}
+
+    def add(self, make: Callable[[], Background]) -> Background:
+        """Start one more, if there may be."""
+        with self._lock:
+            self._forget_old()
+            running = sum(not one.done.is_set() for one in self._known.values())
+            if running >= MAX_RUNNING:
+                raise ToolError(
+                    f"{running} background processes are running, which is the limit. End some of"
+                    " them with process(action='kill')."
+                )
+        process = make()
+        with self._lock:
+            self._known[process.id] = process
+        return process
+
+    def get(self, name: str | None) -> Background:
+        """The process of that name."""
+        with self._lock:
+            process = self._known.get(name or "")
+            if process is None:
+                names = ", ".join(self._known) or "none"
+                raise ToolError(f"There is no background process {name!r}. Known: {names}.")
+            return process
+
+    def all(self) -> list[Background]:
+        """Every process that is known, the oldest first."""
+        with self._lock:
+            self._forget_old()
+            return list(self._known.values())
+
+    def _forget_old(self) -> None:
+        ended = [one for one in self._known.values() if one.done.is_set()]
+        ended.sort(key=lambda one: one.ended_at or 0, reverse=True)
+        oldest = time.time() - KEPT_SECONDS
+        for index, process in enumerate(ended):
+            if index >= MAX_KEPT or (process.ended_at or 0) < oldest:
+                del self._known[process.id]
+
+
+def table_of(workspace: Workspace) -> Table:
+    """The conversation's processes."""
+    with workspace.lock:
+        table = workspace.state.setdefault(_STATE, Table())
+        assert isinstance(table, Table)
+        return table
+
+
+def start_background(
+    context: ToolContext,
+    place: Place,
+    launch: Launch,
+    password: str | None,
+    notify_on_complete: bool,
+    patterns: list[str],
+) -> str:
+    """Start a process for the conversation; returns what to tell the model."""
+    notify = _notifier(context)
+    process = table_of(context.workspace).add(lambda: Background(context, place, launch, notify))
+    threading.Thread(
+        target=process.follow, args=(notify_on_complete, patterns), name=process.id, daemon=True
+    ).start()
+    if password is not None:
+        process.run.child.write(password.encode() + b"\n", 5, process.done.is_set)
+    if process.done.wait(_FIRST_LOOK):
+        return f"{process.id} {process.status()}:\n{process.news()}".rstrip("\n:")
+    return (
+        f"Started {process.id}, process id {process.run.child.pid}. Look at it with process("
+        f"action='poll', session_id='{process.id}'); its output is also in {process.log.path}."
+    )
+
+
+def close_processes(workspace: Workspace) -> None:
+    """End every background process of a conversation."""
+    with workspace.lock:
+        table = workspace.state.pop(_STATE, None)
+    if isinstance(table, Table):
+        for process in table.all():
+            process.kill()
+
+
+def short(command: str) -> str:
+    """A command on one line of moderate length."""
+    line = " ".join(command.split())
+    return line if len(line) <= 80 else line[:79] + "…"
+
+
+def _notifier(context: ToolContext) -> Callable[[str], None]:
+    notify = context.services.get("notify")
+    if notify is None:
+        return lambda text: None
+    carried = contextvars.copy_context()
+
+    def send(text: str) -> None:
+        try:
+            carried.copy().run(notify, text)
+        except Exception:
+            # Whatever the front end's function does, the output must still be read.
+            log.exception("A notification could not be delivered")
+
+    return send

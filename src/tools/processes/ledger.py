@@ -1,0 +1,217 @@
+"""`processes.json`: what this Hermes has started and not seen the end of.
+
+A run is written down before its process exists and crossed out when the process has ended, so
+whatever kills Hermes in between, its next start finds what was left and ends it. Nothing is ended
+whose owner still lives, and nothing because of a process id alone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .identity import Target, is_running, machine, members, start_time, stop
+
+log = logging.getLogger(__name__)
+
+FILE = "processes.json"
+RUN_FOLDER = "tool-runs"
+"""Holds a private folder for each run that is going on."""
+_GRACE_SECONDS = 0.5
+_FOREIGN_SECONDS = 86_400
+"""How long a record of another machine or container is kept; whether it runs is not known here."""
+
+_writing = threading.Lock()
+_homes: set[Path] = set()
+
+
+@cache
+def _here() -> list[str]:
+    return list(machine())
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run."""
+
+    marker: str
+    session: str
+    kind: str
+    """foreground, background, left (it ended, but something it started did not) or container."""
+    where: dict[str, Any] = field(default_factory=dict)
+    """The settings of the backend, if the command runs somewhere else."""
+    pid: int | None = None
+    """The leader of the process group; also the group's id."""
+    start: int | None = None
+    machine: list[str] = field(default_factory=_here)
+    """Where the ids above mean something."""
+    owner_pid: int = field(default_factory=os.getpid)
+    owner_start: int | None = field(default_factory=lambda: start_time(os.getpid()))
+    at: float = field(default_factory=time.time)
+
+    def target(self) -> Target:
+        """The processes to end."""
+        return Target(self.marker, self.pid, self.start, group_only=self.group_only())
+
+    def group_only(self) -> bool:
+        """Whether what is outside the process group is no longer, or not at all, ours to end."""
+        return self.kind == "left" or bool(self.where)
+
+    def is_mine(self) -> bool:
+        """Whether this very process wrote it."""
+        return (self.owner_pid, self.machine) == (os.getpid(), _here()) and (
+            self.owner_start == start_time(self.owner_pid)
+        )
+
+    def is_orphan(self) -> bool:
+        """Whether its owner has surely ended."""
+        here = _here()
+        if self.machine == here:
+            return here[1] != "" and not is_running(self.owner_pid, self.owner_start)
+        return here[0] != "" and self.machine[0] == here[0] and self.machine[1] != here[1]
+
+
+class Ledger:
+    """The records in one Hermes home; several processes may use it at once."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / FILE
+        if home not in _homes:
+            _homes.add(home)
+            atexit.register(stop_mine, home)
+
+    def add(self, record: Record) -> None:
+        """Write a run down; call it before the process is started."""
+        with self._changing() as records:
+            for marker in [m for m, one in records.items() if one.kind == "left"]:
+                if records[marker].is_mine() and not members([records[marker].target()]):
+                    del records[marker]
+            records[record.marker] = record
+
+    def update(self, marker: str, **changes: Any) -> None:
+        """Change what is known of a run."""
+        with self._changing() as records:
+            if marker in records:
+                records[marker] = replace(records[marker], **changes)
+
+    def remove(self, marker: str) -> None:
+        """Cross a run out."""
+        with self._changing() as records:
+            records.pop(marker, None)
+
+    def records(self) -> list[Record]:
+        """Everything written down."""
+        with self._locked():
+            return list(self._read().values())
+
+    def stop(self, chosen: Callable[[Record], bool], grace: float = _GRACE_SECONDS) -> list[Record]:
+        """End the chosen runs with all they started, and cross them out."""
+        doomed = [record for record in self.records() if chosen(record)]
+        survivors = stop([one.target() for one in doomed if one.machine == _here()], grace)
+        if survivors:
+            log.warning("These processes could not be ended: %s", survivors)
+        ended = [record for record in doomed if self._ended_elsewhere(record)]
+        with self._changing() as records:
+            for record in ended:
+                records.pop(record.marker, None)
+                shutil.rmtree(self._path.parent / RUN_FOLDER / record.marker, ignore_errors=True)
+        return ended
+
+    def forget_strangers(self) -> None:
+        """Cross out old records of which nothing can be known here."""
+        oldest = time.time() - _FOREIGN_SECONDS
+        with self._changing() as records:
+            for record in list(records.values()):
+                if (record.machine != _here() or not record.machine[1]) and record.at < oldest:
+                    del records[record.marker]
+
+    def _ended_elsewhere(self, record: Record) -> bool:
+        if not record.where:
+            return True
+        from ..base import ToolError
+        from ..terminal.backends import make_backend
+
+        try:
+            make_backend(record.where, self._path.parent).abandon(record.marker, record.kind)
+        except (OSError, ToolError) as error:
+            # Kept in the ledger for a while: the host may be reachable at the next start.
+            log.warning("A run on %s could not be ended: %s", record.where.get("backend"), error)
+            return record.at < time.time() - _FOREIGN_SECONDS
+        return True
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Record]]:
+        with self._locked():
+            records = self._read()
+            before = dict(records)
+            yield records
+            if records != before:
+                self._write(records)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        import fcntl
+
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _writing:
+            lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(lock)
+
+    def _read(self) -> dict[str, Record]:
+        try:
+            entries = json.loads(self._path.read_bytes())["processes"]
+            known = {one.name for one in fields(Record)}
+            records = [
+                Record(**{name: value for name, value in entry.items() if name in known})
+                for entry in entries
+            ]
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            kept = self._path.with_suffix(".json.unreadable")
+            self._path.replace(kept)
+            log.error("%s cannot be read (%s); it is kept as %s", self._path, error, kept)
+            return {}
+        return {record.marker: record for record in records}
+
+    def _write(self, records: dict[str, Record]) -> None:
+        # No fsync: a power cut that could lose the file ends the processes in it as well.
+        new = self._path.with_suffix(f".json.{os.getpid()}")
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"version": 1, "processes": [asdict(one) for one in records.values()]}, file)
+        new.replace(self._path)
+
+
+def reap_orphans(home: Path) -> int:
+    """End what a Hermes that was killed has left running; call it at the start. Returns how many
+    runs that were. Runs of a Hermes that still lives are not touched."""
+    if not (home / FILE).exists():
+        return 0
+    ledger = Ledger(home)
+    reaped = ledger.stop(Record.is_orphan)
+    ledger.forget_strangers()
+    if reaped:
+        log.warning("Ended %d runs that an earlier Hermes had left behind.", len(reaped))
+    return len(reaped)
+
+
+def stop_mine(home: Path) -> None:
+    """End everything that this process has started and that is still running."""
+    if (home / FILE).exists():
+        Ledger(home).stop(Record.is_mine)

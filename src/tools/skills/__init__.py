@@ -1,0 +1,221 @@
+"""Skills: what the agent has learnt to do, as folders with a SKILL.md (the agentskills.io format).
+
+A skill is `skills/[category/]<name>/` with SKILL.md (front matter: name, description; then the
+instructions) and, beside it, references/, templates/, scripts/ and assets/. The prompt lists names
+and descriptions; the rest is read when it is needed. Nothing outside the skill's folder can be read
+or written through it.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from ..base import Tool, ToolContext, ToolError, tool
+from ..memory import write_private
+from ..screening import suspicion
+from .index import Skill, check_skill, list_skills
+
+LONGEST_FILE = 200_000
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_OTHER_FOLDERS = ("references", "templates", "scripts", "assets")
+
+ManageAction = Literal["create", "edit", "patch", "delete", "write_file", "remove_file"]
+
+
+@tool(toolset="skills", effect="none")
+def skills_list(context: ToolContext, category: str | None = None) -> str:
+    """List the skills: proven instructions for tasks that come again.
+
+    category: only those in this folder
+    """
+    top = context.workspace.home / "skills"
+    found = [
+        (where, skill)
+        for skill in list_skills(top)
+        if category in (None, where := skill.folder.relative_to(top).parent.as_posix())
+    ]
+    if not found:
+        return "There are no skills yet." if category is None else f"No skills in {category!r}."
+    return "\n".join(
+        f"{skill.name}{'' if where == '.' else f' [{where}]'}: {skill.description}"
+        for where, skill in found
+    )
+
+
+@tool(toolset="skills", effect="none")
+def skill_view(context: ToolContext, name: str, file_path: str | None = None) -> str:
+    """Read a skill before a task it fits, or one of its further files.
+
+    name: the skill's name, as skills_list gives it
+    file_path: a file of the skill, e.g. references/api.md; leave it out for SKILL.md
+    """
+    skill = find_skill(context, name)
+    path = inside(skill, file_path or "SKILL.md")
+    try:
+        if path.stat().st_size > LONGEST_FILE:
+            raise ToolError(f"{file_path} is larger than {LONGEST_FILE} bytes; read_file it.")
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        files = ", ".join(other_files(skill)) or "none"
+        raise ToolError(f"{name} has no file {file_path!r}. It has: {files}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolError(f"{file_path} of {name} cannot be read: {error}.") from error
+    if file_path is None and (files_there := other_files(skill)):
+        text += "\n\n[Further files: " + ", ".join(files_there) + "]"
+    return f"[{skill.folder}]\n{text}"
+
+
+@tool(toolset="skills", effect="effectful")
+def skill_manage(
+    context: ToolContext,
+    action: ManageAction,
+    name: str,
+    content: str | None = None,
+    old_string: str | None = None,
+    new_string: str | None = None,
+    replace_all: bool = False,
+    category: str | None = None,
+    file_path: str | None = None,
+    file_content: str | None = None,
+) -> str:
+    """Keep how something is done for next time, or improve a skill that proved wrong. Use it after
+    a task with several steps that is likely to come again.
+
+    action: create (content), edit (content replaces SKILL.md), patch (old_string → new_string),
+        delete, write_file (file_path, file_content), remove_file (file_path)
+    name: lower-case letters, digits and dashes
+    content: the whole SKILL.md, with front matter (name, description)
+    old_string: the text to replace, exactly as it stands
+    new_string: what to put in its place
+    replace_all: replace every occurrence
+    category: a folder for the skill, when creating it
+    file_path: a file in references/, templates/, scripts/ or assets/
+    file_content: that file's text
+    """
+    if action == "create":
+        return create(context, name, content, category)
+    skill = find_skill(context, name)
+    if action == "delete":
+        shutil.rmtree(skill.folder)
+        return f"Deleted the skill {skill.name}."
+    if action == "edit":
+        save(skill.folder / "SKILL.md", checked(content))
+        return f"Changed the skill {skill.name}."
+    if action == "patch":
+        return patch(skill, file_path, old_string, new_string, replace_all)
+    path = further_file(skill, file_path)
+    if action == "write_file":
+        if file_content is None:
+            raise ToolError("write_file needs file_content.")
+        refuse_orders(file_content)
+        save(path, file_content)
+        return f"Wrote {file_path} of {skill.name}."
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        raise ToolError(f"{skill.name} has no file {file_path!r}.") from None
+    return f"Removed {file_path} of {skill.name}."
+
+
+def create(context: ToolContext, name: str, content: str | None, category: str | None) -> str:
+    """Make a new skill."""
+    for word in (name, *(category.split("/") if category else ())):
+        if not _NAME.fullmatch(word):
+            raise ToolError(f"{word!r} is no name: use lower-case letters, digits and dashes.")
+    top = context.workspace.home / "skills"
+    if any(skill.name == name for skill in list_skills(top)):
+        raise ToolError(f"There is a skill {name!r} already. Use patch or edit.")
+    save(top / (category or "") / name / "SKILL.md", checked(content))
+    return f"Created the skill {name}. The next session lists it."
+
+
+def patch(
+    skill: Skill, file_path: str | None, old: str | None, new: str | None, replace_all: bool
+) -> str:
+    """Replace a passage in SKILL.md or a further file."""
+    path = further_file(skill, file_path) if file_path else skill.folder / "SKILL.md"
+    if not old or new is None:
+        raise ToolError("patch needs old_string and new_string.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ToolError(f"{path.name} cannot be read: {error}.") from error
+    count = text.count(old)
+    if count == 0 or (count > 1 and not replace_all):
+        problem = "does not occur" if count == 0 else f"occurs {count} times"
+        raise ToolError(f"old_string {problem} in {path.name}. Look with skill_view.")
+    changed = text.replace(old, new)
+    if file_path:
+        refuse_orders(changed)
+    save(path, changed if file_path else checked(changed))
+    return f"Changed {path.name} of {skill.name}."
+
+
+def find_skill(context: ToolContext, name: str) -> Skill:
+    """The skill of that name, or ToolError with those there are."""
+    skills = list_skills(context.workspace.home / "skills")
+    for skill in skills:
+        if skill.name == name:
+            return skill
+    names = ", ".join(skill.name for skill in skills) or "none"
+    raise ToolError(f"There is no skill {name!r}. There are: {names}.")
+
+
+def inside(skill: Skill, file_path: str) -> Path:
+    """A file of the skill; ToolError for anything that leads out of its folder."""
+    relative = PurePosixPath(file_path)
+    path = skill.folder / relative
+    top = skill.folder.resolve()
+    if relative.is_absolute() or ".." in relative.parts or not path.resolve().is_relative_to(top):
+        raise ToolError(f"{file_path!r} leads out of the skill's folder.")
+    return path
+
+
+def further_file(skill: Skill, file_path: str | None) -> Path:
+    """A file that may be written beside SKILL.md."""
+    path = inside(skill, file_path or "")
+    parts = PurePosixPath(file_path or "").parts
+    if len(parts) < 2 or parts[0] not in _OTHER_FOLDERS:
+        raise ToolError(f"file_path must be in {', '.join(f'{one}/' for one in _OTHER_FOLDERS)}.")
+    return path
+
+
+def other_files(skill: Skill) -> list[str]:
+    """The skill's files beside SKILL.md."""
+    return sorted(
+        path.relative_to(skill.folder).as_posix()
+        for path in skill.folder.rglob("*")
+        if path.is_file() and path.name != "SKILL.md"
+    )[:100]
+
+
+def checked(content: str | None) -> str:
+    """A SKILL.md that is complete and gives no orders of its own."""
+    if not content:
+        raise ToolError("content is needed: the whole SKILL.md with its front matter.")
+    try:
+        check_skill(content)
+    except ValueError as error:
+        raise ToolError(f"This is no SKILL.md: {error}.") from error
+    return content
+
+
+def refuse_orders(text: str) -> None:
+    """ToolError for text that tries to instruct whoever reads it later."""
+    reason = suspicion(text)
+    if reason:
+        raise ToolError(f"This cannot be kept: it {reason}.")
+
+
+def save(path: Path, text: str) -> None:
+    """Write a file of a skill, whole and private."""
+    if len(text) > LONGEST_FILE:
+        raise ToolError(f"At most {LONGEST_FILE} characters. Split it into several files.")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_private(path, text if text.endswith("\n") else text + "\n")
+
+
+TOOLS: list[Tool] = [skills_list, skill_view, skill_manage]

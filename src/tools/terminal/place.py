@@ -1,0 +1,175 @@
+"""A conversation's terminal: its backend, and what its commands leave for the next one.
+
+On this machine directory and environment are the workspace's, which other tools use as well;
+elsewhere they are kept apart, since a path in a container means nothing here.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import posixpath
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from ..base import ToolContext, ToolError, Workspace
+from ..processes.identity import new_marker
+from ..processes.ledger import RUN_FOLDER, Ledger
+from .backends import Backend, Ending, Launch, make_backend
+from .environ import child_environment
+from .shell import Memory
+
+log = logging.getLogger(__name__)
+
+_STATE = "terminal"
+_SUDO = re.compile(r"(?:^|[\s;&|(`!{])sudo\s")
+_FOR_TERMINALS = {"TERM": "xterm-256color", "PAGER": "cat", "GIT_PAGER": "cat"}
+"""A pager would wait for keys that nobody presses."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a conversation's commands run."""
+
+    backend: Backend
+    memory: Memory
+    markers: set[str] = field(default_factory=set)
+    """The runs that left something running in the background."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def launch(
+        self,
+        context: ToolContext,
+        command: str,
+        workdir: str | None,
+        *,
+        pty: bool = False,
+        stdin: bool = False,
+        sudo: bool = False,
+    ) -> tuple[Launch, str]:
+        """Everything to start a command with, and a remark if the directory is not as expected."""
+        settings = terminal_settings(context.workspace)
+        sent = _session_environ(context)
+        allow = _names(settings.get("pass_env"))
+        base = {"TERM": "dumb", **child_environment(os.environ, allow)}
+        sent |= {name: base[name] for name in base if any(fnmatchcase(name, p) for p in allow)}
+        base |= sent
+        if pty:
+            base |= _FOR_TERMINALS
+        marker = new_marker()
+        cwd, remark = self._directory(context, workdir)
+        with self.lock:
+            memory = replace(
+                self.memory, environ=dict(self.memory.environ), unset=set(self.memory.unset)
+            )
+        launch = Launch(
+            marker=marker,
+            command=command,
+            folder=context.workspace.home / RUN_FOLDER / marker,
+            base=base,
+            sent=sent,
+            memory=memory,
+            cwd=cwd,
+            pty=pty,
+            stdin=stdin,
+            sudo=sudo,
+            cancelled=context.cancelled,
+        )
+        return launch, remark
+
+    def learn(self, workspace: Workspace, launch: Launch, ending: Ending, *, moved: bool) -> str:
+        """Take over what a command left behind; returns the directory if that has changed."""
+        state = ending.state
+        if state is None:
+            return ""
+        with self.lock, workspace.lock:
+            if state.environ is not None and ending.before is not None:
+                self.memory.learn(ending.before, state.environ)
+            if not moved or state.cwd == self.memory.cwd:
+                return ""
+            before, self.memory.cwd = self.memory.cwd, state.cwd
+            if self.backend.name == "local":
+                workspace.cwd = Path(state.cwd)
+            return state.cwd if state.cwd != (before or launch.cwd) else ""
+
+    def _directory(self, context: ToolContext, workdir: str | None) -> tuple[str | None, str]:
+        if self.backend.name != "local":
+            if workdir is None:
+                return self.memory.cwd, ""
+            return posixpath.join(self.memory.cwd or "~", workdir), ""
+        with self.lock, context.workspace.lock:
+            self.memory.cwd = str(context.workspace.cwd)
+            self.memory.environ = context.workspace.environ
+        if workdir is not None:
+            path = context.resolve(workdir)
+            if not path.is_dir():
+                raise ToolError(f"workdir: {path} is not a directory. Create it or use another.")
+            return str(path), ""
+        path = context.workspace.cwd
+        if path.is_dir():
+            return str(path), ""
+        there = next((parent for parent in path.parents if parent.is_dir()), Path("/"))
+        return str(there), f"[the directory {path} no longer exists; this ran in {there}]"
+
+
+def place_of(context: ToolContext) -> Place:
+    """The conversation's terminal, set up at its first use."""
+    workspace = context.workspace
+    with workspace.lock:
+        place = workspace.state.get(_STATE)
+        if place is None:
+            settings = terminal_settings(workspace)
+            backend = make_backend(settings, workspace.home)
+            memory = Memory(str(workspace.cwd), workspace.environ)
+            if backend.name != "local":
+                configured = str(settings.get("cwd") or "")
+                memory = Memory(configured if configured.startswith(("/", "~")) else None)
+            place = workspace.state[_STATE] = Place(backend, memory)
+        assert isinstance(place, Place)
+        return place
+
+
+def close_place(workspace: Workspace) -> None:
+    """End what the conversation's commands left running and free its backend."""
+    with workspace.lock:
+        place = workspace.state.pop(_STATE, None)
+    if isinstance(place, Place):
+        Ledger(workspace.home).stop(lambda record: record.marker in place.markers)
+        place.backend.close()
+
+
+def terminal_settings(workspace: Workspace) -> Mapping[str, Any]:
+    """The `terminal` section of the configuration."""
+    section = workspace.settings.get("terminal")
+    return section if isinstance(section, Mapping) else {}
+
+
+def sudo_password(context: ToolContext, place: Place, command: str) -> str | None:
+    """The password, if the command uses sudo, sudo needs one and somebody can be asked."""
+    ask = context.services.get("sudo_password")
+    if ask is None or not _SUDO.search(command):
+        return None
+    try:
+        if place.backend.call("sudo -n true", 10) != 1:
+            return None  # it needs none, or is not there
+    except OSError as error:
+        log.warning("Whether sudo needs a password is not known: %s", error)
+        return None
+    password = ask()
+    return str(password) if password else None
+
+
+def _session_environ(context: ToolContext) -> dict[str, str]:
+    source = context.services.get("session_environ")
+    return dict(source()) if source is not None else {}
+
+
+def _names(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return value.replace(",", " ").split()
+    return [str(name) for name in value or ()]
