@@ -16,15 +16,23 @@ from typing import Any
 
 from gateway import session_context
 from hermes_state import SessionDB, StoreError
+from hermes_state.inbox import INBOX_ID
 from tools.base import Asker, NobodyToAsk, ToolContext, Workspace
 from tools.registry import Registry
 
+from .auxiliary import Auxiliary
 from .code_calls import CodeCalls
+from .compression.driver import Compressor
+from .compression.result import CompressionResult
+from .config_schema import CompressionSettings
 from .delegation import Delegation
 from .errors import ContextTooLongError
-from .events import Event, TextStreamed, TurnFinished, TurnStarted
+from .events import Compressed, Event, TextStreamed, TurnFinished, TurnStarted
+from .hooks import TurnHooks
 from .ids import new_session_id, new_turn_id
 from .journal import Journal
+from .learning.learner import OFF, Learner, LearningSettings
+from .learning.memory_providers import MemoryProviders
 from .loop import Turn, note, run_turn
 from .model import Message, Model, Usage
 from .threads import run_to_end
@@ -63,41 +71,73 @@ class AIAgent:
         workspace: Workspace | None = None,
         asker: Asker | None = None,
         services: dict[str, Any] | None = None,
+        auxiliary: Auxiliary | None = None,
+        compression: CompressionSettings | None = None,
+        compression_timeout: float = 120.0,
+        learning: LearningSettings | None = None,
+        memory_providers: Iterable[Any] = (),
     ) -> None:
         """`system_prompt` may be a function: it is called once, for the session's first turn.
 
         `session_facts` are further columns of the session's row (chat_id, cwd, …),
         `request_options` fields of every ModelRequest (max_tokens, temperature, …). `workspace`,
         `asker` and `services` are what tools get: where they work, whom they ask, what they borrow.
+        `auxiliary` is asked for side tasks; without it there are none. `compression` says when and
+        how the conversation is compressed, `compression_timeout` how long one summary may take.
+        `learning` says what is done beside the turns (titles, reviews), nothing by default;
+        `memory_providers` are further places to remember in.
         """
         self.llm = model
         self.platform = platform
         self.max_iterations = max_iterations
         self.on_event = on_event
         self.db = db
-        self.tools = tools or Registry()
+        providers = MemoryProviders(memory_providers)
+        self.tools = providers.add_tools(tools or Registry())
         self._tool_schemas = self.tools.schemas()
         self._prompt_source = system_prompt
         self._cached_system_prompt: str | None = None
+        self._prompt_is_new = False
         self._request_options = dict(request_options or {})
         self.user_id = user_id
         self.workspace = workspace or Workspace(Path.home() / ".hermes", Path.cwd())
         self.asker: Asker = asker or NobodyToAsk()
+        self.auxiliary = auxiliary
+        if auxiliary is not None and auxiliary.on_usage is None:
+            auxiliary.on_usage = self._count_side_call
+        self.learner = Learner(self, learning or OFF, providers, self._emit_aside)
+        self.delegation = Delegation(self)
         self.services: dict[str, Any] = {
-            "delegate": Delegation(self),
+            "delegate": self.delegation,
             "call_tool": CodeCalls(self.tools, self._tool_context),
             "session_environ": session_context.session_environ,
+            "auxiliary": auxiliary,
             **(services or {}),
         }
         facts = {"model": model.name, "billing_provider": model.provider, **(session_facts or {})}
         if user_id is not None:
             facts["user_id"] = user_id
         self._journal = Journal(db, session_id or new_session_id(), source=platform, facts=facts)
+        self.compression = compression or CompressionSettings()
+        self.compression_timeout = compression_timeout
+        self._compressor = Compressor(
+            self._journal,
+            db,
+            self.compression,
+            auxiliary,
+            timeout=compression_timeout,
+            platform=platform,
+        )
+        if providers:
+            self._compressor.memory_context = providers.pre_compress
         self._state = threading.Lock()
-        self._running: asyncio.Task[None] | None = None
+        self.deliver_to: dict[str, Any] | None = None
+        """Where the answers are owed to: an `id` of the turn, and `to` as the outbox takes it."""
+        self._running: asyncio.Task[Any] | None = None
         self._busy = False
+        self._compressing = False
         self._interrupt_wanted = False
-        self._steering: list[str] = []
+        self._steering: list[Message] = []
 
     # What it is
 
@@ -132,7 +172,9 @@ class AIAgent:
         `failed`, `interrupted`, `error` and `usage`; `pending_steering` is what came too late to be
         read in this turn. Only a misuse raises.
         """
-        return run_to_end(self.run(prompt, conversation_history, stream_callback))
+        result = run_to_end(self.run(prompt, conversation_history, stream_callback))
+        session_context.set_current_session_id(self.session_id)
+        return result
 
     async def run(
         self,
@@ -146,15 +188,20 @@ class AIAgent:
                 raise TurnRunningError("A turn is running in this conversation already.")
             self._busy, self._interrupt_wanted, self._running = True, False, None
         turn = self._new_turn(stream_callback)
+        turn_id = new_turn_id()
+        hooks = turn.hooks = TurnHooks(self, turn_id, prompt)
         broken: Exception | None = None
         try:
             self._prepare(conversation_history)
-            turn.system = self._system_prompt()
-            self._journal.begin({"role": "user", "content": prompt})
+            await self.learner.session_begins()
+            turn.system = await self._system_prompt()
+            self._journal.begin(_inbound(prompt, session_context.take_inbox_id()))
             session_context.set_current_session_id(self.session_id)
-            turn_id = new_turn_id()
             self.workspace.state["turn_id"] = turn_id
             turn.emit(TurnStarted(self.session_id, turn_id))
+            if self._prompt_is_new:
+                self._prompt_is_new = False
+                await hooks.session_starts()
             await self._run_interruptibly(turn)
         except StoreError as error:
             log.error("The turn in %s could not be stored: %s", self.session_id, error)
@@ -167,15 +214,29 @@ class AIAgent:
         finally:
             with self._state:
                 self._busy, self._running = False, None
+        # The turn was a task with a context of its own; a compression may have moved it on.
+        session_context.set_current_session_id(self.session_id)
         result = self._outcome(turn, broken)
-        result["pending_steering"] = self._take_steering()
+        result["pending_steering"] = [
+            message["content"] for message in self._take_steering() if INBOX_ID not in message
+        ]
+        await hooks.transform(result)
         status = "interrupted" if turn.interrupted else "error" if result["failed"] else "complete"
         turn.emit(TurnFinished(self.session_id, status, result["final_response"] or ""))
+        await hooks.turn_ends(result)
+        self.learner.turn_ended(prompt, result)
         return result
+
+    async def _recall_and_run(self, turn: Turn) -> None:
+        turn.asked = self._journal.messages[-1]
+        turn.overlay = await self.learner.recall(turn.asked["content"], self._journal.messages)
+        added = await turn.hooks.context(self._journal.messages) if turn.hooks else ""
+        turn.overlay = "\n\n".join(filter(None, (turn.overlay, added)))
+        await run_turn(turn)
 
     async def _run_interruptibly(self, turn: Turn) -> None:
         with self._state:
-            task = asyncio.create_task(run_turn(turn))
+            task = asyncio.create_task(self._recall_and_run(turn))
             self._running = task
             if self._interrupt_wanted:
                 task.cancel()
@@ -206,7 +267,14 @@ class AIAgent:
             cost=self._cost,
             max_iterations=self.max_iterations,
             request_options=self._request_options,
+            deliver_results=self._deliver_results,
+            compressor=self._compressor,
+            deliver_to=self.deliver_to,
         )
+
+    def _deliver_results(self) -> None:
+        if self.delegation.take_news():
+            self._journal.deliver_results()
 
     def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
         return ToolContext(
@@ -224,6 +292,8 @@ class AIAgent:
         on_event = self.on_event
 
         def emit(event: Event) -> None:
+            if type(event) is Compressed:
+                self.learner.compressed(event)
             try:
                 if stream_callback is not None and type(event) is TextStreamed:
                     stream_callback(event.text)
@@ -235,7 +305,12 @@ class AIAgent:
 
         return emit
 
+    def _emit_aside(self, event: Event) -> None:
+        """Emit what does not belong to a turn, to whoever watches at that time."""
+        self._emitter(None)(event)
+
     def _prepare(self, conversation_history: Iterable[Message] | None) -> None:
+        self.delegation.settle()
         self._journal.refresh()
         if conversation_history is None:
             return
@@ -245,14 +320,17 @@ class AIAgent:
         elif history != self._journal.messages:
             self._journal.persist(history)
 
-    def _system_prompt(self) -> str:
+    async def _system_prompt(self) -> str:
         if self._cached_system_prompt is None:
             stored = self.db.get_session(self.session_id) if self.db else None
             if stored and stored["system_prompt"]:
                 self._cached_system_prompt = str(stored["system_prompt"])
             else:
                 source = self._prompt_source
-                self._cached_system_prompt = source if isinstance(source, str) else source()
+                built = source if isinstance(source, str) else source()
+                remembered = await self.learner.providers.system_prompt_block()
+                self._cached_system_prompt = f"{built}\n\n{remembered}" if remembered else built
+                self._prompt_is_new = True
                 if stored and self.db and self._cached_system_prompt:
                     self.db.update_system_prompt(self.session_id, self._cached_system_prompt)
                     self._journal.refresh()
@@ -276,6 +354,29 @@ class AIAgent:
             "cost_status": "unknown" if dollars is None else "estimated",
             "api_call_count": 1,
         }
+
+    def _count_side_call(self, task: str, usage: Usage, model: Model) -> None:
+        if self.db is None:
+            return
+        from .catalog import cost_usd
+
+        try:
+            self.db.record_auxiliary_usage(
+                self.session_id,
+                task,
+                model=model.name,
+                billing_provider=model.provider,
+                billing_base_url=model.base_url,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cache_read_tokens=usage.cache_read_tokens,
+                cache_write_tokens=usage.cache_write_tokens,
+                reasoning_tokens=usage.reasoning_tokens,
+                estimated_cost_usd=cost_usd(usage, model.name),
+            )
+        except StoreError as error:
+            # A number that is missing must not cost the answer it counts.
+            log.error("The cost of %s could not be stored: %s", task, error)
 
     def _outcome(self, turn: Turn, broken: Exception | None) -> dict[str, Any]:
         error = None
@@ -312,6 +413,48 @@ class AIAgent:
             "last_prompt_tokens": turn.last_prompt_tokens,
         }
 
+    # Compression
+
+    def compress(self, focus: str | None = None, dry_run: bool = False) -> CompressionResult:
+        """Compress the conversation now, with an eye on `focus`; nothing said is lost.
+
+        With `dry_run` nothing is changed: `preview` says what would be. Raises TurnRunningError
+        while a turn runs. The conversation may be in another session afterwards: `session_id`.
+        """
+        result = run_to_end(self.acompress(focus, dry_run))
+        session_context.set_current_session_id(self.session_id)
+        return result
+
+    async def acompress(self, focus: str | None = None, dry_run: bool = False) -> CompressionResult:
+        """The same as `compress`, for coroutines. `interrupt` stops it."""
+        with self._state:
+            if self._busy:
+                raise TurnRunningError(
+                    "A turn is running in this conversation. Compress it when that has ended."
+                )
+            self._busy = self._compressing = True
+            self._interrupt_wanted, self._running = False, None
+        old_id = self.session_id
+        try:
+            self._journal.refresh()
+            turn = self._new_turn(None)
+            await self.learner.session_begins()
+            turn.system = await self._system_prompt()
+            with self._state:
+                work = self._compressor.compress_now(turn, focus, dry_run=dry_run)
+                self._running = asyncio.create_task(work)
+                if self._interrupt_wanted:
+                    self._running.cancel()
+            return await self._running
+        except asyncio.CancelledError:
+            if not self._interrupt_wanted:
+                raise
+            return CompressionResult(self.session_id, old_id, False, "It was interrupted.")
+        finally:
+            with self._state:
+                self._busy, self._compressing, self._running = False, False, None
+            session_context.set_current_session_id(self.session_id)
+
     # While it runs
 
     def interrupt(self) -> bool:
@@ -325,18 +468,30 @@ class AIAgent:
             task.get_loop().call_soon_threadsafe(task.cancel)
         return True
 
-    def steer(self, text: str) -> bool:
-        """Add a message to the running turn; it is read at the next step. False if none runs."""
+    def steer(self, text: str, inbox_id: str | None = None) -> bool:
+        """Add a message to the running turn; it is read at the next step. False if none runs.
+
+        With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
+        """
         with self._state:
-            if not self._busy or not text.strip():
+            if not self._busy or self._compressing or not text.strip():
                 return False
-            self._steering.append(text)
+            self._steering.append(_inbound(text, inbox_id))
         return True
 
-    def _take_steering(self) -> list[str]:
+    def _take_steering(self) -> list[Message]:
         with self._state:
             taken, self._steering = self._steering, []
         return taken
+
+    def move_to(self, session_id: str) -> None:
+        """Go on in another conversation, as its first or next turn; nothing of this one is lost."""
+        with self._state:
+            if self._busy:
+                raise TurnRunningError("The conversation cannot be left while a turn is running.")
+            self._journal.move_to(session_id)
+            self._cached_system_prompt = None
+            self._prompt_is_new = False
 
     def switch_model(self, model: Model) -> None:
         """Go on with another model from the next turn on."""
@@ -348,7 +503,16 @@ class AIAgent:
         if self.db is not None:
             self.db.update_session_model(self.session_id, model.name)
 
+    def set_request_option(self, name: str, value: Any) -> None:
+        """Set a field of every further request (reasoning_effort, …); None takes it away."""
+        options = {key: given for key, given in self._request_options.items() if key != name}
+        self._request_options = options if value is None else {**options, name: value}
+
     # For front ends
+
+    def ensure_session(self) -> None:
+        """Give the conversation its row before its first message, for work done on its behalf."""
+        self._journal.ensure_session()
 
     def _persist_session(
         self, messages: list[Message], conversation_history: list[Message] | None = None
@@ -357,8 +521,17 @@ class AIAgent:
         self._journal.refresh()
         self._journal.persist(messages)
 
+    def commit_memory_session(self, history: list[Message] | None = None) -> None:
+        """Keep what the session that ends has taught; `history` is the conversation, if at hand.
+
+        Memory providers are told, and a session of some length is looked back on. This waits for it
+        for a bounded time, so call it off an event loop; it never raises.
+        """
+        self.learner.commit(history)
+
     def close(self) -> None:
-        """End what the conversation's tools have left running."""
+        """End what the conversation's tools have left running, and what is done beside it."""
+        self.learner.close()
         terminal = sys.modules.get("tools.terminal")  # not imported: nothing can be running
         if terminal is not None:
             terminal.close_terminal(self.workspace)
@@ -367,3 +540,8 @@ class AIAgent:
         """Free the model's connections, and end what tools have left running."""
         self.close()
         await self.llm.aclose()
+
+
+def _inbound(content: str | list[dict[str, Any]], inbox_id: str | None) -> Message:
+    message: Message = {"role": "user", "content": content}
+    return message if inbox_id is None else {**message, INBOX_ID: inbox_id}

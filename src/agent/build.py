@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hermes_cli import plugins
 from hermes_state import SessionDB
 from tools.base import Asker, Workspace
 from tools.registry import Registry
 from tools.toolsets import default_tools
 
 from .agent import AIAgent
+from .auxiliary import build_auxiliary
 from .config import Config, ModelSettings
 from .events import Event
+from .learning.learner import LearningSettings
 from .model import Model
 from .providers import build_model
 from .system_prompt import build_system_prompt
+
+log = logging.getLogger(__name__)
 
 _TOOL_SECTIONS = (
     "terminal", "approvals", "web", "tools", "mcp_servers", "code_execution", "delegation",
@@ -27,6 +33,7 @@ _TOOL_SECTIONS = (
 
 def build_models(config: Config, model: str | None = None) -> Model:
     """The configured model (or the one named) with its fall-backs, as one that can be asked."""
+    plugins.load_plugins(config.raw, config.home, config.environ)
     settings = config.model_named(model) if model else config.model
     first = _build(settings, config)
     if is_small(first) and not config.fallback_models:
@@ -64,6 +71,7 @@ def build_agent(
     `tools` defaults to what the configuration wants and this machine has; a model too small for
     tools gets none. `asker` is whom tools ask before they do something dangerous.
     """
+    plugins.load_plugins(config.raw, config.home, config.environ)
     llm = model or build_models(config)
     small = is_small(llm)
     where = cwd or Path(os.getcwd())  # noqa: PTH109 - Path.cwd() resolves links people chose
@@ -71,17 +79,21 @@ def build_agent(
     if small:
         tools = Registry()
     elif tools is None:
-        tools = default_tools(settings, config.home)
+        tools = default_tools(settings, config.home, plugins.get_tools())
+    if not config.memory.enabled:
+        tools = tools.usable(lambda tool: tool.toolset != "memory")
 
     def prompt() -> str:
-        return build_system_prompt(config.home, where, platform, llm.name, small=small)
+        return build_system_prompt(
+            config.home, where, platform, llm.name, small=small, memory=config.memory.enabled
+        )
 
     options: dict[str, Any] = {}
     if config.model.max_tokens:
         options["max_tokens"] = config.model.max_tokens
     if config.model.reasoning_effort:
         options["reasoning_effort"] = config.model.reasoning_effort
-    return AIAgent(
+    agent = AIAgent(
         llm,
         db=db,
         session_id=session_id,
@@ -95,7 +107,34 @@ def build_agent(
         request_options=options,
         workspace=Workspace(config.home, where, settings=settings),
         asker=asker,
+        auxiliary=build_auxiliary(config, lambda: agent.llm),
+        compression=config.compression,
+        compression_timeout=config.auxiliary.compression.timeout,
+        learning=learning_settings(config),
+        memory_providers=() if small else memory_providers(config),
     )
+    plugins.lend(agent, lambda name: build_models(config, name))
+    return agent
+
+
+def learning_settings(config: Config) -> LearningSettings:
+    """What an agent does beside its turns, as configured."""
+    return LearningSettings(
+        titles=config.auxiliary.title_generation.enabled,
+        review_every=config.memory.review_every if config.memory.enabled else 0,
+        review_seconds=config.auxiliary.review.timeout,
+    )
+
+
+def memory_providers(config: Config) -> list[Any]:
+    """The plugin's memory that is configured, if there is one."""
+    name = config.memory.provider if config.memory.enabled else ""
+    if not name:
+        return []
+    provider = plugins.get_memory_provider(name)
+    if provider is None:
+        log.warning("memory.provider is %s, but no plugin that is enabled offers that", name)
+    return [] if provider is None else [provider]
 
 
 def tool_settings(config: Config) -> dict[str, Any]:

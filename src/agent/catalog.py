@@ -70,6 +70,11 @@ def lookup(name: str, overrides: Mapping[str, Mapping[str, Any]] | None = None) 
     return info
 
 
+def known_models() -> list[ModelInfo]:
+    """Every model of the catalogue, by name."""
+    return [_info(name, facts) for name, facts in sorted(_facts().items())]
+
+
 def cost_usd(
     usage: Usage, model: str, overrides: Mapping[str, Mapping[str, Any]] | None = None
 ) -> float | None:

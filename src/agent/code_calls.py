@@ -9,13 +9,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tools.base import ToolContext, ToolError
+from tools.base import Tool, ToolContext, ToolError
 from tools.registry import Registry
 from tools.schema import fit
 
+from . import hooks_tools
 from .redact import redact
 from .threads import run_to_end
-from .tool_calls import as_text
+from .tool_calls import as_text, call_tool
 
 
 class CodeCalls:
@@ -36,8 +37,29 @@ class CodeCalls:
             raise ToolError(self._registry.suggest(name))
         context = self._new_context(f"code_{name}", lambda text: None)
         fitting = fit(arguments, tool.parameters, name)
+        watch = hooks_tools.watch(context, name)
+        if watch is not None:
+            return run_to_end(_watched(watch, tool, context, fitting))
         if inspect.iscoroutinefunction(tool.run):
             result = run_to_end(tool.run(context, **fitting))
         else:
             result = tool.run(context, **fitting)
         return redact(as_text(result))
+
+
+async def _watched(
+    watch: hooks_tools.ToolWatch, tool: Tool, context: ToolContext, arguments: dict[str, Any]
+) -> str:
+    """The call with plugins around it, as for a call of the model."""
+    failure: Exception | None = None
+    try:
+        arguments = await watch.before(tool, arguments)
+        text = redact(as_text(await watch.run(tool, context, arguments, call_tool)))
+    except Exception as error:
+        failure, text = error, redact(f"Error: {error}")
+        raise
+    else:
+        text = redact(await watch.transformed(text, None))
+        return text
+    finally:
+        await watch.after(text, failure)

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agent.config_env import load_dotenv, secret_values
-from agent.config_model import names_provider, resolve_model
+from agent.config_model import is_known_provider, names_provider, resolve_model
 from agent.config_schema import (
     FREE_FORM,
     SECTIONS,
@@ -26,6 +26,7 @@ from agent.config_schema import (
     ContextSettings,
     DisplaySettings,
     LoggingSettings,
+    MemorySettings,
     ModelSettings,
     TerminalSettings,
 )
@@ -47,6 +48,7 @@ class Config:
     agent: AgentSettings
     compression: CompressionSettings
     auxiliary: AuxiliarySettings
+    memory: MemorySettings
     context: ContextSettings
     display: DisplaySettings
     terminal: TerminalSettings
@@ -110,11 +112,14 @@ def load_config(home: Path | None = None, environ: Mapping[str, str] | None = No
             findings.unknown(str(key), known_keys)
     if merged.get("HERMES_YOLO_MODE", "").lower() in ("1", "true", "yes", "on"):
         sections["approvals"] = replace(sections["approvals"], mode="off")
+    _know_added_providers(raw, home, merged)
     model = resolve_model(raw.get("model"), findings)
     fallbacks = _fallbacks(raw.get("fallback_models"), findings)
     if findings.problems:
         raise ConfigError("\n".join(findings.problems))
-    for settings in (model, *fallbacks, sections["auxiliary"].compression):
+    side = sections["auxiliary"]
+    tasks = (side.compression, side.title_generation, side.approval, side.review)
+    for settings in (model, *fallbacks, *tasks):
         register_secret(settings.api_key)
     return Config(
         home=home,
@@ -125,6 +130,20 @@ def load_config(home: Path | None = None, environ: Mapping[str, str] | None = No
         warnings=tuple(findings.warnings),
         **sections,
     )
+
+
+def _know_added_providers(raw: Mapping[str, Any], home: Path, environ: Mapping[str, str]) -> None:
+    """Load the plugins first if a model's provider is one that they would have to bring."""
+    if not raw.get("plugins"):
+        return
+    fallbacks = raw.get("fallback_models")
+    for entry in (raw.get("model"), *(fallbacks if isinstance(fallbacks, list) else ())):
+        provider = entry.get("provider") if isinstance(entry, Mapping) else None
+        if isinstance(provider, str) and not is_known_provider(provider):
+            from hermes_cli import plugins
+
+            plugins.load_plugins(raw, home, environ)
+            return
 
 
 def _fallbacks(raw: Any, findings: Findings) -> tuple[ModelSettings, ...]:

@@ -61,6 +61,12 @@ def resolve_model(raw: Any, findings: Findings, where: str = "model") -> ModelSe
     return _completed(replace(given, provider=provider), findings, where)
 
 
+def is_known_provider(provider: str) -> bool:
+    """Whether a provider's name, or nickname, says where it is."""
+    name = _canonical(provider)
+    return name in KNOWN or name == "auto"
+
+
 def names_provider(name: str, environ: Mapping[str, str]) -> bool:
     """Whether a model's name alone says where it runs: "provider:…", or a name that belongs to
     a provider whose key is set."""

@@ -123,10 +123,10 @@ class AuxiliaryModelSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TitleSettings:
+class TitleSettings(AuxiliaryModelSettings):
     """Naming conversations."""
 
-    enabled: bool = setting(True, "let a model name new conversations")
+    enabled: bool = setting(True, "name new conversations after their first exchange")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,23 @@ class AuxiliarySettings:
     compression: AuxiliaryModelSettings = field(
         default_factory=AuxiliaryModelSettings, metadata={"section": AuxiliaryModelSettings}
     )
+    approval: AuxiliaryModelSettings = field(
+        default_factory=AuxiliaryModelSettings, metadata={"section": AuxiliaryModelSettings}
+    )
+    review: AuxiliaryModelSettings = field(
+        default_factory=AuxiliaryModelSettings, metadata={"section": AuxiliaryModelSettings}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What is kept from one conversation to the next."""
+
+    enabled: bool = setting(True, "read and write memories/, and learn from conversations")
+    review_every: int = setting(
+        10, "user turns after which a conversation is looked back on; 0 never", minimum=0
+    )
+    provider: str = setting("", "a plugin's memory to use beside the files, by its name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +191,13 @@ class ApprovalSettings:
     """Who decides about dangerous commands."""
 
     mode: str = setting(
-        "manual", "ask always, let a model sort, or never ask", choices=("manual", "smart", "off")
+        "manual",
+        "ask always, let a model decide what is plain, or never ask",
+        choices=("manual", "smart", "off"),
     )
+    timeout: float = setting(300, "seconds until a question counts as denied", minimum=1)
+    allow: tuple[str, ...] = setting((), "commands that need not be asked for, as patterns")
+    deny: tuple[str, ...] = setting((), "what no command may contain, as patterns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +216,7 @@ SECTIONS: dict[str, type] = {
     "agent": AgentSettings,
     "compression": CompressionSettings,
     "auxiliary": AuxiliarySettings,
+    "memory": MemorySettings,
     "context": ContextSettings,
     "display": DisplaySettings,
     "terminal": TerminalSettings,
@@ -208,7 +231,7 @@ FREE_FORM = frozenset({
     "thread_sessions_per_user", "max_concurrent_sessions", "max_live_sessions",
     "multiplex_profiles", "session_store_max_age_days", "unauthorized_dm_behavior", "streaming",
     "restart_loop_guard", "respawn_storm", "max_inbound_media_bytes", "plugins", "hooks",
-    "hooks_auto_accept", "memory", "skills", "tools", "toolsets", "mcp_servers", "cron",
+    "hooks_auto_accept", "skills", "tools", "toolsets", "mcp_servers", "cron",
     "delegation", "web", "browser", "security", "checkpoints",
 })  # fmt: skip
 """Known top-level keys that other parts of Hermes check themselves."""

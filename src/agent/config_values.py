@@ -24,6 +24,7 @@ _TYPES = {
     "float": "a number",
     "bool": "true or false",
     "str": "text",
+    "tuple[str, ...]": "text, or a list of texts",
 }
 
 
@@ -137,7 +138,18 @@ def _to_text(value: Any, limits: Limits) -> str | None:
     return next((choice for choice in limits.choices if choice.lower() == text.lower()), text)
 
 
-_CONVERTERS = {"int": _to_int, "float": _to_float, "bool": _to_bool, "str": _to_text}
+def _to_texts(value: Any, limits: Limits) -> tuple[str, ...] | None:
+    texts = [_to_text(one, limits) for one in (value if isinstance(value, list) else [value])]
+    return None if None in texts else tuple(text for text in texts if text)
+
+
+_CONVERTERS = {
+    "int": _to_int,
+    "float": _to_float,
+    "bool": _to_bool,
+    "str": _to_text,
+    "tuple[str, ...]": _to_texts,
+}
 
 
 def _fits(value: Any, limits: Limits) -> bool:

@@ -1,21 +1,28 @@
 """Sub-agents for `delegate_task`: each has its own session, budget and tools, none has sub-agents.
 
 A sub-agent's session hangs below the conversation that started it and is not listed beside it. When
-the caller is interrupted, so is it; what it had done is stored like any other turn.
+the caller is interrupted, so is it; what it had done is stored like any other turn. Those in the
+background go on until they are done, and their result is told to the conversation once.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Any
 
-from tools.base import Tool, ToolContext, ToolError
+from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
 
-from .events import Event, ReplyFinished, ToolStarted
+from .events import BackgroundFinished, Event, ReplyFinished, ToolStarted
+from .hooks import fire
 
 if TYPE_CHECKING:
     from .agent import AIAgent
+
+log = logging.getLogger(__name__)
 
 MAX_ITERATIONS = 50
 WITHHELD_TOOLSETS = frozenset({"delegation", "clarify", "memory", "todo"})
@@ -33,23 +40,113 @@ class Delegation:
 
     def __init__(self, parent: AIAgent) -> None:
         self._parent = parent
+        self._news = False
 
     async def __call__(self, task: Task, number: int, caller: ToolContext) -> str:
         """Run one task to its end; returns the report."""
-        child = self._new_agent(task)
+        child = self._new_agent(task, self._parent.asker)
         child.on_event = lambda event: relay(event, number, caller)
+        return await self._run(child, task)
+
+    async def _run(self, child: AIAgent, task: Task) -> str:
         context = str(task.get("context") or "").strip()
         prompt = f"{task['goal']}\n\n{context}" if context else task["goal"]
+        began = time.perf_counter()
+        facts = await self._tell_start(child, task)
         result = await child.run(prompt)
+        await fire(
+            "subagent_stop",
+            **facts,
+            child_session_id=child.session_id,
+            child_summary=result["final_response"] or "",
+            child_status=_status(result),
+            duration_ms=int((time.perf_counter() - began) * 1000),
+        )
         if self._parent.db is not None:
             self._parent.db.end_session(child.session_id, "agent_close")
         if result["failed"] or result["interrupted"]:
             reason = result["error"] or "it was interrupted"
             raise ToolError(f"The sub-agent did not finish: {reason}")
         note = "" if result["completed"] else f"\n[It stopped early: {result['error']}]"
-        return f"{result['final_response']}{note}\n[session {child.session_id}]"
+        report = f"{result['final_response']}{note}"
+        self._parent.learner.providers.tell(
+            "on_delegation", task["goal"], report, child_session_id=child.session_id
+        )
+        return f"{report}\n[session {child.session_id}]"
 
-    def _new_agent(self, task: Task) -> AIAgent:
+    async def _tell_start(self, child: AIAgent, task: Task) -> dict[str, Any]:
+        facts = {
+            "parent_session_id": self._parent.session_id,
+            "parent_turn_id": self._parent.workspace.state.get("turn_id", ""),
+            "child_role": str(task.get("role") or ""),
+        }
+        await fire(
+            "subagent_start",
+            **facts,
+            parent_subagent_id=None,  # a sub-agent has none of its own
+            child_session_id=child.session_id,
+            child_subagent_id=child.session_id,
+            child_goal=task["goal"],
+        )
+        return facts
+
+    # In the background
+
+    def start(self, tasks: list[Task]) -> str:
+        """Begin tasks that go on by themselves; returns the id under which they are known."""
+        from . import background
+
+        parent = self._parent
+        if parent.db is None:
+            raise ToolError("Without a store nothing can run in the background. Do it now instead.")
+        parent.ensure_session()
+        asker = asker_in_background(parent.asker)
+        run = background.Run(
+            f"bg_{os.urandom(4).hex()}",
+            parent.db.get_conversation_root(parent.session_id),
+            parent.db,
+            tasks,
+            [self._new_agent(task, asker) for task in tasks],
+            self._told,
+        )
+        try:
+            background.begin(run, parent.session_id, self._run_and_close)
+        except background.TooManyError as error:
+            raise ToolError(f"{error} Do it now instead, or wait for one of them.") from error
+        return run.id
+
+    async def _run_and_close(self, child: AIAgent, task: Task) -> str:
+        try:
+            return await self._run(child, task)
+        finally:
+            child.close()
+
+    def _told(self, delegation_id: str, state: str, report: str) -> None:
+        self._news = True
+        if self._parent.on_event is None:
+            return
+        event = BackgroundFinished(self._parent.session_id, delegation_id, state, report)
+        try:
+            self._parent.on_event(event)
+        except Exception:
+            # A front end that fails to show it does not undo it: the conversation is still told.
+            log.exception("A callback failed on %s", delegation_id)
+
+    def take_news(self) -> bool:
+        """Whether something has ended since the last time."""
+        news, self._news = self._news, False
+        return news
+
+    def settle(self) -> None:
+        """Give up on the conversation's background work whose process is gone."""
+        db = self._parent.db
+        for one in db.list_delegations(self._parent.session_id, "running") if db else ():
+            from .background import is_lost
+
+            if db is not None and is_lost(one):
+                db.lose_delegation(one["delegation_id"])
+
+    def _new_agent(self, task: Task, asker: Asker) -> AIAgent:
         from .agent import AIAgent
 
         parent = self._parent
@@ -71,8 +168,24 @@ class Delegation:
             workspace=dataclasses.replace(
                 parent.workspace, environ=dict(parent.workspace.environ), state={}
             ),
-            asker=parent.asker,
+            asker=asker,
+            auxiliary=parent.auxiliary,
+            compression=parent.compression,
+            compression_timeout=parent.compression_timeout,
         )
+
+
+def _status(result: dict[str, Any]) -> str:
+    if result["interrupted"]:
+        return "interrupted"
+    return "failed" if result["failed"] else "completed" if result["completed"] else "partial"
+
+
+def asker_in_background(asker: Asker) -> Asker:
+    """Whom background work may ask: somebody who answers later, nobody who sits at a prompt."""
+    from tools.approval import StoredAsker
+
+    return asker if isinstance(asker, StoredAsker) else NobodyToAsk()
 
 
 def allowed(tool: Tool) -> bool:

@@ -73,8 +73,59 @@ class Steered(NamedTuple):
     text: str
 
 
+class Compressing(NamedTuple):
+    """The conversation has grown too long and is about to be compressed; this may take a while."""
+
+    session_id: str
+    messages: int
+    tokens: int
+    """Of the messages, roughly."""
+
+
+class Compressed(NamedTuple):
+    """That is over; the conversation goes on in `session_id`."""
+
+    session_id: str
+    old_session_id: str
+    in_place: bool
+    method: str
+    """"summary", "fallback" (without a model), or empty: left as it was, for `reason`."""
+    before_tokens: int
+    after_tokens: int
+    reason: str = ""
+
+
 class Noticed(NamedTuple):
     """Something a person should know, in one line."""
+
+    text: str
+
+
+class BackgroundFinished(NamedTuple):
+    """Work in the background has ended; the conversation is told with its next step or turn.
+
+    It may come at any time, from another thread, also while no turn runs.
+    """
+
+    session_id: str
+    delegation_id: str
+    status: str
+    """completed, failed or interrupted."""
+    text: str
+
+
+class TitleSet(NamedTuple):
+    """A conversation was named. Comes after its turn, from another thread."""
+
+    session_id: str
+    title: str
+
+
+class ReviewFinished(NamedTuple):
+    """Something was kept for later conversations; `text` says what, in one line.
+
+    Comes after a turn, from another thread.
+    """
 
     text: str
 
@@ -97,6 +148,11 @@ Event = (
     | ToolFinished
     | ReplyFinished
     | Steered
+    | Compressing
+    | Compressed
     | Noticed
+    | BackgroundFinished
+    | TitleSet
+    | ReviewFinished
     | TurnFinished
 )

@@ -12,8 +12,11 @@ from typing import Any
 
 from hermes_state import SessionDB
 from hermes_state.history import repair_message_sequence
+from hermes_state.inbox import INBOX_ID
+from hermes_state.outbox import OUTBOX
 from hermes_state.turn_log import ROW_ID, Recorded
 
+from .ids import new_session_id
 from .model import Message
 
 
@@ -37,6 +40,11 @@ class Journal:
         """The live messages; never changed in place once handed out, only extended."""
         self._version: int | None = None
 
+    def move_to(self, session_id: str) -> None:
+        """Read and write another conversation from now on."""
+        self.session_id, self.messages, self._version = session_id, [], None
+        self.facts.pop("system_prompt", None)
+
     def refresh(self) -> None:
         """Load the conversation's tip, unless our copy is current."""
         if self._db is None:
@@ -51,6 +59,11 @@ class Journal:
         view = self._db.load_live(self.session_id)
         if view is not None:
             self.session_id, self.messages, self._version = view
+
+    def ensure_session(self) -> None:
+        """Create the session's row if it has none."""
+        if self._db is not None and self._db.get_session(self.session_id) is None:
+            self._db.create_session(self.session_id, self.source, **self.facts)
 
     def begin(self, message: Message) -> None:
         """Store the user's message at the tip; what a crash left open is closed first."""
@@ -77,6 +90,15 @@ class Journal:
         recorded = self._db.record_step(self.session_id, messages, usage, self._version)
         self._wrote(recorded, messages)
 
+    def deliver_results(self) -> bool:
+        """Store what background work has come to, as messages; False if there is nothing new."""
+        recorded = self._db.deliver_results(self.session_id) if self._db is not None else None
+        if recorded is None:
+            return False
+        self.session_id, self._version = recorded.session_id, None
+        self.refresh()
+        return True
+
     def persist(self, messages: Iterable[Message]) -> None:
         """Store those of `messages` that are not stored yet."""
         if self._db is None:
@@ -88,6 +110,32 @@ class Journal:
             self.session_id = recorded.session_id
             self._version = None
             self.refresh()
+
+    def goes_on_from(self, session_id: str, seen: list[Message]) -> bool:
+        """Whether the conversation is still in that session and begins with what was seen."""
+        if self._db is None:
+            return self.messages[: len(seen)] == seen
+        ids = [message[ROW_ID] for message in self.messages[: len(seen)]]
+        return self.session_id == session_id and ids == [message[ROW_ID] for message in seen]
+
+    def compact(self, messages: list[Message], seen: list[Message], *, in_place: bool) -> bool:
+        """Let `messages` stand for `seen`, the live messages they were made of.
+
+        What was added since stays behind them. False if somebody else was first; the journal is
+        where the conversation is now in either case.
+        """
+        if self._db is None:
+            self.messages = [*messages, *self.messages[len(seen) :]]
+            return True
+        outcome = self._db.compact_seen(
+            self.session_id,
+            [message[ROW_ID] for message in seen],
+            messages,
+            None if in_place else new_session_id(),
+        )
+        self._version = None
+        self.refresh()
+        return outcome.created
 
     def history(self) -> list[Message]:
         """What the model is sent: the live messages, made valid."""
@@ -101,5 +149,7 @@ class Journal:
             return
         for message, message_id in zip(messages, recorded.ids, strict=True):
             message[ROW_ID] = message_id
+            message.pop(INBOX_ID, None)
+            message.pop(OUTBOX, None)
         self.messages.extend(messages)
         self._version = recorded.version

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .errors import BrokenReplyError, ModelError
-from .events import Event, ReplyFinished, Steered
+from hermes_state.outbox import OUTBOX
+
+from .compression.driver import Compressor
+from .errors import BrokenReplyError, ContextTooLongError, ModelError
+from .events import Event, ReplyFinished, Steered, StreamRestarted
+from .hooks import TurnHooks
+from .hooks_model import is_watched, watched
 from .journal import Journal
-from .model import Model, ModelRequest, Usage
+from .model import Message, Model, ModelRequest, Usage
+from .overlay import overlay_last_user
 from .reply import Reply
 from .tool_calls import ToolRunner
 
@@ -33,10 +40,25 @@ class Turn:
     tool_schemas: list[dict[str, Any]]
     system: str
     emit: Callable[[Event], None]
-    take_steering: Callable[[], list[str]]
+    take_steering: Callable[[], list[Message]]
     cost: Callable[[Usage, str], dict[str, Any]]
     max_iterations: int = 90
     request_options: dict[str, Any] = field(default_factory=dict)
+    deliver_results: Callable[[], None] = lambda: None
+    """Puts what background work has come to into the journal, between two steps."""
+
+    compressor: Compressor | None = None
+    """Keeps the requests within the model's window."""
+
+    overlay: str = ""
+    """Sent with the user's message, never stored."""
+    hooks: TurnHooks | None = None
+    """Tells plugins how the turn goes."""
+    asked: Message | None = None
+    """The message it belongs to."""
+
+    deliver_to: dict[str, Any] | None = None
+    """Where its answers are owed to; they go into the outbox with the step that stores them."""
 
     api_calls: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -62,12 +84,18 @@ async def run_turn(turn: Turn) -> None:
             finish_reply(turn, calls)
             if calls:
                 await turn.tools.run(calls)
+                turn.deliver_results()
             steering = turn.take_steering()
             if steering:
-                turn.journal.record([{"role": "user", "content": text} for text in steering])
-                for text in steering:
-                    turn.emit(Steered(text))
+                turn.journal.record(steering)
+                for message in steering:
+                    turn.emit(Steered(message["content"]))
             elif not calls:
+                wanted = await turn.hooks.wants_more(turn) if turn.hooks else ""
+                if wanted:
+                    turn.journal.record([{"role": "user", "content": wanted}])
+                    turn.emit(Steered(wanted))
+                    continue
                 turn.final_response = turn.reply.text
                 return
         turn.exhausted = True
@@ -81,22 +109,43 @@ async def run_turn(turn: Turn) -> None:
 
 
 async def ask(turn: Turn) -> None:
-    """One model call, streamed; `turn.reply` holds what has come so far, also if it breaks."""
-    turn.reply = Reply()
+    """One model call; a request that is too long is made smaller and sent again."""
     turn.api_calls += 1
+    for attempt in itertools.count():
+        try:
+            await ask_once(turn)
+            return
+        except ContextTooLongError as error:
+            if turn.reply.text:
+                turn.emit(StreamRestarted(str(error), 0.0, attempt + 2))
+            if not (turn.compressor and await turn.compressor.after_refusal(turn, attempt)):
+                raise
+
+
+async def ask_once(turn: Turn) -> None:
+    """Send the request; `turn.reply` holds what has come so far, also if it breaks."""
+    turn.reply = Reply()
+    messages = await turn.compressor.make_room(turn) if turn.compressor else turn.journal.history()
     request = ModelRequest(
-        messages=turn.journal.history(),
+        messages=overlay_last_user(messages, turn.overlay, turn.asked),
         system=turn.system,
         tools=turn.tool_schemas,
         session_id=turn.journal.session_id,
         **turn.request_options,
     )
-    async with contextlib.aclosing(turn.model.stream(request)) as stream:
+    model_stream = (
+        watched(turn, turn.hooks, request)
+        if turn.hooks is not None and is_watched()
+        else turn.model.stream(request)
+    )
+    async with contextlib.aclosing(model_stream) as stream:
         async for chunk in stream:
             turn.reply.add(chunk, turn.emit)
     turn.reply.require_finished()
     turn.usage += turn.reply.usage
     turn.last_prompt_tokens = turn.reply.usage.input_tokens
+    if turn.compressor:
+        turn.compressor.note_answer(turn.last_prompt_tokens)
 
 
 def finish_reply(turn: Turn, calls: list[dict[str, Any]]) -> None:
@@ -104,7 +153,11 @@ def finish_reply(turn: Turn, calls: list[dict[str, Any]]) -> None:
     reply = turn.reply
     if reply.is_empty:
         raise BrokenReplyError("The model returned an empty answer several times in a row.")
-    turn.journal.record([reply.message(calls)], turn.cost(reply.usage, reply.model))
+    message = reply.message(calls)
+    if turn.deliver_to is not None and not calls:
+        target = turn.deliver_to
+        message[OUTBOX] = {"id": f"{target['id']}:{turn.api_calls}", "to": target["to"]}
+    turn.journal.record([message], turn.cost(reply.usage, reply.model))
     turn.emit(ReplyFinished(reply.text, len(calls), reply.usage))
 
 

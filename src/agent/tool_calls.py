@@ -23,10 +23,11 @@ from tools.output import shortened
 from tools.registry import Registry
 from tools.schema import fit
 
+from . import hooks_tools
 from .events import Event, ToolFinished, ToolProgressed, ToolStarted
 from .journal import Journal
 from .model import Message
-from .redact import redact
+from .redact import redact, redact_value
 from .threads import in_thread
 
 log = logging.getLogger(__name__)
@@ -45,8 +46,13 @@ class ResultLog:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._pending: dict[str, Message] = {}
+        self._held: dict[str, Message] = {}
         self._stored: set[str] = set()
         self._written: asyncio.Future[None] | None = None
+
+    def hold(self, result: Message) -> None:
+        """Keep what is stored if the turn is stopped before the result is in its last shape."""
+        self._held[result["tool_call_id"]] = result
 
     async def store(self, result: Message) -> None:
         """Return when the result is on disk."""
@@ -71,7 +77,8 @@ class ResultLog:
 
     def settle(self, calls: list[Message], content: Callable[[str], str]) -> None:
         """Store what the rest of these calls came to; `content` says it where nothing is known."""
-        pending, self._pending = self._pending, {}
+        pending = {**self._held, **self._pending}
+        self._pending = {}
         rest = [call for call in calls if call["id"] not in self._stored]
         self._journal.record(
             [pending.get(call["id"]) or tool_result(call, content(call["id"])) for call in rest]
@@ -127,22 +134,35 @@ class ToolRunner:
             loop.call_soon_threadsafe(self._emit, ToolProgressed(call_id, redact(text)))
 
         context = self._new_context(call_id, progress)
+        watch = hooks_tools.watch(context, name)
+        failure: Exception | None = None
         try:
             tool, arguments = self._prepare(call)
+            if watch is not None:
+                arguments = await watch.before(tool, arguments)
             running[call_id] = context
-            self._emit(ToolStarted(call_id, name, without_secrets(arguments)))
-            text, is_error = as_text(await call_tool(tool, context, arguments)), False
+            self._emit(ToolStarted(call_id, name, redact_value(arguments)))
+            if watch is not None:
+                text = as_text(await watch.run(tool, context, arguments, call_tool))
+            else:
+                text = as_text(await call_tool(tool, context, arguments))
         except ToolError as error:
-            text, is_error = f"Error: {error}", True
+            text, failure = f"Error: {error}", error
         except Exception as error:
             # Whatever a tool raises is the model's to read; only cancellation ends the turn.
             log.exception("The tool %s failed", name)
-            text, is_error = f"Error: {type(error).__name__}: {error}", True
+            text, failure = f"Error: {type(error).__name__}: {error}", error
         text = self._within_limit(redact(text), context, name)
+        if watch is not None:
+            results.hold(tool_result(call, text))
+            changed = redact(await watch.transformed(text, failure))
+            text = self._within_limit(changed, context, name)
         running.pop(call_id, None)
         await results.store(tool_result(call, text))
         seconds = time.perf_counter() - started
-        self._emit(ToolFinished(call_id, name, text, seconds, is_error))
+        self._emit(ToolFinished(call_id, name, text, seconds, failure is not None))
+        if watch is not None:
+            await watch.after(text, failure)
 
     def _within_limit(self, text: str, context: ToolContext, name: str) -> str:
         tool = self._registry.get(name)
@@ -165,15 +185,6 @@ class ToolRunner:
         if not isinstance(arguments, dict):
             raise ToolError(f"The arguments of {name} must be a JSON object. Send the call again.")
         return tool, fit(arguments, tool.parameters, name)
-
-
-def without_secrets(value: Any) -> Any:
-    """Arguments as they may be shown; the tool itself gets them as they are."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {name: without_secrets(item) for name, item in value.items()}
-    return [without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 async def call_tool(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:

@@ -1,7 +1,8 @@
 """Questions of tools to the person at the terminal: may this be done, and what is meant.
 
 A tool asks from its own thread while the turn waits. The answer is read from the terminal itself,
-so that a question can be piped in and approvals still be answered. Ctrl-C ends the waiting.
+so that a question can be piped in and approvals still be answered. Ctrl-C ends the waiting. What is
+asked about is shown with its control characters made visible: no command can repaint the question.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CHOICES: dict[str, Choice] = {
 
 
 class TerminalAsker:
-    """Asks at the terminal; denies where there is none."""
+    """Asks at the terminal; says so where there is none."""
 
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()
@@ -36,9 +37,12 @@ class TerminalAsker:
         self._stops += 1
 
     def approve(self, request: ApprovalRequest) -> Choice:
-        """Show what is about to be done and read a choice; anything unclear is asked again."""
+        """Show what is about to be done and read a choice; anything unclear is asked again.
+
+        Raises ToolError if there is no terminal, so that nobody is there to ask.
+        """
         with self._one_at_a_time:
-            show(f"\n⚠ {request.description}\n  {request.command}")
+            show(f"\n⚠ {visible(request.description)}\n  {visible(request.command)}")
             while True:
                 question = "  allow? [o]nce, this [s]ession, [a]lways, [d]eny: "
                 answer = self._read(question, request.expires_at, request.cancelled)
@@ -51,9 +55,9 @@ class TerminalAsker:
     def clarify(self, question: str, choices: list[str]) -> str:
         """Ask; a number picks one of the choices, anything else is the answer itself."""
         with self._one_at_a_time:
-            show(f"\n? {question}")
+            show(f"\n? {visible(question)}")
             for number, choice in enumerate(choices, 1):
-                show(f"  {number}. {choice}")
+                show(f"  {number}. {visible(choice)}")
             answer = self._read("  › ")
         if answer is None:
             raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
@@ -65,7 +69,7 @@ class TerminalAsker:
     def _read(
         self, prompt: str, until: float = math.inf, cancelled: threading.Event | None = None
     ) -> str | None:
-        """A line from the terminal; None without a terminal, after a stop or too late."""
+        """A line from the terminal; None after a stop, at its end or too late."""
         stops = self._stops
 
         def is_stopped() -> bool:
@@ -73,8 +77,10 @@ class TerminalAsker:
 
         try:
             terminal: TextIO = open("/dev/tty", encoding="utf-8")  # noqa: SIM115,PTH123 - closed below
-        except OSError:
-            return None
+        except OSError as error:
+            raise ToolError(
+                "Nobody is there to answer. Decide yourself and say what you assumed."
+            ) from error
         with terminal:
             print(prompt, end="", file=sys.stderr, flush=True)
             typed = b""
@@ -88,6 +94,14 @@ class TerminalAsker:
                     if b"\n" in piece:
                         return typed.decode(errors="replace").partition("\n")[0]
         return None
+
+
+def visible(text: str) -> str:
+    """Text as it is, with what a terminal would obey or hide written as escapes."""
+    return "".join(
+        char if char in "\n\t" or char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text
+    )
 
 
 def show(text: str) -> None:

@@ -8,25 +8,31 @@ turn is stopped, stored, and the session ended.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.agent import AIAgent
 from agent.build import build_agent, build_models
 from agent.config import Config, ConfigError, load_config
-from agent.events import Event, Noticed, StreamRestarted, ToolFinished, ToolStarted
+from agent.events import (
+    BackgroundFinished,
+    Event,
+    Noticed,
+    StreamRestarted,
+    ToolFinished,
+    ToolStarted,
+)
 from agent.providers import UnknownProviderError
+from agent.store import open_store
 from hermes_cli.asking import TerminalAsker
 from hermes_cli.interrupts import Interrupts
 from hermes_state import SessionDB, StoreError
 
-HELP = """\
-/new            begin a new conversation
-/model [NAME]   show the model, or go on with another one
-/help           this list
-/exit           leave (also Ctrl-D, or Ctrl-C twice)
-Ctrl-C          stop the answer"""
+if TYPE_CHECKING:
+    from hermes_cli.chat_surface import ChatSurface
 
+PROMPT = "› "
 LOCAL_NOTICE_GIVEN = "local_model_notice"
 
 
@@ -51,7 +57,7 @@ def run_chat(options: ChatOptions) -> int:
         from agent.logs import setup_logging
 
         setup_logging(config.home, config.logging)
-        with SessionDB(config.home / "state.db") as db:
+        with open_store(config.home) as db:
             if db.salvage_report is not None:
                 complain(str(db.salvage_report))
             db.settle_at_startup()
@@ -73,17 +79,19 @@ class Chat:
     """One run of `hermes chat`."""
 
     def __init__(self, config: Config, db: SessionDB, options: ChatOptions) -> None:
-        self._config = config
-        self._db = db
+        self.config = config
+        self.db = db
         self._options = options
         self._model = build_models(config, options.model)
         self._asker = TerminalAsker()
-        self._agent = self._new_agent(self._session_to_resume())
+        self.agent = self._new_agent(self._session_to_resume())
         self._at_line_start = True
+        self._at_prompt = False
+        self._surface: ChatSurface | None = None
 
     def run(self) -> int:
         """Answer one question, or talk until the person leaves."""
-        for warning in self._config.warnings if not self._options.quiet else ():
+        for warning in self.config.warnings if not self._options.quiet else ():
             complain(f"hermes: {warning}")
         with Interrupts(self._interrupt) as interrupts:
             try:
@@ -92,15 +100,22 @@ class Chat:
                     return self._answer_one(question)
                 return self._talk(interrupts)
             finally:
+                self._stop_background()
                 self._end_session("cli_close")
 
     def _end_session(self, reason: str) -> None:
-        self._agent.close()
-        self._db.end_session(self._agent.session_id, reason)
+        self.agent.close()
+        self.db.end_session(self.agent.session_id, reason)
+
+    def _stop_background(self) -> None:
+        background = sys.modules.get("agent.background")  # not imported: nothing runs
+        if background is not None and (running := background.running_here()):
+            complain(f"[stopping {len(running)} background tasks]")
+            background.stop_all(self.db)
 
     def _interrupt(self) -> bool:
         self._asker.stop()
-        return self._agent.interrupt()
+        return self.agent.interrupt()
 
     # One question
 
@@ -119,14 +134,16 @@ class Chat:
     def _answer_one(self, question: str) -> int:
         code = self._turn(question)
         if not self._options.quiet:
-            complain(f"[{self._agent.model} · hermes chat --resume {self._agent.session_id}]")
+            complain(f"[{self.agent.model} · hermes chat --resume {self.agent.session_id}]")
         return code
 
-    def _turn(self, text: str) -> int:
+    def _turn(self, message: str | list[dict[str, Any]]) -> int:
         self._tell_about_local_model()
-        result = self._agent.run_conversation(text, stream_callback=self._show)
+        result = self.agent.run_conversation(message, stream_callback=self._show)
         if not self._at_line_start:
             self._show("\n")
+        if self._surface is not None and (problem := self._surface.turn_ended()):
+            complain(problem)
         if result["interrupted"]:
             complain("[interrupted]")
             return 130
@@ -144,9 +161,9 @@ class Chat:
 
     def _tell_about_local_model(self) -> None:
         notice = getattr(self._model, "notice", None)
-        if notice and not self._options.quiet and self._db.get_meta(LOCAL_NOTICE_GIVEN) is None:
+        if notice and not self._options.quiet and self.db.get_meta(LOCAL_NOTICE_GIVEN) is None:
             complain(notice)
-            self._db.set_meta(LOCAL_NOTICE_GIVEN, "1")
+            self.db.set_meta(LOCAL_NOTICE_GIVEN, "1")
 
     def _on_event(self, event: Event) -> None:
         if self._options.quiet:
@@ -161,16 +178,24 @@ class Chat:
             complain(f"[{event.reason}; trying again in {event.delay:.0f} s]")
         elif isinstance(event, Noticed):
             complain(event.text)
+        elif isinstance(event, BackgroundFinished):
+            # It comes whenever it likes, also while a line is being typed.
+            complain(
+                f"\n[{event.delegation_id} {event.status}; your next message brings the result]"
+            )
+            if self._at_prompt:
+                self._show(PROMPT)
 
     # A conversation
 
     def _talk(self, interrupts: Interrupts) -> int:
-        complain(f"Hermes · {self._agent.model} · /help for commands, /exit to leave")
-        remember_lines(self._config.home / "chat_history")
+        complain(f"Hermes · {self.agent.model} · /help for commands, /exit to leave")
+        edit_lines(self.config.home / "chat_history", self._completions)
         warned = False
         while not interrupts.leaving:
             try:
-                line = input("› ").strip()
+                self._at_prompt = True
+                line = input(PROMPT).strip()
                 warned = False
             except EOFError:
                 complain("")
@@ -181,47 +206,60 @@ class Chat:
                 warned = True
                 complain("\n(Ctrl-C again to leave)")
                 continue
-            if line.startswith("/"):
-                if not self._command(line):
-                    return 0
-            elif line:
+            finally:
+                self._at_prompt = False
+            if line:
                 interrupts.turn_begins()
-                self._turn(line)
+                self._take(line)
+            if self._surface is not None and self._surface.leaving:
+                return 0
         return interrupts.exit_code
 
-    def _command(self, line: str) -> bool:
-        """Carry out a slash command; False to leave."""
-        name, _, argument = line[1:].partition(" ")
-        if name in ("exit", "quit"):
-            return False
-        if name in ("new", "reset"):
-            self._end_session("new_session")
-            self._agent = self._new_agent(None)
-            complain("New conversation.")
-        elif name == "model":
-            self._switch_model(argument.strip())
-        elif name == "help":
-            complain(HELP)
-        else:
-            complain(f"There is no command /{name}. /help lists them.")
-        return True
+    def _take(self, line: str) -> None:
+        """Carry out a slash command, or answer a message."""
+        message: str | list[dict[str, Any]] = line
+        if line.startswith("/"):
+            from hermes_cli.chat_surface import carry_out, is_command
 
-    def _switch_model(self, name: str) -> None:
-        if name:
-            try:
-                self._model = build_models(self._config, name)
-            except (ConfigError, UnknownProviderError) as error:
-                complain(str(error))
+            if is_command(line):
+                carry_out(self._commands(), line, self._turn, prefill_next)
                 return
-            self._agent.switch_model(self._model)
-        complain(f"Model: {self._agent.model}")
+        if self._surface is not None and self._surface.images:
+            from hermes_cli.chat_surface import with_images
+
+            message = with_images(line, self._surface.images)
+            self._surface.images = []
+        self._turn(message)
+
+    def _commands(self) -> ChatSurface:
+        from hermes_cli.chat_surface import ChatSurface
+
+        if self._surface is None:
+            self._surface = ChatSurface(self)
+        return self._surface
+
+    def _completions(self, line: str) -> list[str]:
+        from hermes_cli.chat_surface import complete_line
+
+        return complete_line(self._commands(), line)
+
+    def switch(self, session_id: str | None, reason: str) -> None:
+        """End the session and go on with that one, or with a new one."""
+        self._end_session(reason)
+        self.agent = self._new_agent(session_id)
+
+    def switch_model(self, name: str) -> str:
+        """Go on with another model; raises ConfigError or UnknownProviderError."""
+        self._model = build_models(self.config, name)
+        self.agent.switch_model(self._model)
+        return self.agent.model
 
     # Which conversation
 
     def _new_agent(self, session_id: str | None) -> AIAgent:
         return build_agent(
-            self._config,
-            self._db,
+            self.config,
+            self.db,
             model=self._model,
             session_id=session_id,
             on_event=self._on_event,
@@ -231,15 +269,15 @@ class Chat:
     def _session_to_resume(self) -> str | None:
         wanted = self._options.resume
         if wanted is not None:
-            found = self._db.resolve_session_id(wanted) or self._db.resolve_session_by_title(wanted)
+            found = self.db.resolve_session_id(wanted) or self.db.resolve_session_by_title(wanted)
             if found is None:
                 raise UsageError(
                     f"There is no conversation {wanted!r} (or several begin with it). "
                     "Leave --resume away to begin a new one, or use --continue for the last."
                 )
-            return self._db.get_compression_tip(found)
+            return self.db.get_compression_tip(found)
         if self._options.continue_last:
-            recent = self._db.list_sessions_rich(
+            recent = self.db.list_sessions_rich(
                 source="cli", limit=1, order_by_last_active=True, min_message_count=1
             )
             if not recent:
@@ -248,14 +286,24 @@ class Chat:
         return None
 
 
-def remember_lines(path: Path) -> None:
-    """Line editing with a history that is kept, where the platform has it."""
+def edit_lines(path: Path, completions: Callable[[str], list[str]]) -> None:
+    """Line editing with completion and a history that is kept, where the platform has it."""
     try:
         import readline
     except ImportError:  # not on every platform; typing works without
         return
     import atexit
 
+    found: list[str] = []
+
+    def complete(line: str, number: int) -> str | None:
+        if number == 0:
+            found[:] = completions(line) if line.startswith("/") else []
+        return found[number] if number < len(found) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims("")  # a candidate is a whole line
+    readline.parse_and_bind("tab: complete")
     path.touch(mode=0o600, exist_ok=True)
     try:
         readline.read_history_file(path)
@@ -263,3 +311,20 @@ def remember_lines(path: Path) -> None:
         return
     readline.set_history_length(1000)
     atexit.register(readline.write_history_file, path)
+
+
+def prefill_next(text: str) -> None:
+    """Offer text for editing in the next line, where the platform can."""
+    try:
+        import readline
+    except ImportError:
+        readline = None  # type: ignore[assignment]
+    if readline is None or "\n" in text:  # an input line has no room for several
+        complain(text)
+        return
+
+    def insert() -> None:
+        readline.insert_text(text)
+        readline.set_startup_hook(None)
+
+    readline.set_startup_hook(insert)

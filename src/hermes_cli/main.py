@@ -7,9 +7,10 @@ Only the standard library is imported here: what a command needs, it imports its
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
-from hermes_cli import __version__
+from hermes_cli import __version__, mcp_command, plugin_commands
 
 EXAMPLES = """\
 examples:
@@ -34,6 +35,8 @@ def build_parser() -> argparse.ArgumentParser:
     chat = commands.add_parser("chat", help="talk to the agent (the default)")
     _add_chat_options(chat)
     commands.add_parser("version", help="print the version")
+    plugin_commands.add_parsers(commands)
+    mcp_command.add_parsers(commands)
     return parser
 
 
@@ -59,11 +62,30 @@ def _add_chat_options(parser: argparse.ArgumentParser) -> None:
         "-m", "--model", metavar="MODEL", default=argparse.SUPPRESS,
         help="ask this model, e.g. anthropic:claude-sonnet-5-5",
     )  # fmt: skip
+    parser.add_argument(
+        "--safe-mode", action="store_true", default=argparse.SUPPRESS,
+        help="load no plugins and run no shell hooks",
+    )  # fmt: skip
+    parser.add_argument(
+        "--accept-hooks", action="store_true", default=argparse.SUPPRESS,
+        help="agree to the shell hooks in config.yaml",
+    )  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    code = plugin_commands.run_plugin_command(parser, sys.argv[1:] if argv is None else argv)
+    if code is not None:
+        return code
+    args = parser.parse_args(argv)
+    for name in ("safe_mode", "accept_hooks"):
+        if getattr(args, name, False):
+            os.environ[f"HERMES_{name.upper()}"] = "1"
+    if args.command in ("plugins", "hooks"):
+        return plugin_commands.run(args)
+    if args.command == "mcp":
+        return mcp_command.run(args)
     if args.command == "version":
         print(f"hermes {__version__}")
         return 0

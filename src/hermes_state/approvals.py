@@ -2,7 +2,17 @@
 
 A pending approval is a row with a single-use token, of which only the hash is kept. Whoever answers
 first decides, in this process or another; nobody answering in time is a denial. Decided rows stay
-as the record. Grants are the "always" answers, by person and pattern.
+as the record, beside those of decisions that nobody was asked about; `how` says what decided:
+
+    person      somebody answered                  timeout     nobody did in time
+    cancelled   the turn was stopped               nobody      nobody could be asked
+    smart       a model judged it                  off         approvals are switched off
+    granted     an earlier "session" or "always"   allow_list  the configuration allows it
+    forbidden   nobody may allow it                deny_list   the configuration forbids it
+
+Whoever asked takes the answer (`taken_at`). One that came when nobody waited any more, because of a
+restart, is there for the next to ask the same in that conversation. Grants are the "always"
+answers, by person and pattern.
 """
 
 from __future__ import annotations
@@ -18,6 +28,9 @@ from .connection import Connection, row, rows, tuples
 from .sessions import require_session
 
 CHOICES = ("once", "session", "always", "deny")
+RECORDED = 20_000
+"""Characters of a command that are kept of a decision nobody was asked about; the whole of it is in
+the conversation."""
 
 
 class NewApproval(NamedTuple):
@@ -41,7 +54,7 @@ def create_approval(
 ) -> NewApproval:
     """Keep a question until it is decided or `ttl_seconds` have passed."""
     require_session(conn, session_id)
-    approval_id, token, now = f"apr_{os.urandom(6).hex()}", os.urandom(16).hex(), time.time()
+    approval_id, token, now = _new_id(), os.urandom(16).hex(), time.time()
     conn.execute(
         "INSERT INTO approvals (id, token_hash, session_id, session_key, user_id, command,"
         " description, pattern_keys, state, created_at, expires_at)"
@@ -71,13 +84,46 @@ def decide_approval(
     found = row(conn, "SELECT token_hash FROM approvals WHERE id = ?", (approval_id,))
     if found is None or not hmac.compare_digest(found["token_hash"], _hash(token)):
         return False
+    return _answer(conn, approval_id, choice, decided_by, "person")
+
+
+def settle_approval(
+    conn: Connection,
+    approval_id: str,
+    choice: str,
+    decided_by: str | None = None,
+    how: str = "person",
+) -> dict[str, Any] | None:
+    """For whoever asked: answer with `choice`, unless somebody was first or it is too late.
+
+    Returns the approval as it then is, its answer taken; None if there is no such approval.
+    """
+    if choice not in CHOICES:
+        raise ValueError(f"choice must be one of {', '.join(CHOICES)}, not {choice!r}")
+    if not _answer(conn, approval_id, choice, decided_by, how):
+        expire_approvals(conn)
+    conn.execute(
+        "UPDATE approvals SET taken_at = ? WHERE id = ? AND taken_at IS NULL",
+        (time.time(), approval_id),
+    )
+    is_taken_elsewhere = conn.changes() == 0
+    found = get_approval(conn, approval_id)
+    if found is not None and is_taken_elsewhere:
+        found |= {"state": "denied", "choice": "deny"}
+    return found
+
+
+def _answer(
+    conn: Connection, approval_id: str, choice: str, decided_by: str | None, how: str
+) -> bool:
     now = time.time()
     conn.execute(
-        "UPDATE approvals SET state = ?, choice = ?, decided_at = ?, decided_by = ?"
+        "UPDATE approvals SET state = ?, choice = ?, how = ?, decided_at = ?, decided_by = ?"
         " WHERE id = ? AND state = 'pending' AND expires_at > ?",
         (
             "denied" if choice == "deny" else "approved",
             choice,
+            encode_text(how, "how"),
             now,
             encode_text(decided_by, "decided_by"),
             approval_id,
@@ -87,11 +133,103 @@ def decide_approval(
     return conn.changes() > 0
 
 
+def take_late_answer(
+    conn: Connection,
+    *,
+    session_id: str,
+    command: str,
+    description: str,
+    pattern_keys: list[str],
+    user_id: str | None = None,
+) -> dict[str, Any] | None:
+    """What a person answered to exactly this question when nobody waited any more; once.
+
+    It counts for as long as the question itself would have waited. None if there is no answer.
+    """
+    now = time.time()
+    found = row(
+        conn,
+        "UPDATE approvals SET taken_at = ?1 WHERE id = (SELECT a.id FROM approvals a"
+        " JOIN sessions s ON s.id = a.session_id WHERE s.conversation_id ="
+        "  (SELECT conversation_id FROM sessions WHERE id = ?2)"
+        " AND a.command = ?3 AND a.description = ?4 AND a.pattern_keys = ?5"
+        " AND COALESCE(a.user_id, '') = ?6 AND a.how = 'person' AND a.taken_at IS NULL"
+        " AND a.decided_at > ?1 - (a.expires_at - a.created_at)"
+        " ORDER BY a.decided_at DESC LIMIT 1) RETURNING id",
+        (
+            now,
+            session_id,
+            encode_text(command, "command"),
+            encode_text(description, "description"),
+            encode_json(pattern_keys, "pattern_keys"),
+            encode_text(user_id or "", "user_id"),
+        ),
+    )
+    return None if found is None else get_approval(conn, found["id"])
+
+
+def renew_approval_token(
+    conn: Connection, approval_id: str, owner: str | None
+) -> NewApproval | None:
+    """A new token for a pending approval of `owner`, e.g. after a restart; the old one is void.
+
+    None if it is decided or expired, or somebody else's.
+    """
+    token = os.urandom(16).hex()
+    found = row(
+        conn,
+        "UPDATE approvals SET token_hash = ? WHERE id = ? AND state = 'pending'"
+        " AND expires_at > ? AND COALESCE(user_id, '') = ? RETURNING expires_at",
+        (_hash(token), approval_id, time.time(), encode_text(owner or "", "owner")),
+    )
+    return None if found is None else NewApproval(approval_id, token, found["expires_at"])
+
+
+def record_approval(
+    conn: Connection,
+    *,
+    session_id: str,
+    command: str,
+    description: str,
+    pattern_keys: list[str],
+    approved: bool,
+    how: str,
+    choice: str | None = None,
+    user_id: str | None = None,
+    decided_by: str | None = None,
+) -> bool:
+    """Keep a decision that nobody was asked about; False if there is no such session."""
+    now = time.time()
+    if len(command) > RECORDED:
+        command = f"{command[:RECORDED]} [… {len(command) - RECORDED:,} characters more]"
+    conn.execute(
+        "INSERT INTO approvals (id, token_hash, session_id, session_key, user_id, command,"
+        " description, pattern_keys, state, choice, how, created_at, expires_at, decided_at,"
+        " decided_by, taken_at)"
+        " SELECT ?1, '', id, session_key, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?9, ?10, ?9"
+        " FROM sessions WHERE id = ?11",
+        (
+            _new_id(),
+            encode_text(user_id, "user_id"),
+            encode_text(command, "command"),
+            encode_text(description, "description"),
+            encode_json(pattern_keys, "pattern_keys"),
+            "approved" if approved else "denied",
+            encode_text(choice, "choice"),
+            encode_text(how, "how"),
+            now,
+            encode_text(decided_by, "decided_by"),
+            encode_text(session_id, "session_id"),
+        ),
+    )
+    return conn.changes() > 0
+
+
 def cancel_approval(conn: Connection, approval_id: str) -> bool:
     """Withdraw a question that nobody needs answered any more."""
     conn.execute(
-        "UPDATE approvals SET state = 'cancelled', choice = 'deny', decided_at = ?"
-        " WHERE id = ? AND state = 'pending'",
+        "UPDATE approvals SET state = 'cancelled', choice = 'deny', how = 'cancelled',"
+        " decided_at = ? WHERE id = ? AND state = 'pending'",
         (time.time(), approval_id),
     )
     return conn.changes() > 0
@@ -101,11 +239,16 @@ def expire_approvals(conn: Connection, now: float | None = None) -> int:
     """Deny what nobody answered in time; returns how many that were."""
     at = time.time() if now is None else now
     conn.execute(
-        "UPDATE approvals SET state = 'expired', choice = 'deny', decided_at = ?1"
+        "UPDATE approvals SET state = 'expired', choice = 'deny', how = 'timeout', decided_at = ?1"
         " WHERE state = 'pending' AND expires_at <= ?1",
         (at,),
     )
     return conn.changes()
+
+
+def delete_approvals(conn: Connection, session_id: str) -> None:
+    """Delete the record of a session, which is going too."""
+    conn.execute("DELETE FROM approvals WHERE session_id = ?", (session_id,))
 
 
 def get_approval(conn: Connection, approval_id: str) -> dict[str, Any] | None:
@@ -124,6 +267,22 @@ def list_pending_approvals(
         " AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR user_id = ?3)"
         " ORDER BY created_at, id",
         (time.time(), session_id, user_id),
+    )
+    return [_shown(one) for one in found]
+
+
+def list_approvals(
+    conn: Connection,
+    session_id: str | None = None,
+    user_id: str | None = None,
+    limit: int = 100,
+) -> list[dict[str, Any]]:
+    """The record, newest first: every question and decision of a session or an owner, if given."""
+    found = rows(
+        conn,
+        f"SELECT {_SHOWN} FROM approvals WHERE (?1 IS NULL OR session_id = ?1)"
+        " AND (?2 IS NULL OR user_id = ?2) ORDER BY created_at DESC, id LIMIT ?3",
+        (session_id, user_id, limit),
     )
     return [_shown(one) for one in found]
 
@@ -168,15 +327,19 @@ def revoke_pattern(conn: Connection, pattern_key: str) -> bool:
 
 _SHOWN = (
     "id, session_id, session_key, user_id, command, description, pattern_keys, state, choice,"
-    " created_at, expires_at, decided_at, decided_by"
+    " how, created_at, expires_at, decided_at, decided_by"
 )
 
 
 def _shown(found: dict[str, Any]) -> dict[str, Any]:
     found["pattern_keys"] = decode_json(found["pattern_keys"])
     if found["state"] == "pending" and found["expires_at"] <= time.time():
-        found |= {"state": "expired", "choice": "deny"}
+        found |= {"state": "expired", "choice": "deny", "how": "timeout"}
     return found
+
+
+def _new_id() -> str:
+    return f"apr_{os.urandom(6).hex()}"
 
 
 def _hash(token: str) -> str:

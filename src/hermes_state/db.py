@@ -17,10 +17,16 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from . import (
     approvals,
     compression_state,
+    delegations,
+    inbox,
+    insights,
     lineage,
     listing,
     messages,
+    outbox,
+    pairing,
     retention,
+    reviews,
     rewrites,
     rotation,
     routing,
@@ -83,6 +89,9 @@ class SessionDB:
         """
         self.db_path = (Path(db_path) if db_path is not None else default_path()).absolute()
         self.salvage_report: SalvageReport | None = None
+        self.on_conversations_deleted: Callable[[list[str]], None] | None = None
+        """Told which conversations have no session left, so that what is kept of them beside the
+        store can go too; must not raise."""
         self._search_index: SearchIndex | None = None
         self._opening_search = threading.Lock()
         self._database = self._open(busy_timeout)
@@ -177,12 +186,14 @@ class SessionDB:
     resolve_resume_session_id = _reads(lineage.resolve_resume_session_id)
     rotate_session = _writes(rotation.rotate_session)
     archive_and_compact = _writes(rotation.archive_and_compact)
+    compact_seen = _writes(rotation.compact_seen)
     branch_session = _writes(rotation.branch_session)
 
     # Messages
     append_message = _writes(messages.append_message)
     append_messages = _writes(messages.append_messages)
     get_messages = _reads(messages.get_messages)
+    get_session_of_message = _reads(views.get_session_of_message)
     get_messages_around = _reads(views.get_messages_around)
     get_anchored_view = _reads(views.get_anchored_view)
     get_messages_as_conversation = _reads(views.get_messages_as_conversation)
@@ -203,10 +214,42 @@ class SessionDB:
     begin_turn = _writes(turn_log.begin_turn)
     record_step = _writes(turn_log.record_step)
     append_missing = _writes(turn_log.append_missing)
+    deliver_results = _writes(turn_log.deliver_results)
+
+    # Inbox
+    accept_message = _writes(inbox.accept_message)
+    list_waiting = _reads(inbox.list_waiting)
+    drop_message = _writes(inbox.drop_message)
+    forget_taken = _writes(inbox.forget_taken)
+
+    # Outbox
+    add_delivery = _writes(outbox.add_delivery)
+    begin_delivery = _writes(outbox.begin_delivery)
+    finish_delivery = _writes(outbox.finish_delivery)
+    list_deliveries = _reads(outbox.list_deliveries)
+    forget_delivered = _writes(outbox.forget_delivered)
+
+    # Who may talk
+    offer_pairing = _writes(pairing.offer_pairing)
+    approve_pairing = _writes(pairing.approve_pairing)
+    revoke_pairing = _writes(pairing.revoke_pairing)
+    is_paired = _reads(pairing.is_paired)
+    list_paired = _reads(pairing.list_paired)
+
+    # Background work
+    create_delegation = _writes(delegations.create_delegation)
+    finish_delegation = _writes(delegations.finish_delegation)
+    lose_delegation = _writes(delegations.lose_delegation)
+    list_delegations = _reads(delegations.list_delegations)
 
     # Usage
     update_token_counts = _writes(usage.update_token_counts)
     record_auxiliary_usage = _writes(usage.record_auxiliary_usage)
+    usage_since = _reads(insights.usage_since)
+
+    # Looking back
+    count_user_turns = _reads(reviews.count_user_turns)
+    claim_review = _writes(reviews.claim_review)
 
     # Lists
     list_sessions_rich = _reads(listing.list_sessions_rich)
@@ -250,10 +293,15 @@ class SessionDB:
     # Approvals
     create_approval = _writes(approvals.create_approval)
     decide_approval = _writes(approvals.decide_approval)
+    settle_approval = _writes(approvals.settle_approval)
+    take_late_answer = _writes(approvals.take_late_answer)
+    renew_approval_token = _writes(approvals.renew_approval_token)
+    record_approval = _writes(approvals.record_approval)
     cancel_approval = _writes(approvals.cancel_approval)
     expire_approvals = _writes(approvals.expire_approvals)
     get_approval = _reads(approvals.get_approval)
     list_pending_approvals = _reads(approvals.list_pending_approvals)
+    list_approvals = _reads(approvals.list_approvals)
     grant_patterns = _writes(approvals.grant_patterns)
     list_granted_patterns = _reads(approvals.list_granted_patterns)
     list_patterns_granted_by = _reads(approvals.list_patterns_granted_by)
@@ -274,10 +322,16 @@ class SessionDB:
     )
 
     def _delete(
-        self, sessions_dir: Path | None, work: Callable[[Connection], list[str]]
+        self, sessions_dir: Path | None, work: Callable[[Connection], list[retention.Deleted]]
     ) -> list[str]:
-        deleted = self._execute_write(work)
+        def delete(conn: Connection) -> tuple[list[str], list[str]]:
+            deleted = work(conn)
+            return [one.id for one in deleted], retention.without_sessions(conn, deleted)
+
+        deleted, conversations = self._execute_write(delete)
         retention.remove_transcript_files(sessions_dir, deleted)
+        if conversations and self.on_conversations_deleted is not None:
+            self.on_conversations_deleted(conversations)
         return deleted
 
     def delete_session(self, session_id: str, sessions_dir: Path | None = None) -> bool:

@@ -75,5 +75,13 @@ class SessionEndedError(StoreError):
         self.end_reason = end_reason
 
 
+class AlreadyTakenError(StoreError):
+    """A message from the inbox was begun with already, or taken back."""
+
+    def __init__(self, inbox_id: str) -> None:
+        super().__init__(f"Message {inbox_id} was taken already.")
+        self.inbox_id = inbox_id
+
+
 class InvalidMessageError(StoreError, ValueError):
     """A message or session field has a type or value that cannot be stored."""

@@ -1,7 +1,9 @@
 """What is deleted, archived or settled, and when.
 
 Only ended sessions are ever pruned, and never one whose conversation is still open. Deleting a
-session in the middle of a conversation closes the gap: its neighbours go on as one lineage.
+session in the middle of a conversation closes the gap: its neighbours go on as one lineage. With a
+session goes everything the store has of it, in the same transaction; what is kept beside the store
+goes after it (`SessionDB.on_conversations_deleted`).
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ import glob
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from .approvals import delete_approvals
 from .changes import note_session_changed
 from .connection import Connection, rows, tuples, value
 from .lineage import DELEGATE_MARK, get_compression_lineage, is_marked
 from .listing import like
+from .reviews import review_key
 from .rewrites import remove_messages
 from .sessions import set_session_archived
 
@@ -25,20 +29,29 @@ GHOST_AGE = DAY
 ORPHAN_AGE = 7 * DAY
 
 
-def delete_session(conn: Connection, session_id: str) -> list[str]:
-    """Delete a session, its messages and the delegates it started; returns the deleted ids."""
+class Deleted(NamedTuple):
+    """A session that is gone, and the conversation it was part of."""
+
+    id: str
+    conversation_id: str
+
+
+def delete_session(conn: Connection, session_id: str) -> list[Deleted]:
+    """Delete a session, its messages and the delegates it started; returns all that went."""
     found = conn.execute(
-        "SELECT parent_session_id, continuation_of FROM sessions WHERE id = ?", (session_id,)
+        "SELECT parent_session_id, continuation_of, COALESCE(conversation_id, id)"
+        " FROM sessions WHERE id = ?",
+        (session_id,),
     ).fetchone()
     if found is None:
         return []
-    deleted: list[str] = []
+    deleted: list[Deleted] = []
     for child, config in tuples(
         conn, "SELECT id, model_config FROM sessions WHERE parent_session_id = ?", (session_id,)
     ):
         if is_marked(config, DELEGATE_MARK):
             deleted += delete_session(conn, child)
-    parent_id, continuation_of = found
+    parent_id, continuation_of, conversation_id = found
     continuation = value(conn, "SELECT id FROM sessions WHERE continuation_of = ?", (session_id,))
     remove_messages(conn, session_id)
     conn.execute(
@@ -52,28 +65,40 @@ def delete_session(conn: Connection, session_id: str) -> list[str]:
     # An older file's table may not do this by itself.
     conn.execute("DELETE FROM session_model_usage WHERE session_id = ?", (session_id,))
     conn.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+    delete_approvals(conn, session_id)
+    conn.execute("DELETE FROM inbox WHERE session_id = ?", (session_id,))
     conn.execute("DELETE FROM compression_locks WHERE session_id = ?", (session_id,))
-    conn.execute("DELETE FROM state_meta WHERE key = ?", (f"goal:{session_id}",))
+    conn.execute("DELETE FROM async_delegations WHERE parent_session_id = ?", (session_id,))
+    conn.execute(
+        "DELETE FROM state_meta WHERE key IN (?, ?)", (f"goal:{session_id}", review_key(session_id))
+    )
     if continuation is not None and continuation_of is not None:
         conn.execute(
             "UPDATE sessions SET continuation_of = ?, parent_session_id = ? WHERE id = ?",
             (continuation_of, parent_id, continuation),
         )
     note_session_changed(conn, session_id)
-    return [*deleted, session_id]
+    return [*deleted, Deleted(session_id, conversation_id)]
 
 
-def delete_sessions(conn: Connection, session_ids: Iterable[str]) -> list[str]:
+def without_sessions(conn: Connection, deleted: Iterable[Deleted]) -> list[str]:
+    """Those conversations of the deleted sessions that have no session left."""
+    conversations = dict.fromkeys(one.conversation_id for one in deleted)
+    left = "SELECT 1 FROM sessions WHERE conversation_id = ? LIMIT 1"
+    return [one for one in conversations if value(conn, left, (one,)) is None]
+
+
+def delete_sessions(conn: Connection, session_ids: Iterable[str]) -> list[Deleted]:
     """Delete several sessions as one change; unknown ids are passed over."""
     return [gone for one in session_ids for gone in delete_session(conn, one)]
 
 
-def delete_conversation(conn: Connection, session_id: str) -> list[str]:
+def delete_conversation(conn: Connection, session_id: str) -> list[Deleted]:
     """Delete every session of the conversation that this session belongs to."""
     return delete_sessions(conn, get_compression_lineage(conn, session_id))
 
 
-def delete_session_if_empty(conn: Connection, session_id: str) -> list[str]:
+def delete_session_if_empty(conn: Connection, session_id: str) -> list[Deleted]:
     """Delete the session if it has neither messages nor a title."""
     empty = value(
         conn,
@@ -95,13 +120,13 @@ def count_empty_sessions(conn: Connection) -> int:
     return int(value(conn, f"SELECT COUNT(*) FROM sessions s WHERE {_EMPTY}"))
 
 
-def delete_empty_sessions(conn: Connection) -> list[str]:
+def delete_empty_sessions(conn: Connection) -> list[Deleted]:
     """Delete ended sessions, not archived, that have no message."""
     found = tuples(conn, f"SELECT id FROM sessions s WHERE {_EMPTY}")
     return delete_sessions(conn, [one for (one,) in found])
 
 
-def prune_empty_ghost_sessions(conn: Connection) -> list[str]:
+def prune_empty_ghost_sessions(conn: Connection) -> list[Deleted]:
     """Delete terminal sessions older than a day that have neither a message nor a title."""
     found = tuples(
         conn,
@@ -234,8 +259,8 @@ def prune_sessions(
     older_than_days: float | None = 90,
     source: str | None = None,
     **filters: Any,
-) -> list[str]:
-    """Delete matching ended sessions; returns the deleted ids."""
+) -> list[Deleted]:
+    """Delete matching ended sessions; returns what went."""
     found = list_prune_candidates(conn, older_than_days, source, **filters)
     return delete_sessions(conn, [session["id"] for session in found])
 

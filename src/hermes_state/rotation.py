@@ -17,7 +17,7 @@ from .changes import note_title_changed
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
 from .connection import Connection, tuples
 from .errors import InvalidMessageError, SessionEndedError
-from .lineage import BRANCH_MARK, conversation_facts, get_continuation
+from .lineage import BRANCH_MARK, conversation_facts, get_compression_tip, get_continuation
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
 from .sessions import create_session, get_session
 from .titles import get_next_title_in_lineage, set_session_title
@@ -156,6 +156,36 @@ def archive_and_compact(
     _insert_all(conn, session_id, missed)
     recount(conn, session_id)
     return inserted
+
+
+def compact_seen(
+    conn: Connection,
+    session_id: str,
+    seen: list[int],
+    messages: Iterable[Mapping[str, Any]],
+    new_session_id: str | None = None,
+) -> Rotation:
+    """Let `messages` stand for the live messages `seen`: in place, or in a new session.
+
+    What others appended since stays live behind them. If the live messages do not begin with
+    `seen` any more, because somebody else compressed or took messages back, nothing is changed:
+    `created` is False and `session_id` is where the conversation is.
+    """
+    facts = conversation_facts(conn, session_id)
+    tip = get_compression_tip(conn, session_id)
+    live = [
+        message_id
+        for (message_id,) in conn.execute(
+            "SELECT id FROM messages WHERE session_id = ? AND active = 1 ORDER BY id", (session_id,)
+        )
+    ]
+    if tip != session_id or live[: len(seen)] != seen:
+        return Rotation(tip, False, conversation_facts(conn, tip)["title"])
+    covers_until = seen[-1] if seen else 0
+    if new_session_id is not None:
+        return rotate_session(conn, session_id, new_session_id, messages, covers_until=covers_until)
+    archive_and_compact(conn, session_id, messages, covers_until)
+    return Rotation(session_id, True, facts["title"])
 
 
 def branch_session(

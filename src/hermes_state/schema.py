@@ -10,14 +10,15 @@ our own are further columns and tables:
                              parent cannot have two continuations
 - messages.origin_id         the message this row repeats (the tail a rotation or a branch carried
                              over), so that search and display show it once
-- approvals, approval_grants what was asked of people and decided; what is always allowed
+- approvals, approval_grants what was asked and decided, by people or by rule; what is always
+                             allowed
 - search_changes             what the search index has to look at again besides new messages
 """
 
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 2
+OWN_SCHEMA_VERSION = 3
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -204,6 +205,8 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "expires_at": "REAL NOT NULL",
             "decided_at": "REAL",
             "decided_by": "TEXT",
+            "how": "TEXT",
+            "taken_at": "REAL",
         },
         "",
     ),
@@ -214,6 +217,42 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "granted_by": "TEXT NOT NULL DEFAULT ''",
         },
         "PRIMARY KEY (granted_by, pattern_key)",
+    ),
+    "inbox": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "session_id": "TEXT NOT NULL",
+            "source": "TEXT NOT NULL",
+            "session_key": "TEXT",
+            "user_id": "TEXT",
+            "platform_message_id": "TEXT",
+            "content": "TEXT",
+            "facts": "TEXT",
+            "state": "TEXT NOT NULL",
+            "received_at": "REAL NOT NULL",
+            "updated_at": "REAL NOT NULL",
+        },
+        "",
+    ),
+    "pairing_codes": (
+        {
+            "code_hash": "TEXT PRIMARY KEY",
+            "platform": "TEXT NOT NULL",
+            "user_id": "TEXT NOT NULL",
+            "user_name": "TEXT",
+            "created_at": "REAL NOT NULL",
+            "expires_at": "REAL NOT NULL",
+        },
+        "",
+    ),
+    "paired_users": (
+        {
+            "platform": "TEXT NOT NULL",
+            "user_id": "TEXT NOT NULL",
+            "user_name": "TEXT",
+            "approved_at": "REAL NOT NULL",
+        },
+        "PRIMARY KEY (platform, user_id)",
     ),
     "search_changes": (
         {
@@ -243,7 +282,12 @@ INDEXES: dict[str, str] = {
     "idx_messages_origin": "messages(origin_id) WHERE origin_id IS NOT NULL",
     "idx_compression_locks_expires": "compression_locks(expires_at)",
     "idx_session_model_usage_model": "session_model_usage(model)",
+    "idx_delivery_obligations_state": "delivery_obligations(state, session_key)",
+    "idx_inbox_key": "inbox(session_key) WHERE state = 'waiting'",
+    "idx_inbox_session": "inbox(session_id, state)",
+    "idx_inbox_waiting": "inbox(source, received_at) WHERE state = 'waiting'",
     "idx_approvals_pending": "approvals(state, expires_at)",
+    "idx_approvals_session": "approvals(session_id)",
     "idx_async_delegations_delivery": "async_delegations(delivery_state, completed_at)",
 }
 

@@ -1,8 +1,9 @@
 """Taking conversations out and bringing them in.
 
-An export is the session's row with its messages. An import creates sessions that are not there yet,
-all of them or, if anything in the payload is wrong, none. Live state (routing, hand-off, leases) is
-not imported: it belongs to the place it came from.
+An export is the session's row with its messages. It is made to be given away, so the secrets in its
+texts are masked; a backup asks for `redact=False` and loses nothing. An import takes either. It
+creates sessions that are not there yet, all of them or, if anything in the payload is wrong, none.
+Live state (routing, hand-off, leases) is not imported: it belongs to the place it came from.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .lineage import (
     set_parent,
 )
 from .messages import get_messages, insert_message, message_fields, recount, seconds
+from .redact import redact_value
 from .sessions import create_session, get_session
 from .titles import (
     get_next_title_in_lineage,
@@ -29,22 +31,34 @@ from .titles import (
     set_session_title,
 )
 
+_IDENTITY = frozenset({
+    "id", "session_id", "parent_session_id", "conversation_id", "continuation_of", "session_key",
+    "call_id", "tool_call_id", "platform_message_id", "signature", "encrypted_content",
+})  # fmt: skip
+"""Entries that hold no text: what refers to something, and what a provider has sealed."""
 
-def export_session(conn: Connection, session_id: str) -> dict[str, Any] | None:
-    """One session with all its messages (`messages`), or None."""
+
+def export_session(conn: Connection, session_id: str, redact: bool = True) -> dict[str, Any] | None:
+    """One session with all its messages (`messages`), or None; `redact=False` for a backup."""
     session = get_session(conn, session_id)
     if session is None:
         return None
-    return {**session, "messages": get_messages(conn, session_id, include_inactive=True)}
+    messages = get_messages(conn, session_id, include_inactive=True)
+    exported = {**session, "messages": messages}
+    return redact_value(exported, _IDENTITY) if redact else exported
 
 
-def export_session_lineage(conn: Connection, session_id: str) -> dict[str, Any] | None:
+def export_session_lineage(
+    conn: Connection, session_id: str, redact: bool = True
+) -> dict[str, Any] | None:
     """A whole conversation: the row, `segments`, `lineage_session_ids` and all `messages`."""
     session = get_session(conn, session_id)
     if session is None:
         return None
+    if redact:
+        session = redact_value(session, _IDENTITY)
     lineage = get_compression_lineage(conn, session_id)
-    segments = [segment for one in lineage if (segment := export_session(conn, one))]
+    segments = [segment for one in lineage if (segment := export_session(conn, one, redact))]
     rows = [message for segment in segments for message in segment["messages"]]
     told = {row["id"] for row in rows if row["active"] or row["compacted"]}
     messages = [row for row in rows if row["origin_id"] not in told]
@@ -57,14 +71,16 @@ def export_session_lineage(conn: Connection, session_id: str) -> dict[str, Any] 
     }
 
 
-def export_all(conn: Connection, source: str | None = None) -> list[dict[str, Any]]:
-    """Every session (of a source) with its messages, oldest first."""
+def export_all(
+    conn: Connection, source: str | None = None, redact: bool = True
+) -> list[dict[str, Any]]:
+    """Every session (of a source) with its messages, oldest first; `redact=False` for a backup."""
     ids = tuples(
         conn,
         "SELECT id FROM sessions WHERE ?1 IS NULL OR source = ?1 ORDER BY started_at, id",
         (source,),
     )
-    return [session for (one,) in ids if (session := export_session(conn, one))]
+    return [session for (one,) in ids if (session := export_session(conn, one, redact))]
 
 
 def import_sessions(conn: Connection, sessions: list[dict[str, Any]]) -> dict[str, Any]:

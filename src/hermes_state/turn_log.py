@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 
 from .codec import decode_content, decode_json, encode_content, encode_json
 from .connection import Connection, row, tuples, value
+from .delegations import take_notes
 from .history import OUTCOME_UNKNOWN, tool_result, unique_calls
+from .inbox import taken
 from .lineage import get_compression_lineage, get_compression_tip
 from .messages import append_messages, load_conversation, message_fields
+from .outbox import owed
 from .sessions import create_session, reopen_session
 from .usage import update_token_counts
 
@@ -71,8 +74,9 @@ def begin_turn(
 
     The session's row is created with its first message. A session that had ended goes on. Tool
     calls without a result, and a question without an answer, are closed first, so that the history
-    is valid; the ids of what was added for that come before the message's own, and the caller is
-    told to look again.
+    is valid; then come the results of background work that has ended since. The ids of what was
+    added come before the message's own, and the caller is told to look again. A message from the
+    inbox is taken there in the same step; AlreadyTakenError if another turn has it.
     """
     tip = get_compression_tip(conn, session_id)
     found = row(conn, "SELECT version, ended_at FROM sessions WHERE id = ?", (tip,))
@@ -81,9 +85,9 @@ def begin_turn(
     elif found["ended_at"] is not None:
         reopen_session(conn, tip)
     before = None if found is None else found["version"]
-    closing = open_ends(conn, tip)
-    ids = append_messages(conn, tip, [*closing, message])
-    others_wrote = tip != session_id or before != seen_version or bool(closing)
+    added = [*open_ends(conn, tip), *take_notes(conn, tip)]
+    ids = append_messages(conn, tip, [*added, *taken(conn, [message])])
+    others_wrote = tip != session_id or before != seen_version or bool(added)
     return Recorded(tip, ids, _version(conn, tip), others_wrote)
 
 
@@ -96,16 +100,26 @@ def record_step(
 ) -> Recorded:
     """Store messages of a running turn and, in the same transaction, what they cost.
 
-    If somebody else compressed the conversation meanwhile, they go to where it is now.
+    What a message says is owed to a chat goes into the outbox with it. If somebody else compressed
+    the conversation meanwhile, they go to where it is now.
     """
     tip, before = session_id, _version_if_tip(conn, session_id)
     if before is None:
         tip = get_compression_tip(conn, session_id)
         before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
-    ids = append_messages(conn, tip, messages)
+    ids = append_messages(conn, tip, owed(conn, taken(conn, messages)))
     if usage:
         update_token_counts(conn, tip, **usage)
     return Recorded(tip, ids, _version(conn, tip), tip != session_id or before != seen_version)
+
+
+def deliver_results(conn: Connection, session_id: str) -> Recorded | None:
+    """Store the results of background work at this point of a running turn; None without any."""
+    tip = get_compression_tip(conn, session_id)
+    notes = take_notes(conn, tip)
+    if not notes:
+        return None
+    return Recorded(tip, append_messages(conn, tip, notes), _version(conn, tip), True)
 
 
 def _version_if_tip(conn: Connection, session_id: str) -> int | None:

@@ -19,11 +19,18 @@ log = logging.getLogger(__name__)
 GHOSTS_PRUNED = "ghost_session_prune_v1"
 ORPHANS_FINALIZED = "orphaned_compression_finalize_v1"
 LAST_AUTO_PRUNE = "last_auto_prune"
+APPROVALS_EXPIRED = "approvals_expired"
 
 
 def settle_at_startup(db: SessionDB, sessions_dir: Path | None) -> dict[str, int]:
-    """Run each part that has not run on this store yet; returns what each one changed."""
+    """Run each part that has not run on this store yet; returns what each one changed.
+
+    What nobody answered before its time was over is denied at every start.
+    """
     report = {}
+    if expired := db.expire_approvals():
+        report[APPROVALS_EXPIRED] = expired
+    db.forget_taken()
     for key, part in (
         (ORPHANS_FINALIZED, lambda: db.finalize_orphaned_compression_sessions()),
         (GHOSTS_PRUNED, lambda: db.prune_empty_ghost_sessions(sessions_dir)),

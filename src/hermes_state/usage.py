@@ -138,7 +138,11 @@ def record_auxiliary_usage(
     reasoning_tokens: int = 0,
     estimated_cost_usd: float | None = None,
 ) -> None:
-    """Count a side call (title, compression, …) per model and task, not in the session's totals."""
+    """Count a side call (title, review, …) per model and task, not in the session's totals.
+
+    The session's row stays as it is, its version too: a side call changes nothing that a holder of
+    the conversation has in memory.
+    """
     if conn.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None:
         return
     tokens = _known(
@@ -156,7 +160,6 @@ def record_auxiliary_usage(
         None,
         None,
     )
-    conn.execute("UPDATE sessions SET version = version + 1 WHERE id = ?", (session_id,))
 
 
 def _add_model_usage(

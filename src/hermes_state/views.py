@@ -94,6 +94,11 @@ def preview(raw_content: str | None, length: int) -> str:
     return " ".join(text.split())[:length]
 
 
+def get_session_of_message(conn: Connection, message_id: int) -> str | None:
+    """The session a message stands in, or None for an unknown id."""
+    return value(conn, "SELECT session_id FROM messages WHERE id = ?", (message_id,))
+
+
 def get_messages_around(
     conn: Connection, session_id: str, around_message_id: int, window: int = 5
 ) -> dict[str, Any]:

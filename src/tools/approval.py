@@ -1,13 +1,14 @@
 """Who may do what: nothing dangerous happens unasked.
 
 In this order: what nobody may allow is refused; the configured deny-list is refused; in mode `off`
-everything else may run; what was allowed always, or for this conversation, may run; the configured
-allow-list may run; the rest is asked. A question is a row in the store before it is shown, and the
-decision stays there as the record. Nobody answering in time is a denial. What could not be
-understood is asked each time: a yes to one riddle is not a yes to the next.
+everything else may run; the configured allow-list may run; what was allowed always, or for this
+conversation, may run; in mode `smart` a model may decide what is plain; the rest is asked. A
+question is a row in the store before it is shown, and the decision stays there as the record, also
+one that nobody was asked about. Nobody answering in time is a denial. What could not be understood
+is asked each time: a yes to one riddle is not a yes to the next.
 
     approvals:
-      mode: manual            # or off
+      mode: manual            # or smart, or off
       timeout: 300            # seconds until a question counts as denied
       allow: ["make (test|lint)"]
       deny: ["git push.*"]
@@ -23,9 +24,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from .base import ApprovalRequest, Choice, ToolContext, ToolError, Workspace
+from .approval_hooks import as_choice, tell
+from .base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError, Workspace
 from .danger import Finding, analyse
 from .danger.paths import Places, write_danger
 
@@ -39,6 +41,14 @@ ASKED_EACH_TIME = frozenset({
 })  # fmt: skip
 """Allowing one of these for longer would allow whatever can be hidden behind it."""
 
+_WHY_NOT = {
+    "person": "The person did not approve it.",
+    "timeout": "Nobody answered in time.",
+    "nobody": "Nobody is there to approve it.",
+    "cancelled": "The turn was stopped before anybody approved it.",
+    "smart": "The check of commands found that it does harm.",
+}
+
 
 def check_command(
     context: ToolContext, command: str, *, workdir: str | None = None, stdin: str | None = None
@@ -50,19 +60,26 @@ def check_command(
     """
     settings = _settings(context)
     workspace = context.workspace
+    start = None if workdir is None else Path(workdir).expanduser()
     findings = analyse(
         command,
         workspace.cwd,
         home=workspace.home,
         environ=workspace.environ or None,
-        start=None if workdir is None else Path(workdir).expanduser(),
+        start=start,
         stdin=stdin,
         deny=_patterns(settings.get("deny")),
         is_plain_sh=_knows_only_sh(workspace),
     )
-    if findings and _matches(settings.get("allow"), command):
-        findings = [finding for finding in findings if finding.hard]
-    decide(context, command, findings)
+    if findings:
+        decide(
+            context,
+            command,
+            findings,
+            allow_listed=_matches(settings.get("allow"), command),
+            # What is typed in is not part of the command, so a judge would not see it.
+            judged_at=workspace.cwd / (start or "") if stdin is None else None,
+        )
 
 
 def check_action(context: ToolContext, key: str, description: str, subject: str) -> None:
@@ -84,48 +101,132 @@ def guard_write(context: ToolContext, path: Path) -> None:
     decide(context, f"write {path}", [Finding(*danger)] if danger else [])
 
 
-def decide(context: ToolContext, subject: str, findings: Iterable[Finding]) -> None:
-    """Return if `subject` may be done; ToolError if not."""
+def decide(
+    context: ToolContext,
+    subject: str,
+    findings: Iterable[Finding],
+    *,
+    allow_listed: bool = False,
+    judged_at: Path | None = None,
+) -> None:
+    """Return if `subject` may be done; ToolError if not.
+
+    `allow_listed`: the configuration allows it. `judged_at` is where it would be done, if a model
+    may judge it.
+    """
     findings = list(findings)
+    if not findings:
+        return
     hard = [finding for finding in findings if finding.hard]
     if hard:
         log.warning("Refused in %s: %s", context.session_id, hard[0].pattern_key)
+        is_listed = all(finding.pattern_key.startswith("denied:") for finding in hard)
+        _record(context, subject, hard, "deny_list" if is_listed else "forbidden", approved=False)
         raise ToolError(
             f"Refused: {_told(hard)}. Nobody can allow this; find another way or ask the person to "
             "do it themselves."
         )
-    settings = _settings(context)
-    if settings.get("mode") == "off":
+    mode = _settings(context).get("mode")
+    if mode == "off" or allow_listed:
+        _record(context, subject, findings, "off" if mode == "off" else "allow_list", approved=True)
         return
-    asked = [finding for finding in findings if finding.pattern_key not in _allowed(context)]
+    grants = _allowed(context)
+    asked = [finding for finding in findings if finding.pattern_key not in grants]
     if not asked:
+        _record(context, subject, findings, "granted", approved=True)
         return
-    keys = sorted({finding.pattern_key for finding in asked})
-    kept = [key for key in keys if key not in ASKED_EACH_TIME]
-    choice = _ask(context, subject, _told(asked), keys, float(settings.get("timeout") or TIMEOUT))
-    if choice == "deny":
+    answer = _late_answer(context, subject, asked)
+    if answer is None and mode == "smart" and judged_at is not None:
+        answer = _judged(context, subject, judged_at, asked)
+    if answer is None:
+        tell("pre_approval_request", subject, _told(asked), _keys(asked), smart=False)
+        answer = _ask(context, subject, asked)
+        _tell_answer(subject, asked, answer)
+    _obey(context, answer, asked)
+
+
+def _tell_answer(subject: str, asked: list[Finding], answer: _Answer) -> None:
+    tell(
+        "post_approval_response",
+        subject,
+        _told(asked),
+        _keys(asked),
+        smart=answer.how == "smart",
+        choice=as_choice(answer.choice, answer.how),
+        decided_by=answer.how,
+    )
+
+
+class _Answer(NamedTuple):
+    """What was decided, and what decided it (see `hermes_state.approvals`)."""
+
+    choice: Choice
+    how: str
+
+
+def _obey(context: ToolContext, answer: _Answer, asked: list[Finding]) -> None:
+    """Remember an answer as long as it was meant; ToolError if it is a no."""
+    kept = [key for key in _keys(asked) if key not in ASKED_EACH_TIME]
+    if answer.choice == "deny":
         raise ToolError(
-            f"Not allowed: {_told(asked)}. The person did not approve it. Do not try it in another "
-            "form; go on without it or ask what they would prefer."
+            f"Not allowed: {_told(asked)}. {_WHY_NOT[answer.how]} Do not try it in another form; "
+            "go on without it or ask what they would prefer."
         )
-    if choice == "session":
+    if answer.choice == "session":
         with context.workspace.lock:
             context.workspace.state.setdefault(_STATE, set()).update(kept)
-    elif choice == "always" and context.db is not None:
+    elif answer.choice == "always" and context.db is not None:
         context.db.grant_patterns(kept, context.user_id)
 
 
-def _ask(
-    context: ToolContext, subject: str, description: str, keys: list[str], timeout: float
-) -> Choice:
+def _judged(
+    context: ToolContext, command: str, where: Path, asked: list[Finding]
+) -> _Answer | None:
+    """What a model decides; None if the person has to."""
+    from .judge import judge
+
+    verdict = judge(context, command, str(where), _keys(asked), _told(asked))
+    if verdict == "ask":
+        return None
+    approved = verdict == "approve"
+    choice = "smart_approve" if approved else "smart_deny"
+    _record(context, command, asked, "smart", approved=approved, choice=choice)
+    answer = _Answer("once" if approved else "deny", "smart")
+    tell("pre_approval_request", command, _told(asked), _keys(asked), smart=True)
+    _tell_answer(command, asked, answer)
+    return answer
+
+
+def _late_answer(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer | None:
+    """What the person answered to this very question after whoever asked it was gone."""
+    if context.db is None:
+        return None
+    found = context.db.take_late_answer(
+        session_id=context.session_id,
+        command=subject,
+        description=_told(asked),
+        pattern_keys=_keys(asked),
+        user_id=context.user_id,
+    )
+    return None if found is None else _Answer(found["choice"], found["how"])
+
+
+def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
     """Put the question, in the store first; whoever decides first has decided."""
+    is_stopped = context.cancelled.is_set()
+    if is_stopped or isinstance(context.asker, NobodyToAsk):
+        how = "cancelled" if is_stopped else "nobody"
+        _record(context, subject, asked, how, approved=False, choice="deny")
+        return _Answer("deny", how)
+    timeout = float(_settings(context).get("timeout") or TIMEOUT)
+    description, keys = _told(asked), _keys(asked)
     db = context.db
     row = db.get_session(context.session_id) if db is not None else None
     if db is None or row is None:
-        return context.asker.approve(
-            ApprovalRequest(
-                "", "", subject, description, keys, time.time() + timeout, context.cancelled
-            )
+        expires_at = time.time() + timeout
+        return _put(
+            context,
+            ApprovalRequest("", "", subject, description, keys, expires_at, context.cancelled),
         )
     new = db.create_approval(
         session_id=context.session_id,
@@ -144,15 +245,52 @@ def _ask(
     request = ApprovalRequest(
         new.id, new.token, subject, description, keys, new.expires_at, context.cancelled, decided
     )
-    choice = context.asker.approve(request)
+    try:
+        answer = _put(context, request)
+    except BaseException:
+        db.cancel_approval(new.id)
+        raise
     if context.cancelled.is_set():
         db.cancel_approval(new.id)
-        return "deny"
-    if db.decide_approval(new.id, new.token, choice, context.user_id):
-        return choice
-    # Somebody else was first, or the time has passed.
-    db.expire_approvals()
-    return decided() or "deny"
+        return _Answer("deny", "cancelled")
+    by = context.user_id if answer.how == "person" else None
+    found = db.settle_approval(new.id, answer.choice, by, answer.how)
+    if found is None:  # the conversation was deleted meanwhile
+        return _Answer("deny", "cancelled")
+    return _Answer(found["choice"], found["how"])
+
+
+def _put(context: ToolContext, request: ApprovalRequest) -> _Answer:
+    """Ask through the front end, which raises ToolError if nobody can be reached there."""
+    try:
+        return _Answer(context.asker.approve(request), "person")
+    except ToolError as error:
+        log.info("Nobody can be asked in %s: %s", context.session_id, error)
+        return _Answer("deny", "nobody")
+
+
+def _record(
+    context: ToolContext,
+    subject: str,
+    findings: list[Finding],
+    how: str,
+    *,
+    approved: bool,
+    choice: str | None = None,
+) -> None:
+    """Keep a decision that nobody was asked about."""
+    if context.db is not None:
+        context.db.record_approval(
+            session_id=context.session_id,
+            command=subject,
+            description=_told(findings),
+            pattern_keys=_keys(findings),
+            approved=approved,
+            how=how,
+            choice=choice,
+            user_id=context.user_id,
+            decided_by=context.user_id if how == "granted" else None,
+        )
 
 
 class StoredAsker:
@@ -224,20 +362,25 @@ def _settings(context: ToolContext) -> dict[str, Any]:
     return dict(section) if isinstance(section, dict) else {}
 
 
+def _keys(findings: Iterable[Finding]) -> list[str]:
+    return sorted({finding.pattern_key for finding in findings})
+
+
 def _told(findings: Iterable[Finding]) -> str:
     return "; ".join(dict.fromkeys(finding.description for finding in findings))
 
 
 def _patterns(value: Any) -> list[str]:
-    patterns = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    patterns = value if isinstance(value, (list, tuple)) else [value] if value else []
     usable = []
     for pattern in patterns:
         try:
             re.compile(str(pattern))
         except re.error as error:
             log.warning(
-                "approvals: %r is no regular expression (%s); it is ignored", pattern, error
+                "approvals: %r is no regular expression (%s); taken as plain text", pattern, error
             )
+            usable.append(re.escape(str(pattern)))
         else:
             usable.append(str(pattern))
     return usable

@@ -1,12 +1,14 @@
 """Sub-agents: parts of a task done beside each other, each in a session of its own.
 
 The layer above lends the means (`services["delegate"]`); this tool checks what is asked, runs the
-parts at once, relays their progress and gives the results back in the order of the tasks.
+parts at once, relays their progress and gives the results back in the order of the tasks. In the
+background the call returns at once, and the conversation is told later.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
 from .base import Tool, ToolContext, ToolError, tool
@@ -23,9 +25,15 @@ class Task(TypedDict, total=False):
 
 
 class Delegate(Protocol):
-    """Runs one sub-agent to its end and returns its report; raises ToolError if it failed."""
+    """Starts sub-agents."""
 
-    async def __call__(self, task: Task, number: int, caller: ToolContext) -> str: ...
+    async def __call__(self, task: Task, number: int, caller: ToolContext) -> str:
+        """Run one to its end and return its report; raises ToolError if it failed."""
+        ...
+
+    def start(self, tasks: list[Task]) -> str:
+        """Begin the tasks in the background; returns the id under which they are known."""
+        ...
 
 
 @tool(toolset="delegation", effect="effectful", max_output=100_000)
@@ -35,6 +43,7 @@ async def delegate_task(
     context: str | None = None,
     tasks: list[Task] | None = None,
     role: str | None = None,
+    background: bool = False,
 ) -> str:
     """Have sub-agents work on independent parts at the same time. Each begins with nothing but what
     you tell it, and reports back once. Use it for work that would fill your own context.
@@ -43,6 +52,7 @@ async def delegate_task(
     context: what it needs to know: paths, findings, constraints
     tasks: several parts instead of one, each with goal, context and role
     role: what it should be, e.g. "reviewer"
+    background: go on at once; the result comes as a message when it is there
     """
     wanted: list[Task] = list(tasks or [])
     if goal:
@@ -54,18 +64,29 @@ async def delegate_task(
     delegate: Delegate | None = caller.services.get("delegate")
     if delegate is None:
         raise ToolError("Sub-agents are not available here. Do the work yourself.")
+    if background:
+        return (
+            f"Started in the background as {delegate.start(wanted)}. Its result comes by itself, "
+            "as a message, when it is there. Do not wait for it: go on, or end your turn."
+        )
     outcomes = await asyncio.gather(
         *(delegate(task, number, caller) for number, task in enumerate(wanted, 1)),
         return_exceptions=True,
     )
-    parts = []
-    for number, (task, outcome) in enumerate(zip(wanted, outcomes, strict=True), 1):
-        if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
-            raise outcome  # cancelled
-        text = f"Failed: {outcome}" if isinstance(outcome, Exception) else outcome
-        parts.append(f"## {number}. {task['goal']}\n{text}" if len(wanted) > 1 else text)
+    report = joined(wanted, outcomes)
     if all(isinstance(outcome, Exception) for outcome in outcomes):
-        raise ToolError("\n\n".join(parts))
+        raise ToolError(report)
+    return report
+
+
+def joined(tasks: list[Task], outcomes: Sequence[str | BaseException]) -> str:
+    """The reports in the order of the tasks; a cancellation among them is raised."""
+    parts = []
+    for number, (task, outcome) in enumerate(zip(tasks, outcomes, strict=True), 1):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+            raise outcome
+        text = f"Failed: {outcome}" if isinstance(outcome, Exception) else outcome
+        parts.append(f"## {number}. {task['goal']}\n{text}" if len(tasks) > 1 else text)
     return "\n\n".join(parts)
 
 

@@ -1,6 +1,7 @@
 """Long output: the model gets its head and tail, and a handle to all of it.
 
-The whole text is kept in a private file in the Hermes home, which `read_file` opens like any other.
+The whole text, without its secrets, is kept in a private file in the Hermes home, which `read_file`
+opens like any other.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+
+from hermes_state.redact import redact
 
 KEPT_SECONDS = 7 * 86_400
 
@@ -25,14 +28,14 @@ def shortened(text: str, limit: int, folder: Path, name: str) -> str:
 
 
 def keep(text: str, folder: Path, name: str) -> Path:
-    """Keep a text in a private file for a week; returns its path."""
+    """Keep a text, its secrets masked, in a private file for a week; returns its path."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _forget_old(folder)
     safe = "".join(char if char.isalnum() else "-" for char in name)[:40]
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{safe}-{os.urandom(4).hex()}.txt"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-        file.write(text)
+        file.write(redact(text))
     return path
 
 

@@ -13,6 +13,8 @@ from hermes_state.codec import plain_text
 from .base import Tool, ToolContext, ToolError, tool
 
 LONGEST_MESSAGE = 2000
+LONGEST_ASKED_FOR = 12_000
+"""Characters of the message that was asked for."""
 
 
 @tool(toolset="session_search", effect="none")
@@ -29,7 +31,8 @@ def session_search(
     """Search everything that was said in past conversations, also what was compressed away.
 
     With a query: the best hits, one per conversation. With session_id and around_message_id: the
-    messages around a hit. With neither: the most recent conversations.
+    messages around a hit. With around_message_id alone: the messages around #n of this
+    conversation. With neither: the most recent conversations.
 
     query: words (all must occur), "phrases", begin*, this OR that, -without
     limit: how many hits or conversations
@@ -85,10 +88,19 @@ def find(
 def read_around(context: ToolContext, session_id: str | None, message_id: int, window: int) -> str:
     """The messages around a hit, and how the session began and ended."""
     assert context.db is not None
+    place = context.db.get_session_of_message(message_id)
+    bookend = 3
+    if place in context.db.get_compression_lineage(session_id or context.session_id):
+        session_id = place  # an earlier stretch of the same conversation
     if not session_id:
-        raise ToolError("around_message_id needs the session_id that was given with the hit.")
+        raise ToolError(
+            f"There is no message {message_id} in this conversation. To read another one,"
+            " around_message_id needs the session_id that was given with the hit."
+        )
     own_session(context, session_id)
-    view = context.db.get_anchored_view(session_id, message_id, window)
+    if session_id in context.db.get_compression_lineage(context.session_id):
+        bookend = 0  # how its own conversation goes is known
+    view = context.db.get_anchored_view(session_id, message_id, window, bookend)
     if not view["window"]:
         raise ToolError(f"Session {session_id} has no message {message_id}. Search again.")
     parts = []
@@ -133,8 +145,9 @@ def own_session(context: ToolContext, session_id: str) -> None:
 def told(message: dict[str, Any], marked: int) -> str:
     """One message as a line of a transcript."""
     text = plain_text(message["content"])
-    if len(text) > LONGEST_MESSAGE:
-        text = f"{text[:LONGEST_MESSAGE]} [… {len(text) - LONGEST_MESSAGE} more characters]"
+    longest = LONGEST_ASKED_FOR if message["id"] == marked else LONGEST_MESSAGE
+    if len(text) > longest:
+        text = f"{text[:longest]} [… {len(text) - longest} more characters]"
     sign = "→" if message["id"] == marked else " "
     return f"{sign} [{message['id']}] {message['role']}: {text}"
 

@@ -32,8 +32,13 @@ _MODULES = (
 )
 
 
-def default_tools(settings: Mapping[str, Any], home: Path) -> Registry:
-    """The tools for an agent, in a stable order; `settings` are sections of the configuration."""
+def default_tools(
+    settings: Mapping[str, Any], home: Path, added: Iterable[tuple[Tool, bool]] = ()
+) -> Registry:
+    """The tools for an agent, in a stable order; `settings` are sections of the configuration.
+
+    `added` are tools of plugins, each with whether it may replace one that is there already.
+    """
     found = [one for name in _MODULES for one in importlib.import_module(f"tools.{name}").TOOLS]
     from .web import web_tools
 
@@ -42,6 +47,14 @@ def default_tools(settings: Mapping[str, Any], home: Path) -> Registry:
         from .mcp.client import load_mcp_tools
 
         found += load_mcp_tools(settings, home)
+    for one, may_replace in added:
+        places = [place for place, other in enumerate(found) if other.name == one.name]
+        if not places:
+            found.append(one)
+        elif may_replace:
+            found[places[0]] = one
+        else:
+            log.warning("A plugin's tool %s is left out: there is one of that name", one.name)
     return Registry(selected(found, settings)).usable()
 
 

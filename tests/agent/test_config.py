@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import redact as redact_module
 from agent.config import Config, ConfigError, load_config
 from agent.config_schema import FREE_FORM, KEYS, SECTIONS
 from agent.home import hermes_home, home_path
-from agent.redact import redact
+from hermes_state import redact as redact_module
+from hermes_state.redact import redact
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import string
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent import redact as module
-from agent.redact import MASK, redact, register_secret
+from hermes_state import redact as module
+from hermes_state.redact import MASK, redact, redact_value, register_secret
 
 # Every example is put together here, so that no scanner takes this file for a leak.
 BODY = "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9"
@@ -139,3 +140,49 @@ def test_a_token_between_spaces_always_goes(before, token, after):
 
 def test_letters_that_change_length_do_not_shift_the_mask():
     assert redact("İİİ password=hunter22 İ") == f"İİİ password={MASK} İ"
+
+
+def test_values_keep_their_shape():
+    value = {"a": [1, None, True, 2.5, {"b": "text"}], "token": "", "key": "x" * 9, "password": 5}
+    assert redact_value(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "cleaned"),
+    [
+        ({"password": "hunter22"}, {"password": MASK}),
+        ({"db_password": "$DB_PASSWORD"}, {"db_password": "$DB_PASSWORD"}),
+        ({"Authorization": "abcd"}, {"Authorization": MASK}),
+        ({"max_token": "hunter22", "id": "token=hunter22"}, {"max_token": MASK}),
+        (("password=hunter22",), [f"password={MASK}"]),
+        ('{"password": "a\\"b\\"c"}', f'{{"password": "{MASK}"}}'),
+        ('["echo \\"token=hunter22\\""]', f'["echo \\"token={MASK}\\""]'),
+        ('{"n":1.0,  "m": [1]}', '{"n":1.0,  "m": [1]}'),
+        ("{ token=hunter22", f"{{ token={MASK}"),
+        ({TOKENS[0]: 1}, {f"sk-ant-{MASK}": 1}),
+        ("[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_values_lose_their_secrets(value, cleaned):
+    if isinstance(cleaned, dict) and "id" in value:
+        cleaned = {**cleaned, "id": value["id"]}
+    assert redact_value(value, frozenset({"id"})) == cleaned
+
+
+texts = st.one_of(pieces, st.text(max_size=5))
+values = st.recursive(
+    st.one_of(texts, st.none(), st.integers()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(st.one_of(texts, st.just("password")), inner, max_size=3),
+        inner.map(json.dumps),
+    ),
+    max_leaves=8,
+)
+
+
+@given(values)
+def test_json_stays_json_and_twice_is_once(value):  # an object or a list, in which quotes count
+    cleaned = redact_value(json.dumps([value]))
+    json.loads(cleaned)
+    assert redact_value(cleaned) == cleaned

@@ -149,5 +149,7 @@ def bare_hermes(tmp_path: Path) -> Hermes:
 def hermes(bare_hermes: Hermes, server: ModelServer) -> Hermes:
     bare_hermes.configure(
         f"model:\n  default: test-model\n  provider: custom\n  base_url: {server.url}\n"
+        # The script answers the conversation, not a side task that runs beside it.
+        "auxiliary:\n  title_generation:\n    enabled: false\n"
     )
     return bare_hermes

@@ -15,6 +15,7 @@ _PLAUSIBLE: dict[str, Any] = {
     "bool": True,
     "Any": "text",
     "list[str]": [UNKNOWN],
+    "list[int]": [10**9],
     "dict[str, str]": {UNKNOWN: "text"},
     "list[dict[str, Any]]": [],
     "Mapping[str, Any]": {"role": "user", "content": "text"},

@@ -152,3 +152,130 @@ def test_always_is_a_matter_of_each_person(chat: SessionDB) -> None:
     assert chat.list_granted_patterns() == ["a", "b", "c"]
     assert chat.revoke_pattern("a")
     assert chat.list_patterns_granted_by("bob") == ["b"]
+
+
+def test_whoever_asked_gets_the_answer_that_counts(chat: SessionDB) -> None:
+    new = ask(chat)
+    own = chat.settle_approval(new.id, "session", "ada")
+    assert own and (own["choice"], own["how"], own["decided_by"]) == ("session", "person", "ada")
+    first = ask(chat)
+    assert chat.decide_approval(first.id, first.token, "deny", "bob")
+    found = chat.settle_approval(first.id, "once", "ada")
+    assert found and (found["state"], found["decided_by"]) == ("denied", "bob")
+    late = ask(chat, ttl_seconds=-1.0)
+    found = chat.settle_approval(late.id, "once", "ada")
+    assert found and (found["state"], found["choice"], found["how"]) == (
+        "expired", "deny", "timeout",
+    )  # fmt: skip
+    assert chat.settle_approval("apr_none", "once") is None
+
+
+def test_a_token_is_renewed_for_its_owner_and_the_old_one_is_void(
+    chat: SessionDB, db_path: Any
+) -> None:
+    new = ask(chat)
+    with SessionDB(db_path) as front_end:  # after a restart: the old token is nowhere any more
+        (pending,) = front_end.list_pending_approvals(user_id="ada")
+        for stranger in ("bob", "", None):
+            assert front_end.renew_approval_token(pending["id"], stranger) is None
+        renewed = front_end.renew_approval_token(pending["id"], "ada")
+        assert renewed is not None and renewed.expires_at == new.expires_at
+        assert not front_end.decide_approval(new.id, new.token, "once", "ada")
+        assert front_end.decide_approval(renewed.id, renewed.token, "once", "ada")
+        assert not front_end.decide_approval(renewed.id, renewed.token, "once", "ada")
+        assert front_end.renew_approval_token(new.id, "ada") is None
+
+
+def test_nothing_is_renewed_that_is_over(chat: SessionDB) -> None:
+    late, stopped = ask(chat, ttl_seconds=-1.0), ask(chat)
+    chat.cancel_approval(stopped.id)
+    assert chat.renew_approval_token(late.id, "ada") is None
+    assert chat.renew_approval_token(stopped.id, "ada") is None
+    assert chat.settle_at_startup()["approvals_expired"] == 1
+    assert chat.get_approval(late.id)["how"] == "timeout"  # type: ignore[index]
+
+
+def test_renewing_is_safe_against_deciding(chat: SessionDB, db_path: Any) -> None:
+    """Of an answer with the old token and a renewal, one wins: never both, never neither."""
+    new = ask(chat)
+    chat.close()
+    jobs: list[Any] = [
+        lambda store: ("decided", store.decide_approval(new.id, new.token, "once", "ada")),
+        lambda store: ("renewed", store.renew_approval_token(new.id, "ada") is not None),
+    ]
+    outcomes = race(jobs, prepare=lambda: SessionDB(db_path))
+    assert sorted(won for _, won in outcomes) == [False, True]
+
+
+def question(**given: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "session_id": "s",
+        "command": "rm -r x",
+        "description": "Delete",
+        "pattern_keys": ["recursive-delete"],
+        "user_id": "ada",
+    }
+    return {**facts, **given}
+
+
+@pytest.mark.parametrize("choice", ["once", "always", "deny"])
+def test_an_answer_for_which_nobody_waited_counts_once(chat: SessionDB, choice: str) -> None:
+    new = ask(chat)
+    assert chat.decide_approval(new.id, new.token, choice, "ada")
+    others: list[dict[str, Any]] = [
+        {"command": "rm -r y"}, {"description": "Other"}, {"pattern_keys": ["delete"]},
+        {"user_id": "bob"}, {"user_id": None}, {"session_id": "nobody"},
+    ]  # fmt: skip
+    for other in others:
+        assert chat.take_late_answer(**question(**other)) is None
+    found = chat.take_late_answer(**question())
+    assert found and (found["id"], found["choice"]) == (new.id, choice)
+    assert chat.take_late_answer(**question()) is None
+
+
+def test_a_late_answer_follows_the_conversation_and_lapses(chat: SessionDB) -> None:
+    kept, old = ask(chat), ask(chat, command="old", ttl_seconds=60.0)
+    for one in (kept, old):
+        assert chat.decide_approval(one.id, one.token, "once", "ada")
+    chat._execute_write(
+        lambda conn: conn.execute("UPDATE approvals SET decided_at = decided_at - 61")
+    )
+    chat.rotate_session("s", "s2", [{"role": "user", "content": "summary"}])
+    assert chat.take_late_answer(**question(session_id="s2", command="old")) is None
+    assert chat.take_late_answer(**question(session_id="s2")) is not None
+
+
+def test_an_answer_that_was_waited_for_is_not_there_again(chat: SessionDB) -> None:
+    for _ in range(2):
+        new = ask(chat)
+        chat.decide_approval(new.id, new.token, "once", "ada")
+        chat.settle_approval(new.id, "deny")
+    chat.record_approval(**question(approved=True, how="off"))
+    assert chat.take_late_answer(**question()) is None
+
+
+def test_a_decision_nobody_was_asked_about_is_kept(chat: SessionDB) -> None:
+    assert chat.record_approval(**question(approved=True, how="off"))
+    assert chat.record_approval(
+        **question(approved=False, how="smart", choice="smart_deny", command="x" * 50_000)
+    )
+    assert not chat.record_approval(**question(session_id="nobody", approved=True, how="off"))
+    second, first = chat.list_approvals("s", "ada")
+    assert (first["state"], first["how"], first["choice"]) == ("approved", "off", None)
+    assert (second["state"], second["choice"]) == ("denied", "smart_deny")
+    assert len(second["command"]) < 21_000 and "30,000 characters more" in second["command"]
+    assert chat.list_pending_approvals() == []
+    assert not chat.decide_approval(first["id"], "", "deny")
+    assert chat.list_approvals("s", limit=1) == [second]
+    assert chat.list_approvals(user_id="bob") == []
+
+
+def test_a_deleted_session_takes_its_approvals_along(chat: SessionDB) -> None:
+    chat.create_session("t", "cli", user_id="ada")
+    chat.create_session("d", "tool", parent_session_id="s", model_config={"_delegate_from": "s"})
+    for session in ("s", "t", "d"):
+        ask(chat, session_id=session)
+    chat.delete_session("s")
+    assert {one["session_id"] for one in chat.list_approvals()} == {"t"}
+    chat.delete_conversation("t")
+    assert chat.list_approvals() == []

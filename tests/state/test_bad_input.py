@@ -21,8 +21,13 @@ from .surface import UNKNOWN, arguments, dump, method_names, parameters
 
 # What these are asked to write, they may write, whether or not there is such a session.
 CREATES = {
+    "accept_message",
+    "add_delivery",
+    "approve_pairing",
+    "offer_pairing",
     "append_missing",
     "begin_turn",
+    "create_delegation",
     "create_session",
     "ensure_session",
     "grant_patterns",
@@ -38,6 +43,7 @@ NEEDS_SESSION = {
     "append_messages",
     "archive_and_compact",
     "branch_session",
+    "compact_seen",
     "create_approval",
     "record_step",
     "replace_messages",

@@ -28,7 +28,8 @@ def say(*texts: str) -> list[dict[str, Any]]:
 
 
 def furnish_approvals(conn: Connection) -> None:
-    """One that waits, with the token "t", one whose time has passed, and one grant."""
+    """One that waits, with the token "t", one whose time has passed, one that was answered when
+    nobody waited any more, and one grant."""
     for name, expires in (("waiting", 9e9), ("late", 1.0)):
         conn.execute(
             "INSERT INTO approvals (id, token_hash, session_id, command, description,"
@@ -36,6 +37,11 @@ def furnish_approvals(conn: Connection) -> None:
             " VALUES (?, ?, 's', 'c', 'd', '[]', 'pending', 1.0, ?)",
             (name, hashlib.sha256(b"t").hexdigest(), expires),
         )
+    conn.execute(
+        "INSERT INTO approvals (id, token_hash, session_id, command, description, pattern_keys,"
+        " state, choice, how, created_at, expires_at, decided_at)"
+        " VALUES ('answered', '', 's', 'c', 'd', '[]', 'approved', 'once', 'person', 1.0, 9e9, 2.0)"
+    )
     conn.execute("INSERT INTO approval_grants (pattern_key, granted_at) VALUES ('old', 1.0)")
 
 
@@ -64,6 +70,18 @@ def furnish(db: SessionDB) -> None:
     db.try_acquire_compression_lock("s", "me")
     db.record_compression_failure_cooldown("s", time.time() + 999, "tired")
     db._execute_write(furnish_approvals)
+    db.accept_message("waiting", "s", "later", source="tui")
+    db.accept_message("long gone", "s", "earlier", source="tui")
+    db.drop_message("long gone")
+    to = {"session_key": "k", "platform": "local", "chat_id": "1"}
+    for name in ("owed", "sending", "settled"):
+        db.add_delivery(name, "text", **to)
+    db.begin_delivery("sending")
+    db.finish_delivery("settled", "delivered")
+    db._execute_write(furnish_pairing)
+    db.create_delegation("under way", "s", {"goals": ["g"]})
+    db.create_delegation("over", "s", {"goals": ["g"]})
+    db.finish_delegation("over", "completed", "done")
     db.create_session("chain", "cli", started_at=old)
     db.append_message("chain", "user", "long ago", timestamp=old)
     db.rotate_session("chain", "chain2", say("summary"))
@@ -75,9 +93,21 @@ def furnish(db: SessionDB) -> None:
 
     def age(conn: Connection) -> None:
         conn.execute("UPDATE sessions SET ended_at = started_at WHERE id = 'ancient'")
+        conn.execute("UPDATE inbox SET updated_at = 0 WHERE id = 'long gone'")
+        conn.execute(
+            "UPDATE delivery_obligations SET updated_at = 0 WHERE obligation_id = 'settled'"
+        )
         conn.execute("UPDATE sessions SET started_at = ? WHERE id = 'chain2'", (old,))
 
     db._execute_write(age)
+
+
+def furnish_pairing(conn: Connection) -> None:
+    conn.execute(
+        "INSERT INTO pairing_codes VALUES (?, 'telegram', 'guest', NULL, 1, 9e9)",
+        (hashlib.sha256(b"hermes-pairing:CODE").hexdigest(),),
+    )
+    conn.execute("INSERT INTO paired_users VALUES ('telegram', 'friend', 'F', 1)")
 
 
 EXPORT = {"id": "imported", "source": "cli", "started_at": 5.0, "messages": say("a", "b")}
@@ -116,6 +146,9 @@ TABLE = [
     m("rotate_session", "s", "s2", session_id="s", new_session_id="s2", messages=say("sum", "four"),
       unsaved=say("unsaved"), covers_until=2),
     m("archive_and_compact", "s", session_id="s", compacted_messages=say("sum"), covers_until=2),
+    m("compact_seen", "s", session_id="s", seen=[1, 2], messages=say("sum")),
+    m("compact_seen", "s", "s2", session_id="s", seen=[1], messages=say("sum"),
+      new_session_id="s2"),
     m("branch_session", "s", "b", session_id="s", new_session_id="b", end_parent=True),
     m("append_message", "s", session_id="s", role="user", content="x"),
     m("append_messages", "s", session_id="s", messages=say("x", "y")),
@@ -129,7 +162,8 @@ TABLE = [
     m("record_step", "s", session_id="s", messages=say("x"), usage={"input_tokens": 3}),
     m("append_missing", "s", session_id="s", messages=say("one", "x"), source="cli", facts={}),
     m("update_token_counts", "s", session_id="s", input_tokens=5, model="m"),
-    m("record_auxiliary_usage", "s", session_id="s", task="title", input_tokens=5),
+    m("record_auxiliary_usage", session_id="s", task="title", input_tokens=5),
+    m("claim_review", session_id="s", every=1),
     m("record_gateway_session_peer", "s", session_id="s", source="telegram", chat_id="7"),
     m("save_gateway_routing_entry", session_key="k", entry_json="{}"),
     m("replace_gateway_routing_entries", entries={"a": "{}", "b": "{}"}, scope="x"),
@@ -144,8 +178,29 @@ TABLE = [
     m("record_compression_failure_cooldown", "s", session_id="s", cooldown_until=9e9),
     m("clear_compression_failure_cooldown", "s", session_id="s"),
     m("set_compression_fallback_streak", "s", session_id="s", streak=3),
+    m("accept_message", inbox_id="new", session_id="s", content="x"),
+    m("drop_message", inbox_id="waiting"),
+    m("forget_taken"),
+    m("add_delivery", delivery_id="new", content="x", session_key="k", platform="p", chat_id="1"),
+    m("begin_delivery", delivery_id="owed"),
+    m("finish_delivery", delivery_id="sending", state="delivered"),
+    m("forget_delivered"),
+    m("offer_pairing", platform="telegram", user_id="stranger"),
+    m("approve_pairing", code="CODE"),
+    m("revoke_pairing", platform="telegram", user_id="friend"),
+    m("begin_turn", "s", session_id="s", source="cli", facts={},
+      message={**say("later")[0], "_inbox": "waiting"}),
+    m("create_delegation", delegation_id="new", session_id="s", task={"goals": ["g"]}),
+    m("finish_delegation", delegation_id="under way", state="completed", report="r"),
+    m("lose_delegation", delegation_id="under way"),
+    m("deliver_results", "s", session_id="s"),
     m("create_approval", session_id="s", command="c", description="d", pattern_keys=["k"]),
     m("decide_approval", approval_id="waiting", token="t", choice="once"),
+    m("settle_approval", approval_id="waiting", choice="once"),
+    m("take_late_answer", session_id="s", command="c", description="d", pattern_keys=[]),
+    m("renew_approval_token", approval_id="waiting", owner=None),
+    m("record_approval", session_id="s", command="c", description="d", pattern_keys=["k"],
+      approved=True, how="off"),
     m("cancel_approval", approval_id="waiting"),
     m("expire_approvals"),
     m("grant_patterns", pattern_keys=["k"], granted_by="me"),

@@ -418,3 +418,25 @@ def test_vacuum_gives_space_back(db: SessionDB) -> None:
     assert db.vacuum() == 0
     make(db, "after")
     assert left(db) == {"after"}
+
+
+def test_whoever_keeps_more_of_a_conversation_is_told_when_it_is_gone(db: SessionDB) -> None:
+    told: list[list[str]] = []
+    db.on_conversations_deleted = told.append
+    for name in ("a1", "b1", "empty"):
+        db.create_session(name, "cli")
+    for old, new in (("a1", "a2"), ("a2", "a3")):
+        db.append_message(old, "user", "x")
+        db.rotate_session(old, new, [{"role": "user", "content": "summary"}])
+    db.create_session("d1", "tool", parent_session_id="b1", model_config={"_delegate_from": "b1"})
+    db.delete_session("a1")
+    db.delete_session("a3")
+    assert told == []  # the conversation goes on, under the id of its first session
+    db.delete_sessions(["a2", "b1", "nobody"])
+    assert [sorted(one) for one in told] == [["a1", "b1", "d1"]]
+    db.delete_session_if_empty("empty")
+    db.delete_conversation("nobody")
+    assert told[1:] == [["empty"]]
+    make(db, "old", 91)
+    db.prune_sessions(90)
+    assert told[2:] == [["old"]]

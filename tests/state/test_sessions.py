@@ -276,7 +276,6 @@ WRITES = {
     "update_system_prompt": ("s1", "x"),
     "update_session_model": ("s1", "x"),
     "update_token_counts": ("s1", 1),
-    "record_auxiliary_usage": ("s1", "title"),
     "set_expiry_finalized": ("s1",),
     "request_handoff": ("s1", "telegram"),
     "record_compression_failure_cooldown": ("s1", 1e12),

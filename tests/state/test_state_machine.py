@@ -326,7 +326,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Export everything, import it into an empty store, and go on there."""
         self.made += 1
         for number, store in enumerate(self.stores):
-            payload = json.loads(json.dumps(store.export_all()))
+            payload = json.loads(json.dumps(store.export_all(redact=False)))
             store.close()
             self.paths[number] = self.paths[number].with_name(f"state{self.made}.db")
             for left_over in self.paths[number].parent.glob("search.db*"):

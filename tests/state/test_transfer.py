@@ -109,8 +109,9 @@ def everything(db: SessionDB) -> dict[str, Any]:
     }
 
 
-def test_a_store_arrives_as_it_left(lived_in: SessionDB, other: SessionDB) -> None:
-    payload = json.loads(json.dumps(lived_in.export_all()))
+@pytest.mark.parametrize("redact", [True, False])  # there are no secrets in it
+def test_a_store_arrives_as_it_left(lived_in: SessionDB, other: SessionDB, redact: bool) -> None:
+    payload = json.loads(json.dumps(lived_in.export_all(redact=redact)))
     report = other.import_sessions(payload)
     assert (report["ok"], report["errors"], report["detached"]) == (True, [], 0)
     assert report["imported"] == len(payload) == lived_in.session_count(include_archived=True)
@@ -456,3 +457,78 @@ def test_any_change_to_an_export_is_taken_whole_or_not_at_all(
         assert len(store.export_all()) == len(view) - 1
         store.delete_sessions([one for one in view if one != "list"])
         assert store.session_count(include_archived=True) == store.message_count() == 0
+
+
+# Put together here, so that no scanner takes this file for a leak.
+SECRET = "sk-ant-" + "A1b2C3d4E5f6G7h8I9j0"
+IMAGE = "data:image/png;base64," + "AIza" * 300
+
+
+@pytest.fixture
+def telling(db: SessionDB) -> SessionDB:
+    """A conversation that was compressed, in every column of which somebody told a secret."""
+    db.create_session(
+        "s1", "cli", system_prompt=f"Use {SECRET}.", model_config={"api_key": SECRET, "t": 1}
+    )
+    db.set_session_title("s1", "token=hunter22")
+    arguments = json.dumps({"command": 'echo "password=hunter22" > x', "token": "hunter22"})
+    call = {"id": "call_password=x1", "function": {"name": "terminal", "arguments": arguments}}
+    content = [
+        {"type": "text", "text": f"my key: {SECRET}"},
+        {"type": "image_url", "image_url": {"url": IMAGE}},
+    ]
+    db.append_message("s1", "user", content, api_content=f"my key: {SECRET}")
+    db.append_message(
+        "s1", "assistant", "x", tool_calls=[call], reasoning=f"They gave {SECRET}",
+        reasoning_details=[{"text": SECRET, "signature": SECRET}],
+    )  # fmt: skip
+    db.append_message("s1", "tool", "password=hunter22", tool_call_id="call_password=x1")
+    db.append_message("s1", "user", f"again {SECRET}")
+    rotate(db, "s1", "s2")
+    return db
+
+
+def leaks(exported: Any) -> int:
+    text = json.dumps(exported)
+    return text.count(SECRET) + text.count("hunter22")
+
+
+def test_what_is_given_away_has_no_secrets(telling: SessionDB) -> None:
+    sealed = 1  # a provider's signature, which is none
+    assert leaks(telling.export_session("s1")) == sealed
+    assert leaks(telling.export_session("s2")) == 0
+    assert leaks(telling.export_session_lineage("s2")) == 2 * sealed  # its segments repeat it
+    assert leaks(telling.export_all()) == sealed
+    assert leaks(telling.export_all("cli")) == sealed
+    exported = telling.export_session("s1")
+    assert exported is not None
+    (call,) = exported["messages"][1]["tool_calls"]
+    assert call["id"] == exported["messages"][2]["tool_call_id"] == "call_password=x1"
+    assert json.loads(call["function"]["arguments"]) == {
+        "command": 'echo "password=***" > x',
+        "token": "***",
+    }
+    assert exported["messages"][0]["content"][1]["image_url"]["url"] == IMAGE
+    assert json.loads(exported["model_config"]) == {"api_key": "***", "t": 1}
+    assert leaks(telling.get_messages("s1")) > sealed  # the store itself is as it was
+
+
+def test_a_backup_loses_nothing(telling: SessionDB, other: SessionDB) -> None:
+    assert other.import_sessions(telling.export_all(redact=False))["ok"]
+    assert everything(other) == everything(telling)
+    assert leaks(telling.export_session("s1", redact=False)) > 5
+    assert leaks(telling.export_session_lineage("s1", redact=False)) > 5
+
+
+def test_what_has_no_secrets_can_be_imported(telling: SessionDB, other: SessionDB) -> None:
+    payload = json.loads(json.dumps(telling.export_all()))
+    report = other.import_sessions(payload)
+    assert (report["ok"], report["imported"], report["errors"]) == (True, 2, [])
+    assert other.get_compression_lineage("s2") == ["s1", "s2"]
+    shown = [row["content"] for row in other.get_messages_as_conversation("s2", True)]
+    assert len(shown) == len(telling.get_messages_as_conversation("s2", True))
+    assert "again sk-ant-***" in shown
+    assert other.export_all()[0]["messages"] == [
+        {**row, "id": mine["id"]}
+        for row, mine in zip(payload[0]["messages"], other.get_messages("s1", True), strict=True)
+    ]

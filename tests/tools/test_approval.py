@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hermes_state import SessionDB
+from hermes_state import SessionDB, StoreError
 from tools.approval import StoredAsker, check_action, check_command, guard_write
-from tools.base import ApprovalRequest, Choice, ToolContext, ToolError
+from tools.base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError
 from tools.terminal import terminal
 
 
@@ -122,7 +122,7 @@ def test_a_command_is_judged_where_it_runs(ask: Any) -> None:
 
 
 def test_with_nobody_there_it_is_denied(context: ToolContext) -> None:
-    with pytest.raises(ToolError, match="did not approve"):
+    with pytest.raises(ToolError, match="Nobody is there"):
         check_command(context, RISKY)
 
 
@@ -152,6 +152,165 @@ def test_where_files_may_be_written(ask: Any, tmp_path: Path) -> None:
     for path in (home / ".env", home / "auth.json"):
         with pytest.raises(ToolError, match="Nobody can allow"):
             guard_write(context, path)
+
+
+def decisions(db: SessionDB) -> list[tuple[str, str | None, str, str | None]]:
+    """The record of the conversation, oldest first."""
+    return [
+        (one["state"], one["choice"], one["how"], one["decided_by"])
+        for one in reversed(db.list_approvals("s1"))
+    ]
+
+
+class TestRecord:
+    """Whatever was decided is there to be read, with what decided it."""
+
+    def test_what_nobody_was_asked_about(self, ask: Any, db: SessionDB) -> None:
+        context, _ = ask(mode="off", deny=["forbidden"])
+        check_command(context, RISKY)
+        guard_write(context, context.workspace.cwd.parent / "x")
+        for command in ("rm -rf /", "echo forbidden"):
+            with pytest.raises(ToolError, match="Nobody can allow"):
+                check_command(context, command)
+        context, _ = ask(allow=["curl .*"])
+        check_command(context, RISKY)
+        nobody = dataclasses.replace(ask()[0], asker=NobodyToAsk())
+        with pytest.raises(ToolError, match="Nobody is there"):
+            check_command(nobody, RISKY)
+        assert decisions(db) == [
+            ("approved", None, "off", None),
+            ("approved", None, "off", None),
+            ("denied", None, "forbidden", None),
+            ("denied", None, "deny_list", None),
+            ("approved", None, "allow_list", None),
+            ("denied", "deny", "nobody", None),
+        ]
+        first = db.list_approvals("s1")[-1]
+        assert (first["command"], first["session_key"], first["user_id"]) == (RISKY, "k", "ada")
+        assert first["pattern_keys"] and first["description"]
+
+    def test_what_was_answered_and_what_followed_from_it(self, ask: Any, db: SessionDB) -> None:
+        context, _ = ask("once", "session", "always", "deny")
+        for command in (RISKY, RISKY, RISKY, "rm -r a", "rm -r a"):
+            check_command(context, command)
+        with pytest.raises(ToolError, match="did not approve"):
+            check_command(context, "git push --force")
+        assert decisions(db) == [
+            ("approved", "once", "person", "ada"),
+            ("approved", "session", "person", "ada"),
+            ("approved", None, "granted", "ada"),
+            ("approved", "always", "person", "ada"),
+            ("approved", None, "granted", "ada"),
+            ("denied", "deny", "person", "ada"),
+        ]
+
+    @pytest.mark.parametrize("mode", ["manual", "smart", "off"])
+    def test_nothing_is_kept_of_what_is_harmless(self, ask: Any, db: SessionDB, mode: str) -> None:
+        context, _ = ask(mode=mode)
+        for command in ("ls -la", "git status", "python -m pytest -q"):
+            check_command(context, command)
+        guard_write(context, context.workspace.cwd / "a.py")
+        assert decisions(db) == []
+
+    def test_a_decision_is_one_write(
+        self, ask: Any, db: SessionDB, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writes: list[Any] = []
+        write = db._execute_write
+        monkeypatch.setattr(
+            db, "_execute_write", lambda work: (writes.append(work), write(work))[1]
+        )
+        check_command(ask(mode="off")[0], "ls")
+        assert len(writes) == 0
+        check_command(ask(mode="off")[0], RISKY)
+        assert len(writes) == 1
+
+    def test_a_front_end_without_a_person_says_so(self, ask: Any, db: SessionDB) -> None:
+        context, person = ask()
+
+        def approve(request: ApprovalRequest) -> Choice:
+            raise ToolError("no terminal")
+
+        person.approve = approve
+        with pytest.raises(ToolError, match="Nobody is there"):
+            check_command(context, RISKY)
+        assert decisions(db) == [("denied", "deny", "nobody", None)]
+
+    def test_a_front_end_that_fails_leaves_no_question_open(self, ask: Any, db: SessionDB) -> None:
+        context, person = ask()
+
+        def approve(request: ApprovalRequest) -> Choice:
+            raise RuntimeError("broken")
+
+        person.approve = approve
+        with pytest.raises(RuntimeError, match="broken"):
+            check_command(context, RISKY)
+        assert decisions(db) == [("cancelled", "deny", "cancelled", None)]
+        assert db.list_pending_approvals() == []
+
+    def test_what_cannot_be_recorded_is_not_done(
+        self, ask: Any, db: SessionDB, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(work: Any) -> None:
+            raise StoreError("the disk is full")
+
+        context, _ = ask(mode="off")
+        monkeypatch.setattr(db, "_execute_write", full)
+        with pytest.raises(StoreError):
+            check_command(context, RISKY)
+
+
+class TestAfterARestart:
+    """The process that asked is gone; the question and its answer are not."""
+
+    def left_open(self, db: SessionDB, ask: Any) -> str:
+        """A question whose asker never came back."""
+        context, person = ask()
+        asked: list[ApprovalRequest] = []
+
+        def die(request: ApprovalRequest) -> Choice:
+            asked.append(request)
+            raise SystemExit
+
+        person.approve = die
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(db, "cancel_approval", lambda approval_id: False)  # nor tidied up
+            with pytest.raises(SystemExit):
+                check_command(context, RISKY)
+        return asked[0].id
+
+    @pytest.mark.parametrize("choice", ["once", "session", "always", "deny"])
+    def test_the_answer_counts_when_the_same_is_asked_again(
+        self, ask: Any, db: SessionDB, choice: Choice
+    ) -> None:
+        approval_id = self.left_open(db, ask)
+        with SessionDB(db.db_path) as front_end:
+            (pending,) = front_end.list_pending_approvals(user_id="ada")
+            assert pending["id"] == approval_id
+            fresh = front_end.renew_approval_token(approval_id, "ada")
+            assert fresh and front_end.decide_approval(approval_id, fresh.token, choice, "ada")
+        context, person = ask("deny", "deny")
+        with pytest.raises(ToolError, match="did not approve"):
+            check_command(context, RISKY + " -x")  # another command is another question
+        if choice == "deny":
+            with pytest.raises(ToolError, match="did not approve"):
+                check_command(context, RISKY)
+        else:
+            check_command(context, RISKY)
+        assert len(person.asked) == 1
+        if choice in ("session", "always"):
+            check_command(context, RISKY)
+        else:
+            with pytest.raises(ToolError, match="did not approve"):
+                check_command(context, RISKY)
+            assert len(person.asked) == 2
+        assert db.list_granted_patterns() == (["pipe-to-shell"] if choice == "always" else [])
+
+    def test_without_an_answer_it_is_asked_again(self, ask: Any, db: SessionDB) -> None:
+        self.left_open(db, ask)
+        context, person = ask("once")
+        check_command(context, RISKY)
+        assert len(person.asked) == 1
 
 
 class TestStoredAsker:
@@ -195,7 +354,7 @@ class TestStoredAsker:
         context, _ = ask(timeout=0.05)
         shown, outcome, thread = self.start(context)
         thread.join(10)
-        assert "did not approve" in outcome[0]
+        assert "in time" in outcome[0]
         assert db.get_approval(shown[0].id)["state"] == "expired"  # type: ignore[index]
 
     def test_the_turn_is_stopped(self, ask: Any, db: SessionDB) -> None:
@@ -203,5 +362,5 @@ class TestStoredAsker:
         shown, outcome, thread = self.start(context)
         context.cancelled.set()
         thread.join(10)
-        assert "did not approve" in outcome[0]
+        assert "was stopped" in outcome[0]
         assert db.get_approval(shown[0].id)["state"] == "cancelled"  # type: ignore[index]

@@ -73,3 +73,33 @@ def test_what_was_compressed_away_is_found(past: ToolContext) -> None:
     past.db.rotate_session("old", "new", [{"role": "user", "content": "summary"}])
     found = search(past, query='"zebra number 6"', session_id="new")
     assert "session_id=old" in found
+
+
+def test_a_pointer_of_the_record_needs_no_session(past: ToolContext) -> None:
+    """`#n` in a compressed conversation is read from wherever that message stands."""
+    assert past.db is not None
+    inside = dataclasses.replace(past, session_id="old")
+    sixth = past.db.get_messages("old")[13]
+    past.db.rotate_session("old", "new", [{"role": "user", "content": "summary"}])
+    past.db.archive_and_compact("new", [{"role": "user", "content": "shorter"}])
+    for session in ("old", "new"):  # an agent that has not noticed yet, and one that has
+        inside = dataclasses.replace(past, session_id=session)
+        assert "zebra number 6" in search(inside, around_message_id=sixth["id"], window=1)
+        named = search(inside, session_id="new", around_message_id=sixth["id"], window=1)
+        assert "→" in named and "zebra number 6" in named
+    archived = past.db.get_messages("new", include_inactive=True)[0]
+    assert "summary" in search(inside, around_message_id=archived["id"])
+    assert "shorter" in search(inside, around_message_id=archived["id"] + 1)
+
+
+def test_a_pointer_does_not_lead_to_anybody_else(past: ToolContext) -> None:
+    assert past.db is not None
+    foreign = past.db.get_messages("other")[0]["id"]
+    inside = dataclasses.replace(past, session_id="old")
+    with pytest.raises(ToolError, match="needs the session_id"):
+        search(inside, around_message_id=foreign)
+    with pytest.raises(ToolError, match="has no message"):
+        search(inside, session_id="old", around_message_id=foreign)
+    stranger = dataclasses.replace(past, session_id="other")
+    with pytest.raises(ToolError, match="There is no session 'other'"):
+        search(stranger, around_message_id=foreign)

@@ -21,7 +21,7 @@ KNOWN = {
     "session_search": "query limit sort session_id around_message_id window role_filter",
     "todo": "todos merge",
     "clarify": "question choices",
-    "delegate_task": "goal context tasks role",
+    "delegate_task": "goal context tasks role background",
     "execute_code": "code",
     "skills_list": "category",
     "skill_view": "name file_path",

@@ -64,6 +64,9 @@ def build_model(
         raise UnknownProviderError(
             f"No model is named for the provider {provider!r}. Set model.default in config.yaml."
         )
+    if provider in known.BUILDERS:
+        model: Model = known.BUILDERS[provider]({**settings, "name": name, "environ": environ})
+        return model
     if not base_url and not entry.base_url:
         raise UnknownProviderError(
             f"The provider {provider!r} needs an address. Set model.base_url in config.yaml, for"

@@ -6,7 +6,8 @@ with a `base_url`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 CHAT_COMPLETIONS = "chat_completions"
 RESPONSES = "responses"
@@ -68,6 +69,9 @@ KNOWN: dict[str, KnownProvider] = {
     "custom": KnownProvider("", ("CUSTOM_API_KEY",)),
     "local": KnownProvider("", (), EMBEDDED),
 }
+
+BUILDERS: dict[str, Callable[[dict[str, Any]], Any]] = {}
+"""Providers that speak a protocol of their own: each makes a model from its settings."""
 
 ALIASES = {
     "gemini": "google",

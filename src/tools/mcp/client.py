@@ -242,6 +242,7 @@ class McpServer:
         except FileNotFoundError:
             raise ConnectionError(f"there is no command {config.command!r}") from None
         except Exception:
+            # Whatever the transport made of it, a program that has ended is the reason to tell.
             if child is not None and child.ended.is_set():
                 raise ConnectionError(child.why()) from None
             raise

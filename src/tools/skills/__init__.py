@@ -13,6 +13,8 @@ import shutil
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from hermes_cli import plugins
+
 from ..base import Tool, ToolContext, ToolError, tool
 from ..memory import write_private
 from ..screening import suspicion
@@ -37,12 +39,15 @@ def skills_list(context: ToolContext, category: str | None = None) -> str:
         for skill in list_skills(top)
         if category in (None, where := skill.folder.relative_to(top).parent.as_posix())
     ]
-    if not found:
-        return "There are no skills yet." if category is None else f"No skills in {category!r}."
-    return "\n".join(
+    lines = [
         f"{skill.name}{'' if where == '.' else f' [{where}]'}: {skill.description}"
         for where, skill in found
-    )
+    ]
+    if category is None:
+        lines += [f"{name}: {one.description}" for name, one in plugins.get_skills().items()]
+    if not lines:
+        return "There are no skills yet." if category is None else f"No skills in {category!r}."
+    return "\n".join(lines)
 
 
 @tool(toolset="skills", effect="none")
@@ -52,7 +57,7 @@ def skill_view(context: ToolContext, name: str, file_path: str | None = None) ->
     name: the skill's name, as skills_list gives it
     file_path: a file of the skill, e.g. references/api.md; leave it out for SKILL.md
     """
-    skill = find_skill(context, name)
+    skill = plugin_skill(name) or find_skill(context, name)
     path = inside(skill, file_path or "SKILL.md")
     try:
         if path.stat().st_size > LONGEST_FILE:
@@ -152,6 +157,12 @@ def patch(
         refuse_orders(changed)
     save(path, changed if file_path else checked(changed))
     return f"Changed {path.name} of {skill.name}."
+
+
+def plugin_skill(name: str) -> Skill | None:
+    """The skill that a plugin brings under this name ("plugin:skill"); to be read, not changed."""
+    found = plugins.get_skills().get(name)
+    return None if found is None else Skill(name, found.description, found.path.parent)
 
 
 def find_skill(context: ToolContext, name: str) -> Skill:

@@ -10,6 +10,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from hermes_cli import plugins
+
 from ..base import Tool, ToolContext, ToolError, Workspace, tool
 from ..processes.background import close_processes, start_background
 from ..processes.identity import Seen, name_of
@@ -110,7 +112,25 @@ def terminal(
         _KEPT_NOTHING if ending.state and ending.state.environ is None else "",
         f"[took {took:.0f} s]" if took >= _LONG_SECONDS and how == "ended" else "",
     ]
-    return _joined(buffer.finish(), remarks)
+    output = _transformed(context, place.backend.name, command, buffer.finish(), ending.code)
+    return _joined(output, remarks)
+
+
+def _transformed(
+    context: ToolContext, backend: str, command: str, output: str, code: int | None
+) -> str:
+    """The output as a plugin wants it to be read."""
+    if not plugins.has_hook("transform_terminal_output"):
+        return output
+    answers = plugins.invoke_hook(
+        "transform_terminal_output",
+        command=command,
+        output=output,
+        returncode=code,
+        task_id=context.session_id,
+        env_type=backend,
+    )
+    return next((one for one in answers if isinstance(one, str)), output)
 
 
 def check_approval(context: ToolContext, command: str, workdir: str | None = None) -> None:

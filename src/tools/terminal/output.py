@@ -2,6 +2,8 @@
 
 Bytes become text without escape sequences and control characters. The head and the tail stay in
 memory; once there is more, all of it (up to a limit) goes to a private file that `read_file` opens.
+What is kept in a file holds no secrets; the head and the tail are masked with the result they are
+part of, and are cut between lines, so that neither begins or ends within a secret.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from ..masking import Masker
 from ..output import keep
 
 log = logging.getLogger(__name__)
@@ -72,23 +75,28 @@ class Cleaner:
 
 
 class KeptFile:
-    """A private file for one run's output, up to a limit."""
+    """A private file for one run's output without its secrets, up to a limit."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.path = keep("", folder, name)
+        self.taken = 0
+        """Characters it was given."""
         self.size = 0
+        """Characters in the file."""
         self.full = False
         """Whether the limit is reached; what came later is not in the file."""
+        self._masker = Masker()
         self._file = self.path.open("a", encoding="utf-8", errors="replace")
         _make_room(folder, self.path)
 
-    def write(self, text: str) -> None:
-        """Add text, as far as it fits."""
+    def write(self, text: str, *, end: bool = False) -> None:
+        """Add text, as far as it fits; a line is in the file once it has ended."""
         if self.full:
             return
-        text = text[: FILE_LIMIT - self.size]
-        self._try(lambda: self._file.write(text))
-        self.size += len(text)
+        self.taken += len(text)
+        masked = self._masker.feed(text, end=end)[: FILE_LIMIT - self.size]
+        self._try(lambda: self._file.write(masked))
+        self.size += len(masked)
         self.full = self.full or self.size >= FILE_LIMIT
 
     def flush(self) -> None:
@@ -98,6 +106,8 @@ class KeptFile:
 
     def close(self) -> None:
         """Done writing."""
+        if not self._file.closed:
+            self.write("", end=True)
         self._try(self._file.close)
 
     def _try(self, action: Callable[[], object]) -> None:
@@ -166,17 +176,28 @@ class OutputBuffer:
         if self._file is None:
             return self._start + self._recent
         self._file.close()
-        tail = self._raw_tail.text() if self._skipped_bytes else self._recent
-        kept = self._file.size
+        head = _until_last_line(self._start)
+        tail = self._raw_tail.text() if self._skipped_bytes else _from_next_line(self._recent)
+        left_out = self._file.taken + self._skipped_bytes - len(head) - len(tail)
         if self._skipped_bytes:
             note = (
-                f"[… about {kept + self._skipped_bytes - len(self._start) - len(tail):,} characters"
-                f" left out; read_file {self._file.path} shows the first {kept:,} …]"
+                f"[… about {left_out:,} characters left out; read_file {self._file.path} shows the"
+                f" first {self._file.size:,} …]"
             )
         else:
-            left_out = kept - len(self._start) - len(tail)
             note = f"[… {left_out:,} characters left out; read_file {self._file.path} shows all …]"
-        return f"{self._start}\n\n{note}\n\n{tail}"
+        return f"{head}\n\n{note}\n\n{tail}"
+
+
+def _until_last_line(text: str) -> str:
+    """Without the line it breaks off in, unless that is a long one."""
+    line_end = text.rfind("\n", -_PARTIAL_LIMIT)
+    return text if line_end < 0 else text[:line_end]
+
+
+def _from_next_line(text: str) -> str:
+    """Without the line it begins in, unless that is a long one."""
+    return text[text.find("\n", 0, _PARTIAL_LIMIT) + 1 :]
 
 
 class Progress:

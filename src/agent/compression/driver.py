@@ -1,0 +1,411 @@
+"""Keeping a conversation within its model's window: when, by whom, and how it gets into the store.
+
+Before every model call the next request is measured; over the threshold the conversation is
+compressed, over the window it must be. A provider's "too long" is answered by compressing harder,
+a bounded number of times. What is written is one transaction at the very end: cancelled, killed or
+overtaken by another process before it, nothing has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from agent import events
+from agent.config_schema import CompressionSettings
+from agent.errors import ContextTooLongError
+from agent.journal import Journal
+from agent.model import Message, Model
+from agent.threads import in_thread
+from gateway import session_context
+from hermes_state import SessionDB
+from hermes_state.errors import SessionEndedError
+
+from .aside import set_aside
+from .compress import Compressed, compress, preview, shorten_to_fit
+from .lock import compression_lock
+from .policy import Budget, Gauge, is_saving, require_room, share_out
+from .record import Record
+from .result import CompressionResult
+from .tokens import estimate_tokens
+
+if TYPE_CHECKING:
+    from agent.loop import Turn
+
+log = logging.getLogger(__name__)
+
+MOST_REFUSALS = 5
+"""How often one model call is made smaller after a provider's "too long"."""
+SMALLEST = 512
+"""Tokens of messages below which a provider's "too long" cannot be answered by taking more out."""
+_ROUNDS = 4
+"""A long conversation is summarised in parts; all together may take this many time-outs."""
+_SHORT_PATIENCE = 10.0
+TOO_LITTLE = "There is too little to take out."
+_OVERTAKEN = "Another process compressed this conversation first."
+
+
+class Auxiliary(Protocol):
+    """Whom side tasks ask."""
+
+    async def ask(
+        self,
+        task: str,
+        system: str,
+        prompt: str,
+        *,
+        max_tokens: int | None = None,
+        timeout: float | None = None,
+    ) -> str:
+        """The model's answer to one prompt."""
+        ...
+
+
+class _Wish(NamedTuple):
+    """What a compression should come to."""
+
+    target: int
+    """Tokens the messages should take."""
+    room: int
+    """Tokens they may take at most; only looked at if they `must` fit."""
+    must: bool = False
+    """Whether the conversation cannot go on as it is."""
+    use_model: bool = True
+    focus: str | None = None
+    manual: bool = False
+
+
+class Compressor:
+    """Compresses one conversation, for its agent."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        db: SessionDB | None,
+        settings: CompressionSettings,
+        auxiliary: Auxiliary | None = None,
+        *,
+        timeout: float = 120.0,
+        platform: str = "",
+    ) -> None:
+        """Without `auxiliary` summaries are made without a model. `timeout` is for one call."""
+        self._journal = journal
+        self._settings = settings
+        self._auxiliary = auxiliary
+        self.memory_context: Callable[[list[Message]], Awaitable[str]] | None = None
+        """Says what other memories have to add to a summary of these messages."""
+        self._remembered = ""
+        self._timeout = timeout
+        self._platform = platform
+        self._lock_db = db
+        self._record = Record(db)
+        self._gauge = Gauge()
+        self._gauged: Model | None = None
+        self._fixed: tuple[str, Sequence[Any], int] = ("", (), 0)
+        self._counted: list[tuple[Message, int]] = []
+
+    # Around a model call
+
+    async def make_room(self, turn: Turn) -> list[Message]:
+        """The messages of the next request; compressed first if they are too many."""
+        messages = self._journal.history()
+        estimate = self._estimate(turn, messages)
+        if self._settings.enabled and turn.model.context_length > 0:
+            budget = self._budget(turn)
+            size = self._gauge.corrected(estimate)
+            many = len(messages) > self._settings.hygiene_hard_message_limit
+            if size > budget.trigger or many:
+                target = min(budget.target, (size - budget.fixed) // 2) if many else budget.target
+                await self._compress_if_due(turn, budget, target, must=size > budget.limit)
+                messages = self._journal.history()
+                estimate = self._estimate(turn, messages)
+        self._gauge.note_sent(estimate)
+        return messages
+
+    def note_answer(self, input_tokens: int) -> None:
+        """The provider answered that request and counted so many tokens in it (0: did not say)."""
+        self._gauge.note_real(input_tokens)
+
+    async def after_refusal(self, turn: Turn, attempt: int) -> bool:
+        """Make the conversation smaller after a provider's "too long"; False if that failed."""
+        if not self._settings.enabled or attempt >= MOST_REFUSALS:
+            return False
+        self._gauge.note_refused(turn.model.context_length)
+        require_room(turn.model.context_length, self._fixed_tokens(turn), certain=True)
+        budget = self._budget(turn)
+        messages = self._journal.history()
+        if estimate_tokens(messages) < SMALLEST:
+            return False
+        now = self._gauge.tokens(messages)
+        target = max(1, min(budget.target, now // 2) // 2**attempt)
+        wish = _Wish(
+            target,
+            room=min(budget.room, now * 3 // 4) if attempt == 0 else target,
+            must=True,
+            use_model=attempt == 0 and self._may_ask(),
+        )
+        session_id, seen = self._journal.session_id, list(self._journal.messages)
+        await self._compress(turn, wish)
+        return not self._journal.goes_on_from(session_id, seen)
+
+    # On request
+
+    async def compress_now(
+        self, turn: Turn, focus: str | None = None, *, dry_run: bool = False
+    ) -> CompressionResult:
+        """Compress whatever there is; with `dry_run` only say what that would do."""
+        self._journal.refresh()
+        messages = self._journal.history()
+        size = self._gauge_for(turn.model).tokens(messages)
+        session_id = self._journal.session_id
+        if not messages:
+            return CompressionResult(session_id, session_id, False, "There are no messages yet.")
+        target = max(1, min(self._budget(turn).target, size // 2))
+        if not dry_run:
+            return await self._compress(
+                turn, _Wish(target, self._budget(turn).room, focus=focus, manual=True)
+            )
+        plan = preview(
+            messages,
+            target,
+            focus=focus,
+            count=self._gauge.tokens,
+            keep_first=self._settings.protect_first_n,
+        )
+        return CompressionResult(
+            session_id,
+            session_id,
+            False,
+            "This is a preview; nothing was changed.",
+            in_place=self._settings.in_place,
+            before_messages=len(messages),
+            after_messages=len(messages),
+            before_tokens=size,
+            after_tokens=plan.after_tokens,
+            preview=plan,
+        )
+
+    # How
+
+    async def _compress_if_due(self, turn: Turn, budget: Budget, target: int, must: bool) -> None:
+        if not must and self._record.cooldown(self._journal.session_id) is not None:
+            return
+        wish = _Wish(target, budget.room, must, use_model=self._may_ask())
+        result = await self._compress(turn, wish)
+        if must and not result.compressed and result.error and self._aborts():
+            raise ContextTooLongError(
+                f"The conversation is too long, and there is no summary of it: {result.error}"
+                " It is kept as it is (compression.abort_on_summary_failure is on)."
+            )
+
+    async def _compress(self, turn: Turn, wish: _Wish) -> CompressionResult:
+        old_id, seen = self._journal.session_id, list(self._journal.messages)
+        size = self._gauge.tokens(seen)
+        turn.emit(events.Compressing(old_id, len(seen), size))
+        wait = self._timeout if wish.must or wish.manual else min(_SHORT_PATIENCE, self._timeout)
+        async with compression_lock(self._lock_db, old_id, wait) as held:
+            self._journal.refresh()
+            if not self._journal.goes_on_from(old_id, seen):
+                result = self._left(old_id, _OVERTAKEN)
+            elif held or wish.must:
+                # Whoever holds the lock for this long may hang: do without a model, and at once.
+                use_model = wish.use_model and held
+                result = await self._compress_alone(turn, wish._replace(use_model=use_model))
+            else:
+                result = self._left(old_id, "Another process is compressing this conversation.")
+        if self._journal.session_id != old_id:
+            session_context.set_current_session_id(self._journal.session_id)
+        turn.emit(
+            events.Compressed(
+                result.session_id,
+                old_id,
+                result.in_place,
+                result.method if result.compressed else "",
+                result.before_tokens or size,
+                result.after_tokens or size,
+                result.reason,
+            )
+        )
+        if result.compressed:
+            await self._tell_plugins(
+                "post_compress",
+                turn,
+                session_id=result.session_id,
+                old_session_id=old_id,
+                in_place=result.in_place,
+                before_tokens=result.before_tokens,
+                after_tokens=result.after_tokens,
+                method=result.method,
+            )
+        return result
+
+    async def _compress_alone(self, turn: Turn, wish: _Wish) -> CompressionResult:
+        """Make the smaller conversation and commit it, if it is worth it."""
+        journal = self._journal
+        session_id, seen, messages = journal.session_id, list(journal.messages), journal.history()
+        before = self._gauge.tokens(messages)
+        await self._tell_plugins(
+            "pre_compress",
+            turn,
+            session_id=session_id,
+            messages=[dict(message) for message in messages],
+            focus_topic=wish.focus,
+        )
+        if self.memory_context is not None:
+            self._remembered = await self.memory_context(messages)
+        made = await self._smaller(messages, wish)
+        failure = made.error if made else None
+        fits = made is not None and wish.must and made.after_tokens <= wish.room < before
+        if made is None or not (fits or is_saving(before, made.after_tokens)):
+            failure = failure or TOO_LITTLE
+            self._record.failed(session_id, failure)
+        elif failure and self._aborts() and not wish.manual:
+            self._record.failed(session_id, failure)
+        else:
+            return self._commit(session_id, seen, made, before, wish)
+        journal.refresh()
+        return self._left(session_id, f"It is kept as it is: {failure}", failure)
+
+    def _commit(
+        self, old_id: str, seen: list[Message], made: Compressed, before: int, wish: _Wish
+    ) -> CompressionResult:
+        journal = self._journal
+        standing = self._record.standing(old_id)
+        try:
+            committed = journal.compact(made.messages, seen, in_place=self._settings.in_place)
+        except SessionEndedError as error:
+            journal.refresh()
+            return self._left(old_id, str(error))
+        if not committed:
+            return self._left(old_id, _OVERTAKEN)
+        asked = wish.use_model and self._auxiliary is not None
+        self._record.done(journal.session_id, standing, made, asked=asked)
+        journal.refresh()
+        log.info(
+            "Compressed %s (%s): %d messages to %d, about %d tokens to %d; it goes on in %s",
+            old_id, made.method, len(seen), len(made.messages), before, made.after_tokens,
+            journal.session_id,
+        )  # fmt: skip
+        return CompressionResult(
+            journal.session_id,
+            old_id,
+            True,
+            in_place=journal.session_id == old_id,
+            method=made.method,
+            before_messages=len(seen),
+            after_messages=len(made.messages),
+            before_tokens=before,
+            after_tokens=made.after_tokens,
+            summary=summary_text(made),
+            error=made.error,
+        )
+
+    async def _smaller(self, messages: list[Message], wish: _Wish) -> Compressed | None:
+        """The conversation made smaller by whatever way works; None if there is none."""
+        asked = wish.use_model and self._auxiliary is not None
+        count = self._gauge.tokens
+        made: Compressed | None = None
+        failure = ""
+        try:
+            async with asyncio.timeout(self._timeout * _ROUNDS):
+                aside = set_aside(messages, wish.target, wish.room, count)
+                made = await compress(
+                    aside.messages,
+                    target_tokens=aside.target,
+                    ask=self._ask if asked else None,
+                    focus=wish.focus,
+                    count=count,
+                    keep_first=self._settings.protect_first_n,
+                )
+                made = aside.put_back(made, count)
+        except TimeoutError:
+            failure = "The summary took too long."
+        except Exception as error:
+            # Whatever goes wrong with a summary, the conversation has to go on.
+            log.exception("The summary of %s failed", self._journal.session_id)
+            failure = f"{type(error).__name__}: {error}"
+        if failure or (wish.must and (made is None or made.after_tokens > wish.room)):
+            goal = min(wish.target, wish.room) if made is None else wish.room
+            short = shorten_to_fit(
+                made.messages if made else messages, target_tokens=goal, count=count
+            )
+            if made is None:
+                return dataclasses.replace(short, error=failure or None)
+            return dataclasses.replace(
+                made, messages=short.messages, after_tokens=short.after_tokens
+            )
+        return made
+
+    async def _ask(self, system: str, prompt: str) -> str:
+        assert self._auxiliary is not None
+        if self._remembered:
+            prompt = f"From memory, and not to be missed:\n{self._remembered}\n\n{prompt}"
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._auxiliary.ask(
+                    "compression", system, prompt, timeout=self._timeout
+                )
+        except TimeoutError as error:
+            raise TimeoutError(f"no summary within {self._timeout:g} s") from error
+
+    def _may_ask(self) -> bool:
+        """Whether the summarising model is not resting after a failure of its own."""
+        cooldown = self._record.cooldown(self._journal.session_id)
+        return cooldown is None or cooldown["error"] == TOO_LITTLE
+
+    def _left(self, old_id: str, reason: str, error: str | None = None) -> CompressionResult:
+        return CompressionResult(self._journal.session_id, old_id, False, reason, error=error)
+
+    def _aborts(self) -> bool:
+        return self._settings.abort_on_summary_failure
+
+    async def _tell_plugins(self, hook: str, turn: Turn, **facts: Any) -> None:
+        from hermes_cli import plugins
+
+        run = contextvars.copy_context().run
+        facts |= {"platform": self._platform, "model": turn.model.name}
+        await in_thread(lambda: run(plugins.invoke_hook, hook, **facts))
+
+    # Counting
+
+    def _budget(self, turn: Turn) -> Budget:
+        window, fixed = turn.model.context_length, self._fixed_tokens(turn)
+        require_room(window, fixed, certain=self._gauge.known)
+        return share_out(self._settings, window, fixed, turn.request_options.get("max_tokens"))
+
+    def _estimate(self, turn: Turn, messages: list[Message]) -> int:
+        self._gauge_for(turn.model)
+        # Messages are not changed once they are there: only new ones are counted.
+        same = 0
+        for (counted, _), message in zip(self._counted, messages, strict=False):
+            if counted is not message:
+                break
+            same += 1
+        new = [(message, estimate_tokens([message])) for message in messages[same:]]
+        self._counted[same:] = new
+        return sum(tokens for _, tokens in self._counted) + self._fixed_estimate(turn)
+
+    def _fixed_tokens(self, turn: Turn) -> int:
+        return math.ceil(self._fixed_estimate(turn) * self._gauge_for(turn.model).ratio)
+
+    def _fixed_estimate(self, turn: Turn) -> int:
+        system, tools, estimate = self._fixed
+        if system is not turn.system or tools is not turn.tool_schemas:
+            estimate = estimate_tokens([], turn.system, turn.tool_schemas)
+            self._fixed = (turn.system, turn.tool_schemas, estimate)
+        return estimate
+
+    def _gauge_for(self, model: Model) -> Gauge:
+        if self._gauged is not model:
+            self._gauged, self._gauge = model, Gauge()
+        return self._gauge
+
+
+def summary_text(made: Compressed) -> str:
+    """The summary as a person reads it."""
+    return "" if made.summary is None else made.summary.render()

@@ -1,0 +1,71 @@
+"""Who compresses a session: one at a time, in whatever process.
+
+The lock is a lease in the store. Its holder renews it while it works; a holder that was killed
+loses it when the lease runs out. The lock only spares work: the commit is safe without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import AsyncIterator
+
+from hermes_state import SessionDB, StoreError
+
+log = logging.getLogger(__name__)
+
+LEASE = 60.0
+_LOOK_INTERVAL = 0.1
+
+
+@contextlib.asynccontextmanager
+async def compression_lock(
+    db: SessionDB | None, session_id: str, patience: float, lease: float = LEASE
+) -> AsyncIterator[bool]:
+    """Hold the session's compression lock; gives False if it was not had.
+
+    That is when another holds it for longer than `patience` seconds, or has finished: the session
+    has a continuation then.
+    """
+    if db is None:
+        yield True
+        return
+    holder = f"{os.getpid()}-{os.urandom(6).hex()}"
+    if not await _acquire(db, session_id, holder, patience, lease):
+        yield False
+        return
+    keeper = asyncio.create_task(_keep(db, session_id, holder, lease))
+    try:
+        yield True
+    finally:
+        keeper.cancel()
+        try:
+            db.release_compression_lock(session_id, holder)
+        except StoreError as error:
+            log.warning("The compression lock of %s is left to expire: %s", session_id, error)
+
+
+async def _acquire(
+    db: SessionDB, session_id: str, holder: str, patience: float, lease: float
+) -> bool:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience
+    while not db.try_acquire_compression_lock(session_id, holder, lease):
+        if db.get_compression_tip(session_id) != session_id or loop.time() >= deadline:
+            return False
+        await asyncio.sleep(_LOOK_INTERVAL)
+    return True
+
+
+async def _keep(db: SessionDB, session_id: str, holder: str, lease: float) -> None:
+    """Renew the lease until cancelled."""
+    while True:
+        await asyncio.sleep(lease / 3)
+        try:
+            if not db.refresh_compression_lock(session_id, holder, lease):
+                log.warning("The compression lock of %s was lost to another process", session_id)
+                return
+        except StoreError as error:
+            log.warning("The compression lock of %s was not renewed: %s", session_id, error)

@@ -1,0 +1,163 @@
+"""Where a turn tells plugins what happens, and what they may add to it.
+
+Hooks run off the event loop, in the turn's context, and never break it: a hook that fails, hangs or
+answers with nonsense is as if it were not there. With nobody listening a hook costs a look into a
+dict. The names and arguments are in docs/plugins.md.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from typing import TYPE_CHECKING, Any
+
+from hermes_cli import plugins
+
+from .threads import in_thread
+
+if TYPE_CHECKING:
+    from .agent import AIAgent
+    from .loop import Turn
+
+log = logging.getLogger(__name__)
+
+MOST_CONTEXT = 20_000
+"""Characters that plugins together may add to a question."""
+REQUEST_ID = "api_request_id"
+CHANGED_PATHS = "changed_paths"
+"""Where a conversation's workspace keeps which request is running and which files it changed."""
+
+
+async def fire(name: str, /, **kwargs: Any) -> list[Any]:
+    """Tell whoever listens; returns what they answered, nothing if anything went wrong."""
+    try:
+        if not plugins.has_hook(name):
+            found = plugins.invoke_hook(name, **kwargs)
+        else:
+            run = contextvars.copy_context().run
+            found = await in_thread(lambda: run(plugins.invoke_hook, name, **kwargs))
+    except Exception:
+        # Whatever stands behind the hooks, the turn is not to be lost over it.
+        log.exception("The hook %s failed", name)
+        return []
+    return found if isinstance(found, list) else []
+
+
+class TurnHooks:
+    """The hooks of one turn."""
+
+    def __init__(self, agent: AIAgent, turn_id: str, prompt: str | list[dict[str, Any]]) -> None:
+        self._agent = agent
+        self.turn_id = turn_id
+        self.task_id = agent.session_id
+        self.user_message = prompt
+        self._verified = False
+        agent.workspace.state.pop(CHANGED_PATHS, None)
+
+    @property
+    def session_id(self) -> str:
+        """The session the turn is in now."""
+        return self._agent.session_id
+
+    @property
+    def platform(self) -> str:
+        """Where the conversation is held."""
+        return self._agent.platform
+
+    def set_request_id(self, request_id: str) -> None:
+        """Let the tools that a request asks for know which one it was."""
+        self._agent.workspace.state[REQUEST_ID] = request_id
+
+    async def session_starts(self) -> None:
+        """A session's first turn begins."""
+        await fire(
+            "on_session_start",
+            session_id=self.session_id,
+            model=self._agent.model,
+            platform=self.platform,
+        )
+
+    async def context(self, history: list[Any]) -> str:
+        """What plugins add to the user's message, for the model alone."""
+        if not plugins.has_hook("pre_llm_call"):
+            return ""
+        answers = await fire(
+            "pre_llm_call",
+            **self._ids(),
+            user_message=self.user_message,
+            conversation_history=history[:-1],
+            is_first_turn=len(history) <= 1,
+            model=self._agent.model,
+            platform=self.platform,
+            sender_id=self._agent.user_id or "",
+        )
+        found = [one.get("context") if isinstance(one, dict) else one for one in answers]
+        text = "\n\n".join(one for one in found if isinstance(one, str) and one.strip())
+        if len(text) > MOST_CONTEXT:
+            log.warning("Plugins added %d characters to a question; cut", len(text))
+            text = text[:MOST_CONTEXT]
+        return text
+
+    async def wants_more(self, turn: Turn) -> str:
+        """What plugins still want done before a turn that changed files ends; asked once."""
+        changed = self._agent.workspace.state.get(CHANGED_PATHS)
+        if not changed or self._verified or not plugins.has_hook("pre_verify"):
+            return ""
+        self._verified = True
+        answers = await fire(
+            "pre_verify",
+            session_id=self.session_id,
+            platform=self.platform,
+            model=self._agent.model,
+            coding=True,
+            attempt=0,
+            final_response=turn.reply.text,
+            changed_paths=sorted(changed),
+        )
+        for answer in answers:
+            if not isinstance(answer, dict):
+                continue
+            wants = answer.get("action") == "continue" or answer.get("decision") == "block"
+            text = answer.get("message") or answer.get("reason")
+            if wants and isinstance(text, str) and text.strip():
+                return text[:MOST_CONTEXT]
+        return ""
+
+    async def transform(self, result: dict[str, Any]) -> None:
+        """Let plugins change the text that is returned; what is stored stays as it was said."""
+        final = result["final_response"]
+        if final and plugins.has_hook("transform_llm_output"):
+            answers = await fire(
+                "transform_llm_output",
+                response_text=final,
+                session_id=self.session_id,
+                model=self._agent.model,
+                platform=self.platform,
+            )
+            changed = [one for one in answers if isinstance(one, str) and one.strip()]
+            result["final_response"] = changed[0] if changed else final
+
+    async def turn_ends(self, result: dict[str, Any]) -> None:
+        """The turn is over and stored."""
+        final = result["final_response"]
+        if final and not result["interrupted"] and plugins.has_hook("post_llm_call"):
+            await fire(
+                "post_llm_call",
+                **self._ids(),
+                user_message=self.user_message,
+                assistant_response=final,
+                conversation_history=result["messages"],
+                model=self._agent.model,
+                platform=self.platform,
+            )
+        await fire(
+            "on_session_end",
+            **self._ids(),
+            completed=result["completed"],
+            interrupted=result["interrupted"],
+            model=self._agent.model,
+            platform=self.platform,
+        )
+
+    def _ids(self) -> dict[str, str]:
+        return {"session_id": self.session_id, "task_id": self.task_id, "turn_id": self.turn_id}

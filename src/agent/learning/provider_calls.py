@@ -1,0 +1,181 @@
+"""Calling a memory provider: somebody else's code, off the turn's way.
+
+Each provider has one daemon thread on which its calls run one after the other, also when several
+conversations share it: a provider need not be safe for threads, and what was said first reaches it
+first. Nobody waits longer than he said he would; while a call hangs, further ones are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future, wait
+from typing import Any, NamedTuple
+
+from hermes_cli.plugin_calls import copied
+from hermes_cli.plugin_output import diverted
+
+log = logging.getLogger(__name__)
+
+LONGEST_QUEUE = 200
+
+
+class _Call(NamedTuple):
+    method: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    future: Future[Any]
+
+
+class Line:
+    """One provider, and the calls to it in their order."""
+
+    def __init__(self, provider: Any) -> None:
+        self.provider = provider
+        self.name = provider_name(provider)
+        self.users = 0
+        """How many conversations use it."""
+        self._calls: queue.Queue[_Call | None] = queue.Queue(LONGEST_QUEUE)
+        self._current: Future[Any] | None = None
+        self._hanging: Future[Any] | None = None
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def call(self, method: str, *args: Any, **kwargs: Any) -> Future[Any] | None:
+        """Put a call in line; None if the provider does not know it, hangs or lags far behind."""
+        if not callable(getattr(self.provider, method, None)):
+            return None
+        if self._hanging is not None and not self._hanging.done():
+            log.debug("%s was not told of %s: it hangs", self.name, method)
+            return None
+        self._hanging = None
+        future: Future[Any] = Future()
+        call = _Call(method, tuple(map(copied, args)), copied(kwargs), future)
+        try:
+            self._calls.put_nowait(call)
+            self._start()
+        except queue.Full:
+            log.warning("The memory provider %s lags behind; %s was left out", self.name, method)
+            return None
+        except RuntimeError as error:  # no thread to be had, or the program is ending
+            log.warning("The memory provider %s cannot be called: %s", self.name, error)
+            return None
+        return future
+
+    def give_up(self, future: Future[Any], method: str) -> None:
+        """Nobody waits for this call any more."""
+        future.cancel()  # one that has not begun is not made
+        self._hanging = self._current
+        log.warning("The memory provider %s took too long for %s; going on", self.name, method)
+
+    def end(self) -> None:
+        """Let the thread go when it has made the calls that are in line."""
+        try:
+            self._calls.put_nowait(None)
+        except queue.Full:
+            log.warning("The memory provider %s was left behind with its calls", self.name)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name=f"hermes-memory-{self.name}", daemon=True
+                )
+                try:
+                    self._thread.start()
+                except RuntimeError:
+                    self._thread = None
+                    raise
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            if not call.future.set_running_or_notify_cancel():
+                continue
+            self._current = call.future
+            try:
+                with diverted(f"The memory provider {self.name}"):
+                    outcome = getattr(self.provider, call.method)(*call.args, **call.kwargs)
+                call.future.set_result(outcome)
+            except BaseException as error:  # an exit, too, is only the call's own end
+                log.error(
+                    "%s of the memory provider %s failed", call.method, self.name, exc_info=error
+                )
+                call.future.set_exception(error)
+            self._current = None
+
+
+_lines: dict[int, Line] = {}
+"""By the provider's identity; a line keeps its provider alive, so that an id stays its own."""
+_lines_lock = threading.Lock()
+
+
+def join_line(provider: Any) -> Line:
+    """The line of a provider, shared by all who use it."""
+    with _lines_lock:
+        line = _lines.get(id(provider)) or _lines.setdefault(id(provider), Line(provider))
+        line.users += 1
+        return line
+
+
+def leave_line(line: Line) -> Future[Any] | None:
+    """Stop using a provider; the last to leave shuts it down and gets the call that does it."""
+    with _lines_lock:
+        line.users -= 1
+        if line.users > 0:
+            return None
+        _lines.pop(id(line.provider), None)
+    future = line.call("shutdown")
+    line.end()
+    return future
+
+
+def provider_name(provider: Any) -> str:
+    """What a provider calls itself; `name` may be a method or a plain attribute."""
+    try:
+        name = provider.name
+        return str(name() if callable(name) else name)
+    except Exception as error:  # noqa: BLE001 - a provider that cannot say its name still has one
+        log.warning("A memory provider does not say its name: %s", error)
+        return type(provider).__name__
+
+
+Asked = list[tuple[Line, Future[Any] | None]]
+
+
+def ask_each(lines: Iterable[Line], method: str, *args: Any, **kwargs: Any) -> Asked:
+    """Put the same call in line with each provider."""
+    return [(line, line.call(method, *args, **kwargs)) for line in lines]
+
+
+def answers(asked: Asked, method: str, seconds: float) -> list[tuple[Line, Any]]:
+    """What the providers returned within so many seconds in all, those that did."""
+    deadline = time.monotonic() + seconds
+    found = []
+    for line, future in asked:
+        if future is None:
+            continue
+        done, _ = wait([future], max(0.0, deadline - time.monotonic()))
+        if not done or future.cancelled():
+            line.give_up(future, method)
+        elif future.exception() is None:  # otherwise it was logged where it was raised
+            found.append((line, future.result()))
+    return found
+
+
+async def answers_soon(asked: Asked, method: str, seconds: float) -> list[tuple[Line, Any]]:
+    """The same for coroutines: the event loop goes on meanwhile."""
+    waiting = [asyncio.wrap_future(future) for _, future in asked if future is not None]
+    try:
+        if waiting:
+            await asyncio.wait(waiting, timeout=seconds)
+    finally:
+        for one in waiting:
+            if one.done() and not one.cancelled():
+                one.exception()  # seen: it was logged where it was raised
+            else:
+                one.cancel()
+    return answers(asked, method, 0.0)

@@ -1,0 +1,36 @@
+"""Files that come with a message, as parts a model is sent."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from pathlib import Path
+from typing import Any
+
+MAX_IMAGE = 20 * 1024 * 1024
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+def image_part(path: str | Path) -> dict[str, Any]:
+    """An image on disk as a part of a message; a text that says so if it cannot be read."""
+    file = Path(path)
+    kind = mimetypes.guess_type(file.name)[0] or "image/png"
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        return {"type": "text", "text": f"[The image {file.name} is gone: {error.strerror}]"}
+    url = f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def file_parts(text: str, paths: list[str]) -> list[dict[str, Any]]:
+    """A message with files: pictures as parts, everything else by its path, for tools to read."""
+    named = []
+    pictures = []
+    for path in paths:
+        kind = mimetypes.guess_type(path)[0] or ""
+        if kind in _PICTURES and Path(path).is_file() and Path(path).stat().st_size <= MAX_IMAGE:
+            pictures.append(image_part(path))
+        else:
+            named.append(f"[Attached file: {path}]")
+    return [{"type": "text", "text": "\n".join([text, *named]).strip()}, *pictures]

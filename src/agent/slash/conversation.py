@@ -1,0 +1,171 @@
+"""Commands for conversations: begin, find, name, branch, read and keep them."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from hermes_state.codec import plain_text
+
+from .owner import find_own, own_sessions, owned_by, titles
+from .surface import CommandError, Surface, require_idle
+from .table import command
+
+CATEGORY = "Conversation"
+LONGEST_SHOWN = 2000
+
+
+@command("new", category=CATEGORY, aliases=("reset",), args="[title]")
+def new(surface: Surface, args: str) -> str:
+    """Begin a new conversation."""
+    title = _free_title(surface, args) if args else None
+    surface.new_session(title)
+    return f"New conversation: {title}" if title else "New conversation."
+
+
+def _free_title(surface: Surface, wanted: str) -> str:
+    """A title as it can be stored, or CommandError."""
+    try:
+        title = surface.db.sanitize_title(wanted)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    if title is None:
+        raise CommandError("Nothing is left of that title. Use letters or digits.")
+    if surface.db.get_session_by_title(title) is not None:
+        free = surface.db.get_next_title_in_lineage(title)
+        raise CommandError(f"The title {title!r} is taken. {free!r} is free.")
+    return title
+
+
+@command("clear", category=CATEGORY, scope="cli")
+def clear(surface: Surface, args: str) -> str:
+    """Clear the screen and begin a new conversation."""
+    surface.new_session(None)
+    surface.clear_screen()
+    return "New conversation."
+
+
+@command("title", category=CATEGORY, args="[title]")
+def title(surface: Surface, args: str) -> str:
+    """Show the conversation's title, or give it one."""
+    if not args:
+        current = surface.db.get_session_title(surface.session_id)
+        return f"Title: {current}" if current else "No title yet. Give it one with /title NAME."
+    try:
+        now = surface.set_title(args)
+        cleaned = surface.db.sanitize_title(args)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    return f"Title: {cleaned}" if now else f"Title: {cleaned} (kept with the first message)"
+
+
+@command("branch", category=CATEGORY, aliases=("fork",), args="[title]")
+def branch(surface: Surface, args: str) -> str:
+    """Go on in a copy of this conversation; the original stays as it is."""
+    from agent.ids import new_session_id
+
+    require_idle(surface)
+    if surface.db.get_session(surface.session_id) is None:
+        raise CommandError("Nothing was said yet, so there is nothing to branch from.")
+    wanted = _free_title(surface, args) if args else None
+    origin = surface.db.get_compression_tip(surface.session_id)
+    branched = surface.db.branch_session(origin, new_session_id(), title=wanted)
+    surface.switch_session(branched)
+    name = surface.db.get_session_title(branched) or branched
+    return f"Now in the branch {name}. Back: /resume {origin}"
+
+
+@command("resume", category=CATEGORY, args="[title|id|number]", complete=titles)
+def resume(surface: Surface, args: str) -> str:
+    """Go on with an earlier conversation."""
+    if not args:
+        return sessions(surface, "") + "\n/resume and a number, title or id goes on with one."
+    require_idle(surface)
+    found = find_own(surface, args)
+    if found["id"] == surface.db.get_compression_tip(surface.session_id):
+        return "You are in that conversation already."
+    surface.switch_session(found["id"])
+    return (
+        f"Going on with: {found['title'] or found['preview']} ({found['message_count']} messages)"
+    )
+
+
+@command("sessions", category=CATEGORY, args="[words in the title]")
+def sessions(surface: Surface, args: str) -> str:
+    """List your conversations, the last used first."""
+    found = own_sessions(surface, 20, args or None)
+    if not found:
+        return "No conversation fits." if args else "There are no conversations yet."
+    current = surface.db.get_compression_tip(surface.session_id)
+    return "\n".join(
+        f"{'→' if one['id'] == current else ' '}{number:>2}. {_when(one['last_active'])}  "
+        f"{one['title'] or one['preview'] or '(empty)'}  [{one['id']}]"
+        for number, one in enumerate(found, 1)
+    )
+
+
+@command("search", category=CATEGORY, args="<words>", slow=True)
+def search(surface: Surface, args: str) -> str:
+    """Search everything that was said in your conversations."""
+    if not args:
+        raise CommandError("What for? For instance: /search backup script")
+    mine = owned_by(surface)
+    hits = surface.db.search_messages(
+        args,
+        limit=10,
+        user_id=mine.get("user_id"),
+        source_filter=[mine["source"]] if "source" in mine else None,
+        one_per_conversation=True,
+    )
+    if not hits:
+        return f"Nothing was found for {args!r}."
+    return "\n".join(
+        f"{_when(hit['timestamp'])}  {hit['title'] or hit['session_id']}: {hit['snippet']}"
+        f"  [/resume {hit['session_id']}]"
+        for hit in hits
+    )
+
+
+@command("history", category=CATEGORY, args="[number]", scope="cli")
+def history(surface: Surface, args: str) -> str:
+    """Show what was said in this conversation."""
+    if args and not args.isdigit():
+        raise CommandError("How many messages? For instance: /history 50")
+    said = [
+        message
+        for message in surface.db.get_messages_as_conversation(
+            surface.session_id, include_ancestors=True
+        )
+        if message["role"] in ("user", "assistant") and message.get("content")
+    ]
+    if not said:
+        return "Nothing was said yet."
+    wanted = int(args or 20)
+    lines = [f"{message['role']}: {_short(plain_text(message['content']))}" for message in said]
+    left_out = [f"[{len(lines) - wanted} earlier messages]"] if len(lines) > wanted else []
+    return "\n".join([*left_out, *lines[-wanted:]])
+
+
+@command("save", category=CATEGORY, scope="cli", slow=True)
+def save(surface: Surface, args: str) -> str:
+    """Write the whole conversation into a file, without secrets."""
+    from agent.redact import redact_value
+    from tools.memory import write_private
+
+    exported = surface.db.export_session_lineage(surface.session_id)
+    if exported is None:
+        raise CommandError("Nothing was said yet, so there is nothing to save.")
+    folder = surface.config.home / "exports"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"{surface.session_id}.json"
+    text = json.dumps(redact_value(exported), ensure_ascii=False, indent=1)
+    write_private(path, text)
+    return f"Saved: {path}"
+
+
+def _when(at: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if at else "undated"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]} …"

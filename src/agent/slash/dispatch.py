@@ -1,0 +1,98 @@
+"""From a line to its result: a command of the table, a plugin's, or a skill by its name.
+
+A command that fails says so in its result; it never breaks the front end.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent.home import ConfigError
+from agent.providers import UnknownProviderError
+from hermes_state import StoreError
+from tools.base import ToolError
+
+from .results import Exec, Plugin, Result, Skill
+from .surface import CommandError, Surface
+from .table import Command, lookup, normal, parse, table, unknown
+
+if TYPE_CHECKING:
+    from hermes_cli.plugin_registrations import PluginCommand
+
+log = logging.getLogger(__name__)
+
+
+def is_command(line: str) -> bool:
+    """Whether a line is meant as a command: "/new", but not a path such as "/etc/hosts"."""
+    word = line.strip().partition(" ")[0].partition("\n")[0]
+    return len(word) > 1 and word[0] == "/" and "/" not in word[1:]
+
+
+def is_slow(surface: Surface, line: str) -> bool:
+    """Whether the command may take long; what is not in the table may."""
+    found = lookup(parse(line)[0], surface.scope)
+    return found is None or found.slow
+
+
+def run(surface: Surface, line: str) -> Result:
+    """Carry a command out."""
+    name, args = parse(line)
+    try:
+        found = lookup(name, surface.scope)
+        if found is not None:
+            return _run_command(found, surface, args)
+        return _run_other(surface, name, args)
+    except (CommandError, ToolError, ConfigError, UnknownProviderError, StoreError) as error:
+        return Exec(str(error), failed=True)
+    except Exception as error:
+        # A fault in one command must not cost the person the conversation.
+        log.exception("The command /%s failed", name)
+        return Exec(f"/{name} failed: {type(error).__name__}: {error}", failed=True)
+
+
+def _run_command(found: Command, surface: Surface, args: str) -> Result:
+    result = found.handler(surface, args)
+    return Exec(result) if isinstance(result, str) else result
+
+
+def _run_other(surface: Surface, name: str, args: str) -> Result:
+    plugin = plugin_commands().get(name)
+    if plugin is not None:
+        from hermes_cli import plugins
+
+        return Plugin(plugins.run_command(plugin.name, args) or "")
+    skills = skill_names(surface)
+    if name in skills:
+        return skill_result(surface, skills[name], args)
+    if elsewhere := table().get(name):
+        where = "in the terminal" if elsewhere.scope == "cli" else "on chat platforms"
+        raise CommandError(f"/{name} is only available {where}.")
+    known = [key for key, one in table().items() if one.fits(surface.scope)]
+    raise unknown(name, [*known, *plugin_commands(), *skills])
+
+
+def plugin_commands() -> dict[str, PluginCommand]:
+    """The commands of loaded plugins, by the name they are called with."""
+    from hermes_cli import plugins
+
+    return {normal(name): entry for name, entry in plugins.get_commands().items()}
+
+
+def skill_names(surface: Surface) -> dict[str, str]:
+    """What skills can be called by, and their own names."""
+    from tools.skills.index import list_skills
+
+    skills = list_skills(surface.config.home / "skills")
+    return {normal(one.name.replace(" ", "-")): one.name for one in skills}
+
+
+def skill_result(surface: Surface, name: str, args: str) -> Skill:
+    """A message that has the skill's instructions in it, and what it is to be used for."""
+    from tools.base import ToolContext, Workspace
+    from tools.skills import skill_view
+
+    home = surface.config.home
+    text = skill_view.run(ToolContext("", "", workspace=Workspace(home, home)), name)
+    task = args or "Do what the skill describes; ask if something needed is missing."
+    return Skill(f"Use the skill {name!r}:\n\n{text}\n\n{task}", name)

@@ -1,0 +1,186 @@
+"""Commands that tell: where one is, what was used, what there is."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from hermes_state.codec import plain_text
+
+from .dispatch import plugin_commands, skill_names
+from .owner import LOCAL, owned_by
+from .surface import CommandError, Surface
+from .table import Command, catalog, command, lookup, unknown
+
+CATEGORY = "Information"
+PAGE = 20
+
+
+def _commands(surface: Surface, typed: str) -> list[tuple[str, str]]:
+    found = catalog(surface.scope)
+    return [(one.name, one.summary) for one in found if one.name.startswith(typed)]
+
+
+@command("help", category=CATEGORY, args="[command]", complete=_commands)
+def help_(surface: Surface, args: str) -> str:
+    """List the commands, or explain one."""
+    if args:
+        wanted = args.removeprefix("/")
+        found = lookup(wanted, surface.scope)
+        if found is None:
+            raise unknown(wanted, [one.name for one in catalog(surface.scope)])
+        others = f"\nAlso: {', '.join('/' + alias for alias in found.aliases)}"
+        return _line(found, 0) + (others if found.aliases else "")
+    lines: list[str] = []
+    category = ""
+    for one in catalog(surface.scope):
+        if one.category != category:
+            category = one.category
+            lines += ["", category] if lines else [category]
+        lines.append("  " + _line(one, 28))
+    lines += [
+        f"  /{one.name} {one.args_hint}".ljust(31) + one.description
+        for one in plugin_commands().values()
+    ]
+    skills = skill_names(surface)
+    if skills:
+        lines += ["", "Skills", *(f"  /{key}" for key in skills)]
+    return "\n".join(lines)
+
+
+def _line(one: Command, width: int) -> str:
+    call = f"/{one.name} {one.args}".rstrip()
+    if width and len(call) > width:
+        call = f"/{one.name} …"  # /help and its name shows the rest
+    return f"{call.ljust(width)} {one.summary}"
+
+
+@command("commands", category=CATEGORY, args="[page]", scope="gateway")
+def commands(surface: Surface, args: str) -> str:
+    """List commands and skills, page by page."""
+    lines = [_line(one, 0) for one in catalog(surface.scope)]
+    lines += [f"/{one.name} {one.description}" for one in plugin_commands().values()]
+    lines += [f"/{key} (skill)" for key in skill_names(surface)]
+    pages = -(-len(lines) // PAGE)
+    page = int(args) if args.isdigit() else 1
+    if not 1 <= page <= pages:
+        raise CommandError(f"There are {pages} pages.")
+    shown = lines[(page - 1) * PAGE : page * PAGE]
+    return "\n".join([*shown, f"Page {page} of {pages}."])
+
+
+@command("status", category=CATEGORY)
+def status(surface: Surface, args: str) -> str:
+    """Show where this conversation is."""
+    session = surface.db.get_session(surface.session_id)
+    agent = surface.agent
+    lines = [
+        f"Session: {surface.session_id}",
+        f"Title: {session['title'] if session and session['title'] else 'none'}",
+        f"Model: {agent.model if agent is not None else surface.config.model.name}",
+        f"Messages: {session['message_count'] if session else 0}",
+        f"State: {'answering' if surface.running else 'waiting for you'}",
+        f"Home: {surface.config.home}",
+    ]
+    if surface.platform in LOCAL and agent is not None:
+        lines.append(f"Working directory: {agent.workspace.cwd}")
+    return "\n".join(lines)
+
+
+@command("whoami", category=CATEGORY)
+def whoami(surface: Surface, args: str) -> str:
+    """Show who you are here."""
+    if surface.user_id is None:
+        who = "whoever sits at this machine" if surface.platform in LOCAL else "unknown"
+    else:
+        who = surface.user_id
+    return f"You are {who}, on {surface.platform}."
+
+
+@command("usage", category=CATEGORY)
+def usage(surface: Surface, args: str) -> str:
+    """Show what this conversation has used."""
+    lineage = surface.db.get_compression_lineage(surface.session_id)
+    found = [session for one in lineage if (session := surface.db.get_session(one))]
+    if not found:
+        return "Nothing was used yet."
+
+    def total(name: str) -> Any:
+        return sum(session[name] or 0 for session in found)
+
+    cached = total("cache_read_tokens")
+    lines = [
+        f"Model calls: {total('api_call_count')}",
+        f"Tokens: {total('input_tokens')} in ({cached} from cache), {total('output_tokens')} out",
+    ]
+    if total("reasoning_tokens"):
+        lines.append(f"Of these thinking: {total('reasoning_tokens')}")
+    priced = any(session["estimated_cost_usd"] is not None for session in found)
+    lines.append(f"Cost: about ${total('estimated_cost_usd'):.4f}" if priced else "Cost: not known")
+    return "\n".join(lines)
+
+
+@command("insights", category=CATEGORY, args="[days]", slow=True)
+def insights(surface: Surface, args: str) -> str:
+    """Show what you have used in the last days."""
+    if args and (not args.isdigit() or not 0 < int(args) <= 3650):
+        raise CommandError("How many days? For instance: /insights 30")
+    days = int(args or 30)
+    found = surface.db.usage_since(time.time() - days * 86_400, **owned_by(surface))
+    lines = [
+        f"The last {days} days: {found['conversations']} conversations, "
+        f"{found['messages']} messages, {found['tool_calls']} tool calls",
+        *(
+            f"{one['model']}: {one['api_calls']} calls, {one['input_tokens']} tokens in, "
+            f"{one['output_tokens']} out, about ${one['cost_usd']:.2f}"
+            for one in found["models"]
+        ),
+    ]
+    return "\n".join(lines)
+
+
+@command("version", category=CATEGORY, aliases=("v",))
+def version(surface: Surface, args: str) -> str:
+    """Show the version."""
+    from hermes_cli import __version__
+
+    return f"Hermes {__version__}"
+
+
+@command("config", category=CATEGORY, args="[key]", scope="cli")
+def config(surface: Surface, args: str) -> str:
+    """Show the configuration, without secrets."""
+    from .config_lines import config_lines
+
+    lines = [line for line in config_lines(surface.config) if line.startswith(args)]
+    return "\n".join(lines) or f"There is no key {args!r}."
+
+
+@command("copy", category=CATEGORY, args="[number]", scope="cli")
+def copy(surface: Surface, args: str) -> str:
+    """Put the last answer (or the one before, 2, …) on the clipboard."""
+    if args and (not args.isdigit() or int(args) < 1):
+        raise CommandError("Which answer? /copy is the last one, /copy 2 the one before.")
+    answers = [
+        plain_text(message["content"])
+        for message in surface.db.get_messages_as_conversation(surface.session_id)
+        if message["role"] == "assistant" and message.get("content")
+    ]
+    number = int(args or 1)
+    if number > len(answers):
+        raise CommandError(f"There are {len(answers)} answers.")
+    surface.copy(answers[-number])
+    return f"Copied {len(answers[-number])} characters."
+
+
+@command("image", category=CATEGORY, args="<path>", scope="cli")
+def image(surface: Surface, args: str) -> str:
+    """Send a picture along with your next message."""
+    if not args:
+        raise CommandError("Which file? For instance: /image ~/plan.png")
+    path = Path(args.strip("'\"")).expanduser()
+    if not path.is_file():
+        raise CommandError(f"There is no file {path}.")
+    surface.attach_image(path)
+    return f"{path.name} goes along with your next message."

@@ -1,0 +1,53 @@
+"""Commands for the model: which one answers, and how hard it thinks."""
+
+from __future__ import annotations
+
+from .options import EFFORTS
+from .surface import CommandError, Surface, require_idle
+from .table import command
+
+CATEGORY = "Settings"
+
+
+def _names(surface: Surface, typed: str) -> list[tuple[str, str]]:
+    from agent.catalog import known_models
+
+    configured = [surface.config.model.name, *(one.name for one in surface.config.fallback_models)]
+    found = dict.fromkeys(configured, "configured")
+    for info in known_models():
+        found.setdefault(info.name, f"{info.context_length // 1000}k tokens")
+    return [(name, meta) for name, meta in found.items() if name.startswith(typed)]
+
+
+@command("model", category=CATEGORY, args="[name]", complete=_names, slow=True)
+def model(surface: Surface, args: str) -> str:
+    """Show which model answers, or go on with another one."""
+    if args.startswith("-") or " --" in args:
+        raise CommandError(
+            "/model takes a name and holds for this conversation. For all, set model.default in "
+            f"{surface.config.home / 'config.yaml'}."
+        )
+    if args:
+        require_idle(surface)
+        return f"Model: {surface.set_model(args)}"
+    agent = surface.agent
+    name = agent.model if agent is not None else surface.config.model.name
+    others = ", ".join(one.name for one in surface.config.fallback_models)
+    return f"Model: {name}" + (f"\nIf it cannot answer: {others}" if others else "")
+
+
+def _efforts(surface: Surface, typed: str) -> list[tuple[str, str]]:
+    return [(one, "") for one in (*EFFORTS, "default") if one.startswith(typed)]
+
+
+@command("reasoning", category=CATEGORY, args="[low|medium|high|default]", complete=_efforts)
+def reasoning(surface: Surface, args: str) -> str:
+    """Show or say how hard the model thinks in this conversation."""
+    if args:
+        if args not in (*EFFORTS, "default"):
+            raise CommandError(f"/reasoning knows {', '.join(EFFORTS)} and default.")
+        default = surface.config.model.reasoning_effort
+        surface.options["reasoning"] = default if args == "default" else args
+        surface.apply_options()
+    current = surface.options.get("reasoning", surface.config.model.reasoning_effort)
+    return f"Reasoning: {current or 'as the model does by default'}"

@@ -1,0 +1,132 @@
+"""What a front end offers to commands.
+
+A front end subclasses `Surface` for one conversation of one person. What it leaves out is answered
+with "not available here", so a small front end stays small. Nothing here may block for long except
+where a command is marked slow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent.agent import AIAgent
+    from agent.config import Config
+    from hermes_state import SessionDB
+
+    from .table import Scope
+
+
+class CommandError(Exception):
+    """Something the person can put right; the message says how."""
+
+
+def require_idle(surface: Surface) -> None:
+    """CommandError while a turn runs: what it has read must not change under it."""
+    if surface.running:
+        raise CommandError("An answer is being written. Wait for it, or /stop it first.")
+
+
+def _not_here(what: str) -> NoReturn:
+    raise CommandError(f"{what} is not available here.")
+
+
+class Surface:
+    """One conversation of one person, as commands see it."""
+
+    scope: Scope = "cli"
+    """Which commands there are: "cli" with a screen and an input line, "gateway" without."""
+    platform: str = "cli"
+    """Where it is: the session's source."""
+    user_id: str | None = None
+    """Whose it is; None only for whoever sits at the machine."""
+
+    def __init__(self, db: SessionDB, config: Config) -> None:
+        self.db = db
+        self.config = config
+        self.options: dict[str, Any] = {}
+        """What was set for this conversation: "yolo", "reasoning", "busy"."""
+
+    # The conversation
+
+    @property
+    def session_id(self) -> str:
+        """The session the conversation is in now; it may have no row yet."""
+        raise NotImplementedError
+
+    @property
+    def agent(self) -> AIAgent | None:
+        """The conversation's agent, if it was built already."""
+        return None
+
+    def build_agent(self) -> AIAgent:
+        """The conversation's agent, built now if need be."""
+        return self.agent or _not_here("The agent")
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn runs in the conversation."""
+        return False
+
+    def new_session(self, title: str | None) -> None:
+        """End this conversation and begin another; a running turn is stopped first."""
+        _not_here("A new conversation")
+
+    def switch_session(self, session_id: str) -> None:
+        """Leave this conversation and go on with that one."""
+        _not_here("Going to another conversation")
+
+    def set_title(self, title: str) -> bool:
+        """Name the conversation; False if the name waits for its first message.
+
+        Raises ValueError for a name that cannot be had.
+        """
+        return self.db.set_session_title(self.session_id, title)
+
+    # The turn
+
+    def stop(self) -> bool:
+        """Stop the running turn; False if none runs."""
+        agent = self.agent
+        return agent is not None and agent.interrupt()
+
+    def queue(self, text: str) -> int:
+        """Keep a message until the running turn is over; returns how many wait."""
+        _not_here("Queueing")
+
+    def answer_approvals(self, choice: str, everything: bool = False) -> int:
+        """Answer the oldest question of a tool (or all); returns how many were answered."""
+        _not_here("Answering approvals")
+
+    def set_model(self, name: str) -> str:
+        """Go on with another model; returns its name. Raises ConfigError."""
+        _not_here("Changing the model")
+
+    def apply_options(self) -> None:
+        """Make the agent follow `options`; the front end calls it for an agent it has built."""
+        from .options import apply_options
+
+        if self.agent is not None:
+            apply_options(self.agent, self.config, self.options)
+
+    # The screen
+
+    def say(self, text: str) -> None:
+        """Show something while a slow command works."""
+
+    def attach_image(self, path: Path) -> None:
+        """Send a picture along with the next message."""
+        _not_here("Attaching pictures")
+
+    def copy(self, text: str) -> None:
+        """Put text on the clipboard."""
+        _not_here("The clipboard")
+
+    def clear_screen(self) -> None:
+        """Clear what is shown."""
+
+    def leave(self) -> None:
+        """End the front end after this command."""
+        _not_here("Leaving")

@@ -1,0 +1,100 @@
+"""Commands that show what the agent has: tools, skills, memory, plugins."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from .surface import CommandError, Surface
+from .table import command
+
+CATEGORY = "What it has"
+
+
+def _toolsets(surface: Surface) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for one in surface.build_agent().tools:
+        found[one.toolset].append(one.name)
+    return found
+
+
+@command("tools", category=CATEGORY, args="[name]", scope="cli", slow=True)
+def tools(surface: Surface, args: str) -> str:
+    """List the tools, or show what one of them is told to do."""
+    if args.split()[:1] in (["enable"], ["disable"]):
+        raise CommandError(
+            "The tools of a conversation stay the same for its whole life. For the next one, set "
+            f"tools: {{disabled: […]}} or toolsets: […] in {surface.config.home / 'config.yaml'}."
+        )
+    if args and args != "list":
+        registry = surface.build_agent().tools
+        found = registry.get(args)
+        if found is None:
+            raise CommandError(registry.suggest(args))
+        return f"{found.name} ({found.toolset}): {found.description}"
+    lines = [f"{toolset}: {', '.join(names)}" for toolset, names in _toolsets(surface).items()]
+    return "\n".join(lines) or "This model gets no tools."
+
+
+@command("toolsets", category=CATEGORY, scope="cli", slow=True)
+def toolsets(surface: Surface, args: str) -> str:
+    """List the groups of tools."""
+    found = _toolsets(surface)
+    return "\n".join(f"{name} ({len(names)})" for name, names in found.items()) or "None."
+
+
+@command("skills", category=CATEGORY)
+def skills(surface: Surface, args: str) -> str:
+    """List the skills; each one can be called as a command."""
+    from tools.skills.index import list_skills
+
+    found = list_skills(surface.config.home / "skills")
+    lines = [f"/{one.name}  {one.description}" for one in found if args.lower() in one.name.lower()]
+    return "\n".join(lines) or "There are no skills yet."
+
+
+@command("reload-skills", category=CATEGORY)
+def reload_skills(surface: Surface, args: str) -> str:
+    """Look for new skills."""
+    from tools.skills.index import list_skills
+
+    count = len(list_skills(surface.config.home / "skills"))
+    return f"{count} skills, usable as commands at once. The agent reads the list with /new."
+
+
+@command("reload-mcp", category=CATEGORY, slow=True)
+def reload_mcp(surface: Surface, args: str) -> str:
+    """Connect to the MCP servers anew."""
+    from agent.build import tool_settings
+    from tools.mcp.client import close_mcp, load_mcp_tools
+
+    if not surface.config.section("mcp_servers"):
+        return "No MCP servers are configured."
+    close_mcp()
+    found = load_mcp_tools(tool_settings(surface.config), surface.config.home)
+    return f"{len(found)} tools of MCP servers. The agent gets them with /new."
+
+
+@command("memory", category=CATEGORY)
+def memory(surface: Surface, args: str) -> str:
+    """Show what is remembered from one conversation to the next."""
+    from tools.memory import FILES, memory_path, read_entries
+
+    parts = []
+    for target, (name, limit) in FILES.items():
+        entries = read_entries(memory_path(surface.config.home, target))
+        used = len("".join(entries))
+        parts += [f"{name} ({used} of {limit} characters)", *(f"- {entry}" for entry in entries)]
+    return "\n".join(parts)
+
+
+@command("plugins", category=CATEGORY, scope="cli")
+def plugins(surface: Surface, args: str) -> str:
+    """List the plugins and the commands they bring."""
+    from hermes_cli import plugins as host
+
+    from .dispatch import plugin_commands
+
+    lines = [f"{name}: loaded" for name in host.loaded_plugins()]
+    lines += [f"{name}: {reason}" for name, reason in host.plugin_problems().items()]
+    lines += [f"/{one.name}  {one.description}" for one in plugin_commands().values()]
+    return "\n".join(lines) or "No plugins are loaded. See: hermes plugins list"

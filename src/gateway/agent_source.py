@@ -1,0 +1,87 @@
+"""The agent of a chat: kept between turns while it is current, else built."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from . import agent_cache
+from .asking import ChatAsker
+from .session import SessionEntry, SessionSource
+
+if TYPE_CHECKING:
+    from .run import GatewayRunner
+
+
+async def agent_for(
+    runner: GatewayRunner, key: str, entry: SessionEntry, source: SessionSource
+) -> Any:
+    """The chat's agent, in the session its entry says."""
+    row = await runner._session_db.get_session(entry.session_id)
+    count = int(row["message_count"] or 0) if row else None
+    wanted = _signature(runner, entry, source)
+    with agent_cache.guarded(runner._agent_cache_lock):
+        cached = runner._agent_cache.get(key)
+    if (
+        cached is not None
+        and cached[0] is not agent_cache.PENDING
+        and cached[1] == wanted
+        and agent_cache.is_current(cached, entry.session_id, count)
+    ):
+        agent = cached[0]
+        if agent.session_id != entry.session_id:
+            agent.move_to(entry.session_id)
+            _keep(runner, key, (agent, wanted, count, entry.session_id))
+        return agent
+    if cached is not None:
+        runner._evict_cached_agent(key)
+    agent = _build(runner, key, entry, source)
+    _keep(runner, key, (agent, wanted, count, entry.session_id))
+    return agent
+
+
+def _keep(runner: GatewayRunner, key: str, entry: agent_cache.Entry) -> None:
+    with agent_cache.guarded(runner._agent_cache_lock):
+        runner._agent_cache[key] = entry
+        runner._agent_cache.move_to_end(key)
+    if len(runner._agent_cache) > runner.config.cache_size:
+        runner._sweep_idle_cached_agents()
+
+
+def _signature(runner: GatewayRunner, entry: SessionEntry, source: SessionSource) -> str:
+    model = runner.settings.model
+    return agent_cache.signature(
+        model=model.name,
+        provider=model.provider,
+        base_url=model.base_url,
+        key=hashlib.sha256(model.api_key.encode()).hexdigest(),
+        override=entry.model_override,
+        toolsets=runner.settings.raw.get("toolsets"),
+        user_id=source.user_id,
+        user_id_alt=source.user_id_alt,
+    )
+
+
+def _build(runner: GatewayRunner, key: str, entry: SessionEntry, source: SessionSource) -> Any:
+    from agent.build import build_agent, build_models
+
+    override = entry.model_override or {}
+    wanted = override.get("model")
+    if wanted and override.get("provider"):
+        wanted = f"{override['provider']}:{wanted}"
+    return build_agent(
+        runner.settings,
+        runner._session_db._db,
+        model=build_models(runner.settings, wanted) if wanted else runner.shared_model(),
+        session_id=entry.session_id,
+        platform=source.platform.value,
+        user_id=source.owner,
+        session_facts={
+            "session_key": key,
+            "chat_id": source.chat_id,
+            "chat_type": source.chat_type,
+            "thread_id": source.thread_id,
+            "display_name": source.chat_name or source.user_name,
+        },
+        asker=ChatAsker(runner, key, source),
+    )

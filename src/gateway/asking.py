@@ -1,0 +1,154 @@
+"""Questions of a turn to its chat: leave for something dangerous, or a choice.
+
+They are shown with buttons where the platform has them and are answered by a button, by /approve
+and /deny, or (a question of the model) by the next message. Nobody answering in time is a denial.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .platforms.base import Button, SendError
+from .session import SessionSource
+
+if TYPE_CHECKING:
+    from tools.base import ApprovalRequest, Choice
+
+    from .run import GatewayRunner
+
+POLL_SECONDS = 0.2
+CLARIFY_SECONDS = 1800.0
+CHOICES = {"once": "Allow once", "session": "This session", "always": "Always", "deny": "Deny"}
+
+
+@dataclass(slots=True)
+class Question:
+    """Something a chat was asked."""
+
+    kind: str
+    """approval or clarify."""
+    id: str
+    choices: list[str]
+    answer: str | None = None
+    answered: threading.Event = field(default_factory=threading.Event)
+
+
+class Questions:
+    """The open questions of every chat, oldest first."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, list[Question]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, session_key: str, question: Question) -> None:
+        """A question is asked in a chat."""
+        with self._lock:
+            self._open.setdefault(session_key, []).append(question)
+
+    def remove(self, session_key: str, question: Question) -> None:
+        """It is over."""
+        with self._lock:
+            remaining = [one for one in self._open.get(session_key, []) if one is not question]
+            if remaining:
+                self._open[session_key] = remaining
+            else:
+                self._open.pop(session_key, None)
+
+    def answer(
+        self, session_key: str, kind: str, answer: str, *, id: str | None = None, all: bool = False
+    ) -> int:
+        """Answer the oldest question of a kind, the one with an id, or all; returns how many."""
+        with self._lock:
+            fitting = [
+                one
+                for one in self._open.get(session_key, [])
+                if one.kind == kind and not one.answered.is_set() and id in (None, one.id)
+            ]
+            for one in fitting if all else fitting[:1]:
+                one.answer = answer
+                one.answered.set()
+            return len(fitting if all else fitting[:1])
+
+    def waiting(self, session_key: str, kind: str) -> Question | None:
+        """The oldest open question of a kind."""
+        with self._lock:
+            fitting = [one for one in self._open.get(session_key, []) if one.kind == kind]
+            return next((one for one in fitting if not one.answered.is_set()), None)
+
+
+class ChatAsker:
+    """Asks in one chat; called from the threads of tools."""
+
+    def __init__(self, runner: GatewayRunner, session_key: str, source: SessionSource) -> None:
+        self._runner, self._key, self._source = runner, session_key, source
+        self._loop = asyncio.get_running_loop()
+
+    def approve(self, request: ApprovalRequest) -> Choice:
+        """Ask whether something dangerous may be done."""
+        from hermes_state.redact import redact
+
+        minutes = max(1, round((request.expires_at - time.time()) / 60))
+        text = (
+            f"🔐 May I do this?\n```\n{redact(request.command)}\n```\n{request.description}\n"
+            f"/approve, /approve session, /approve always or /deny (within {minutes} min)"
+        )
+        question = Question("approval", request.id, list(CHOICES))
+        buttons = [Button(label, f"approval:{request.id}:{one}") for one, label in CHOICES.items()]
+        self._runner.questions.add(self._key, question)
+        try:
+            self._show(text, buttons)
+            while not request.cancelled.is_set() and time.time() < request.expires_at:
+                decided = request.decided()
+                if decided is not None:
+                    return decided
+                if question.answered.wait(POLL_SECONDS):
+                    return question.answer or "deny"  # type: ignore[return-value]
+        finally:
+            self._runner.questions.remove(self._key, question)
+        return "deny"
+
+    def clarify(self, question: str, choices: list[str]) -> str:
+        """Ask what the person wants; their next message is the answer."""
+        from tools.base import ToolError
+
+        asked = Question("clarify", f"q{time.time_ns():x}", choices)
+        numbered = "\n".join(f"{number}. {one}" for number, one in enumerate(choices, 1))
+        buttons = [Button(one[:40], f"clarify:{asked.id}:{n}") for n, one in enumerate(choices)]
+        self._runner.questions.add(self._key, asked)
+        try:
+            self._show(f"❓ {question}\n{numbered}".strip(), buttons)
+            if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:
+                return _chosen(asked.answer, choices)
+        finally:
+            self._runner.questions.remove(self._key, asked)
+        raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
+
+    def _show(self, text: str, buttons: list[Button]) -> None:
+        adapter = self._runner.adapters.get(self._source.platform)
+        source = self._source
+
+        async def show() -> None:
+            if adapter is not None and adapter.capabilities.buttons:
+                try:
+                    await adapter.send(
+                        source.chat_id, adapter.format(text), thread_id=source.thread_id,
+                        buttons=buttons,
+                    )  # fmt: skip
+                    return
+                except SendError:
+                    pass  # without buttons it is tried until it is delivered
+            await self._runner.delivery.say(source, self._key, text)
+
+        asyncio.run_coroutine_threadsafe(show(), self._loop).result(timeout=60)
+
+
+def _chosen(answer: str, choices: list[str]) -> str:
+    """The choice that a number or a button stands for; anything else is taken as it is."""
+    text = answer.strip()
+    if text.isdigit() and 1 <= int(text) <= len(choices):
+        return choices[int(text) - 1]
+    return text

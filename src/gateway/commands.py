@@ -1,0 +1,72 @@
+"""What a message is besides a message: a slash command, a pressed button, an answer.
+
+Commands come from the table that every front end shares; here is only what belongs to chats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from .authorization import may_command
+
+if TYPE_CHECKING:
+    from .pipeline import Inbound
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+
+async def run_command(runner: GatewayRunner, inbound: Inbound) -> bool:
+    """Deal with anything that is no message for the model; False if it is one."""
+    event = inbound.event
+    if event.button is not None:
+        return _pressed(runner, inbound.session_key, event.button)
+    text = event.text.strip()
+    if runner.questions.waiting(inbound.session_key, "clarify") and not text.startswith("/"):
+        return runner.questions.answer(inbound.session_key, "clarify", text) > 0
+    from agent.slash.dispatch import is_command
+
+    if not is_command(text):
+        return False
+    await _slash(runner, inbound, text)
+    return True
+
+
+async def _slash(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
+    from agent.slash.dispatch import run
+
+    from .surface import ChatSurface
+
+    source, key = inbound.event.source, inbound.session_key
+    name = line[1:].split()[0].lower()
+    if not may_command(runner, source, name):
+        await runner.delivery.say(source, key, f"/{name} is for administrators of this gateway.")
+        return
+    if name in ("new", "reset"):
+        await runner.delivery.say(source, key, await runner._handle_reset_command(inbound.event))
+        return
+    await runner.emit_event(f"command:{name}", source, key)
+    result = await asyncio.to_thread(run, ChatSurface(runner, inbound), line)
+    message = getattr(result, "message", None)
+    if message is not None:
+        notice = getattr(result, "notice", "")
+        if notice:
+            await runner.delivery.say(source, key, notice)
+        await runner.turns.send(inbound, message)
+        return
+    await runner.delivery.say(source, key, getattr(result, "output", "") or "Done.")
+
+
+def _pressed(runner: GatewayRunner, session_key: str, data: str) -> bool:
+    """A button under a question: "approval:<id>:<choice>" or "clarify:<id>:<number>"."""
+    kind, _, rest = data.partition(":")
+    question_id, _, answer = rest.rpartition(":")
+    if kind not in ("approval", "clarify"):
+        return False
+    if kind == "clarify":
+        answer = str(int(answer) + 1) if answer.isdigit() else answer
+    if not runner.questions.answer(session_key, kind, answer, id=question_id):
+        log.info("A button of an answered question was pressed in %s", session_key)
+    return True

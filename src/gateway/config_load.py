@@ -1,0 +1,147 @@
+"""The gateway's part of config.yaml and the environment, checked and completed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from agent.config import Config
+
+from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
+
+log = logging.getLogger(__name__)
+
+_TRUE = ("1", "true", "yes", "on")
+_ENVIRONMENT: dict[Platform, dict[str, str]] = {
+    Platform.TELEGRAM: {"token": "TELEGRAM_BOT_TOKEN", "allowed_users": "TELEGRAM_ALLOWED_USERS"},
+    Platform.MATRIX: {
+        "token": "MATRIX_ACCESS_TOKEN",
+        "homeserver": "MATRIX_HOMESERVER",
+        "user_id": "MATRIX_USER_ID",
+        "password": "MATRIX_PASSWORD",
+        "allowed_users": "MATRIX_ALLOWED_USERS",
+    },
+    Platform.API_SERVER: {
+        "enabled": "API_SERVER_ENABLED",
+        "key": "API_SERVER_KEY",
+        "host": "API_SERVER_HOST",
+        "port": "API_SERVER_PORT",
+    },
+}
+"""Keys of a platform's section that may come from the environment instead."""
+
+
+def load_gateway_config(config: Config) -> GatewayConfig:
+    """What the gateway is told; what cannot be used is logged and left at its default."""
+    section = config.section("gateway")
+    reset = config.raw.get("session_reset") or section.get("session_reset") or {}
+    platforms = config.section("platforms")
+    allow_all = _is_true(config.environ.get("GATEWAY_ALLOW_ALL_USERS"))
+    found = GatewayConfig(
+        platforms=_platforms(platforms, config.environ, allow_all),
+        reset=_policy(reset),
+        reset_by_type=_policies(section.get("reset_by_type")),
+        reset_by_platform=_policies(section.get("reset_by_platform")),
+        busy_input_mode=config.display.busy_input_mode,
+        streaming=_mapping(section.get("streaming") or config.raw.get("streaming")),
+    )
+    for name in (
+        "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
+        "unauthorized_dm_behavior", "max_inbound_media_bytes", "session_store_max_age_days",
+        "drain_timeout", "cache_size", "cache_idle_seconds",
+    ):  # fmt: skip
+        value = section.get(name, config.raw.get(name))
+        if value is not None:
+            _set(found, name, value)
+    return found
+
+
+def _set(target: GatewayConfig, name: str, value: Any) -> None:
+    default = getattr(target, name)
+    if default is None:
+        fits = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    elif isinstance(default, bool):
+        fits = isinstance(value, bool)
+    elif isinstance(default, int | float):
+        fits = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    else:
+        fits = isinstance(value, type(default))
+    if fits:
+        setattr(target, name, value)
+    else:
+        log.warning("gateway.%s: %r cannot be used; it stays %r", name, value, default)
+
+
+def _platforms(
+    section: Mapping[str, Any], environ: Mapping[str, str], allow_all: bool
+) -> dict[Platform, PlatformConfig]:
+    found = {}
+    names = {str(name) for name in section} | {one.value for one in _ENVIRONMENT}
+    for name in sorted(names):
+        if name not in set(Platform):
+            log.warning("platforms.%s is not a platform Hermes knows; it is left out", name)
+            continue
+        platform = Platform(name)
+        given = dict(_mapping(section.get(name)))
+        for key, variable in _ENVIRONMENT.get(platform, {}).items():
+            if environ.get(variable) and not given.get(key):
+                given[key] = environ[variable]
+        if not given:
+            continue
+        found[platform] = _platform(given, allow_all)
+    return found
+
+
+def _platform(given: dict[str, Any], allow_all: bool) -> PlatformConfig:
+    token = str(given.pop("token", "") or "")
+    enabled = given.pop("enabled", None)
+    if token:
+        from agent.redact import register_secret
+
+        register_secret(token)
+    return PlatformConfig(
+        enabled=bool(token) if enabled is None else _is_true(enabled),
+        token=token,
+        allowed_users=_names(given.pop("allowed_users", ())),
+        admins=_names(given.pop("admins", ())),
+        allow_all=allow_all or _is_true(given.pop("allow_all", False)),
+        extra=given,
+    )
+
+
+def _policy(given: Any) -> ResetPolicy:
+    policy = ResetPolicy()
+    if not isinstance(given, Mapping):
+        return policy
+    mode = str(given.get("mode", "none"))
+    if mode not in ("none", "idle", "daily", "both"):
+        log.warning("session_reset.mode: %r is not one of none, idle, daily, both", mode)
+        mode = "none"
+    policy.mode = mode
+    if isinstance(hour := given.get("at_hour"), int) and 0 <= hour <= 23:
+        policy.at_hour = hour
+    if isinstance(minutes := given.get("idle_minutes"), int) and minutes > 0:
+        policy.idle_minutes = minutes
+    policy.notify = _is_true(given.get("notify", True))
+    return policy
+
+
+def _policies(given: Any) -> dict[str, ResetPolicy]:
+    return {str(name): _policy(value) for name, value in _mapping(given).items()}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list | tuple):
+        value = [value] if value else []
+    return tuple(str(one).strip() for one in value if str(one).strip())
+
+
+def _is_true(value: Any) -> bool:
+    return str(value).strip().lower() in _TRUE

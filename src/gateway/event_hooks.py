@@ -1,0 +1,82 @@
+"""Event hooks of the gateway: a folder each, with HOOK.yaml and `handle(event, context)`.
+
+Each handler is on its own: one that fails or hangs is logged, and the others and the chat go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+HANDLER_SECONDS = 10.0
+
+Handler = Callable[[str, dict[str, Any]], Any]
+
+
+class EventHooks:
+    """The handlers in a folder, loaded at the first event."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._handlers: list[tuple[str, frozenset[str], Handler]] | None = None
+
+    @property
+    def loaded_hooks(self) -> list[str]:
+        """The names of the handlers."""
+        return [name for name, _, _ in self._load()]
+
+    async def emit(self, event: str, context: dict[str, Any]) -> list[Any]:
+        """Tell every handler that wants the event; returns what they return, None left out."""
+        results = []
+        for name, events, handler in self._load():
+            if event in events or f"{event.partition(':')[0]}:*" in events:
+                result = await self._call(name, handler, event, context)
+                if result is not None:
+                    results.append(result)
+        return results
+
+    async def _call(self, name: str, handler: Handler, event: str, context: dict[str, Any]) -> Any:
+        try:
+            async with asyncio.timeout(HANDLER_SECONDS):
+                if inspect.iscoroutinefunction(handler):
+                    return await handler(event, dict(context))
+                return await asyncio.to_thread(handler, event, dict(context))
+        except Exception:
+            # Handlers are not ours: what they do wrong must not reach the chat.
+            log.exception("The hook %s failed on %s", name, event)
+            return None
+
+    def _load(self) -> list[tuple[str, frozenset[str], Handler]]:
+        if self._handlers is None:
+            self._handlers = []
+            if self._folder.is_dir():
+                for folder in sorted(self._folder.iterdir()):
+                    self._load_one(folder)
+        return self._handlers
+
+    def _load_one(self, folder: Path) -> None:
+        assert self._handlers is not None
+        if not (folder / "HOOK.yaml").is_file():
+            return
+        import yaml
+
+        try:
+            manifest = yaml.safe_load((folder / "HOOK.yaml").read_text(encoding="utf-8")) or {}
+            spec = importlib.util.spec_from_file_location(
+                f"hermes_hook_{folder.name}", folder / "handler.py"
+            )
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            events = frozenset(str(one) for one in manifest.get("events") or ())
+            self._handlers.append((str(manifest.get("name") or folder.name), events, module.handle))
+        except Exception:
+            # A broken hook is left out; the gateway starts.
+            log.exception("The hook in %s is left out", folder)

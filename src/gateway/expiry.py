@@ -1,0 +1,66 @@
+"""The watcher that ends sessions nobody uses any more: hook once, resources freed, entry marked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from . import boundaries
+from .session import SessionEntry
+
+if TYPE_CHECKING:
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+FIRST_LOOK_SECONDS = 60
+MAX_FAILURES = 3
+"""After so many a session is marked as told, or it would be tried for ever."""
+
+
+async def watch_expiry(runner: GatewayRunner, interval: float) -> None:
+    """Look every `interval` seconds until the gateway stops."""
+    await asyncio.sleep(FIRST_LOOK_SECONDS)
+    while runner._running:
+        try:
+            await end_expired(runner)
+            runner._sweep_idle_cached_agents()
+        except Exception:
+            # A look that fails must not be the last one.
+            log.exception("Looking for expired sessions failed")
+        await asyncio.sleep(interval)
+
+
+async def end_expired(runner: GatewayRunner) -> int:
+    """Tell the end of every session that is over and was not told; returns how many."""
+    store = runner.session_store
+    with store._lock:
+        store._ensure_loaded()
+        entries = list(store._entries.values())
+    ended = 0
+    for entry in entries:
+        if entry.expiry_finalized or entry.session_key in runner._running_agents:
+            continue
+        if store._is_session_expired(entry):
+            ended += await _end(runner, entry)
+    return ended
+
+
+async def _end(runner: GatewayRunner, entry: SessionEntry) -> bool:
+    platform = entry.platform.value if entry.platform else ""
+    await boundaries.tell("on_session_finalize", session_id=entry.session_id, platform=platform)
+    try:
+        runner._evict_cached_agent(entry.session_key)
+        runner.session_store.set_expiry_finalized(entry)
+    except Exception:
+        # The store may be locked now; the next look tries again, a few times.
+        entry.finalize_failures += 1
+        log.exception("The expired session %s could not be marked", entry.session_id)
+        if entry.finalize_failures < MAX_FAILURES:
+            return False
+        entry.expiry_finalized = True
+    turns = getattr(runner, "turns", None)
+    if turns is not None:
+        await turns.tell_expired(entry)
+    return True

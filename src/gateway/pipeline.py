@@ -1,0 +1,133 @@
+"""The way of an inbound message: stored once → authorised → hooks → command or turn.
+
+Stages run in order; the first that returns something other than the message ends it. A message is
+in the store's inbox before its platform is told that it was received; one that came before does
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .platforms.base import MessageEvent
+from .session import SessionEntry
+
+if TYPE_CHECKING:
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Inbound:
+    """A message on its way through the stages."""
+
+    event: MessageEvent
+    session_key: str
+    inbox_id: str
+    entry: SessionEntry | None = None
+
+
+class Pipeline:
+    """Takes messages in."""
+
+    def __init__(self, runner: GatewayRunner) -> None:
+        self._runner = runner
+
+    async def accept(self, event: MessageEvent) -> None:
+        """Store a message, then let it take its way; returns when it is stored or refused."""
+        runner = self._runner
+        key = runner.session_store._generate_session_key(event.source)
+        inbound = Inbound(event, key, inbox_id(event, key))
+        if not await self._stored_once(inbound):
+            log.info("%s was delivered again; it is known", inbound.inbox_id)
+            return
+        runner.spawn(self._go_on(inbound))
+
+    async def _stored_once(self, inbound: Inbound) -> bool:
+        event = inbound.event
+        session_id = self._runner.session_store.peek_session_id(inbound.session_key)
+        return bool(
+            await self._runner._session_db.accept_message(
+                inbound.inbox_id,
+                session_id or inbound.session_key,
+                event.text,
+                source=event.source.platform.value,
+                session_key=inbound.session_key,
+                user_id=event.source.owner,
+                platform_message_id=event.message_id,
+                facts={"source": event.source.to_dict(), "media": event.media},
+            )
+        )
+
+    async def _go_on(self, inbound: Inbound) -> None:
+        try:
+            for stage in (self._authorised, self._hooked, self._command):
+                if not await stage(inbound):
+                    await self._runner._session_db.drop_message(inbound.inbox_id)
+                    return
+            await self._runner.turns.take(inbound)
+        except asyncio.CancelledError:
+            raise  # stopped before it was begun: it waits in the inbox for the next start
+        except Exception as error:
+            # Nobody is left without a word.
+            log.exception("%s could not be dealt with", inbound.inbox_id)
+            await self._runner.delivery.say(
+                inbound.event.source, inbound.session_key, f"⚠️ That failed: {error}"
+            )
+
+    async def _authorised(self, inbound: Inbound) -> bool:
+        from .authorization import authorise
+
+        return await authorise(self._runner, inbound.event)
+
+    async def _hooked(self, inbound: Inbound) -> bool:
+        """Plugins may leave a message out or rewrite it."""
+        from hermes_cli import plugins
+
+        if not plugins.has_hook("pre_gateway_dispatch"):
+            return True
+        found = await asyncio.to_thread(
+            plugins.invoke_hook,
+            "pre_gateway_dispatch",
+            event=inbound.event,
+            gateway=self._runner,
+            session_store=self._runner.session_store,
+        )
+        for wish in found or ():
+            if not isinstance(wish, dict):
+                continue
+            if wish.get("action") == "skip":
+                log.info("%s was left out: %s", inbound.inbox_id, wish.get("reason"))
+                return False
+            if wish.get("action") == "rewrite" and isinstance(wish.get("text"), str):
+                inbound.event.text = wish["text"]
+            return True
+        return True
+
+    async def _command(self, inbound: Inbound) -> bool:
+        """Run a slash command, or an answer to an open question; True if it is a message."""
+        from .commands import run_command
+
+        return not await run_command(self._runner, inbound)
+
+
+def inbox_id(event: MessageEvent, session_key: str) -> str:
+    """One name for one message, however often it is delivered."""
+    import os
+
+    message_id = event.message_id or os.urandom(8).hex()
+    edited = ":edited" if event.is_edit else ""
+    return f"{event.source.platform.value}:{event.source.chat_id}:{message_id}{edited}"
+
+
+def content_of(text: str, media: list[str]) -> Any:
+    """What a model is sent: the text, with pictures as parts and other files by name."""
+    if not media:
+        return text
+    from agent.media import file_parts
+
+    return file_parts(text, media)

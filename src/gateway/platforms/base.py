@@ -1,0 +1,136 @@
+"""What every platform adapter is: connect, hand messages in, send answers out.
+
+An adapter knows its platform and nothing of sessions. It hands every message it gets to
+`on_message` and acknowledges it to its platform only when that has returned: by then the message
+is stored. Sending either returns the id under which the platform shows the text, or raises.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ..config import Platform, PlatformConfig
+from ..session import SessionSource
+
+
+@dataclass(slots=True)
+class MessageEvent:
+    """A message as it came in."""
+
+    text: str
+    source: SessionSource
+    message_id: str | None = None
+    """The platform's id; a message with an id that was seen is not a new one."""
+    media: list[str] = field(default_factory=list)
+    """Files that came with it, kept on disk."""
+    reply_to: str | None = None
+    timestamp: datetime | None = None
+    is_edit: bool = False
+    button: str | None = None
+    """What a pressed button says, for approvals and questions."""
+    raw: Any = field(default=None, repr=False)
+
+
+class SendError(Exception):
+    """A platform did not take a message. `retry_after` is its own wish in seconds."""
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, permanent: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.sent = 0
+        """How many parts of a text were shown before it; set by the delivery."""
+        self.permanent = permanent
+        """Whether trying again is useless: the chat is gone, or we were thrown out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a platform can do."""
+
+    max_length: int = 4000
+    """Characters of one message."""
+    edits: bool = False
+    buttons: bool = False
+    typing: bool = False
+    reactions: bool = False
+    media: bool = False
+    edit_interval: float = 1.0
+    """Seconds between two edits of a streamed answer, by the platform's rate limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A choice under a message."""
+
+    label: str
+    data: str
+
+
+OnMessage = Callable[[MessageEvent], Awaitable[None]]
+
+
+class PlatformAdapter(ABC):
+    """One connected platform."""
+
+    platform: Platform
+    capabilities = Capabilities()
+
+    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
+        self.config = config
+        self.on_message = on_message
+
+    @abstractmethod
+    async def connect(self) -> None:
+        """Be ready to receive and send; raises if the platform cannot be reached."""
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Receive until cancelled; raises when the connection breaks (it is made again)."""
+
+    @abstractmethod
+    async def disconnect(self) -> None:
+        """Stop receiving, and free connections."""
+
+    @abstractmethod
+    async def send(
+        self,
+        chat_id: str,
+        text: str,
+        *,
+        thread_id: str | None = None,
+        reply_to: str | None = None,
+        buttons: Sequence[Button] = (),
+        key: str | None = None,
+    ) -> str | None:
+        """Show a text in a chat; returns the platform's id for it. Raises SendError.
+
+        Where the platform knows such a thing, `key` keeps a repeated request from showing twice.
+        """
+
+    async def edit(self, chat_id: str, message_id: str, text: str) -> None:
+        """Replace the text of a message of ours; only where `capabilities.edits`."""
+        raise NotImplementedError
+
+    async def typing(self, chat_id: str, thread_id: str | None = None) -> None:
+        """Show that an answer is being made; nothing where the platform has no such sign."""
+        return
+
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
+        """Acknowledge a message; nothing where the platform has no reactions."""
+        return
+
+    async def send_media(
+        self, chat_id: str, path: str, *, caption: str = "", thread_id: str | None = None
+    ) -> str | None:
+        """Send a file; where the platform cannot, its name is sent."""
+        return await self.send(chat_id, f"{caption}\n[{path}]".strip(), thread_id=thread_id)
+
+    def format(self, markdown: str) -> str:
+        """Markdown as the platform wants it; plain text by default."""
+        return markdown

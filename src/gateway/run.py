@@ -1,0 +1,275 @@
+"""GatewayRunner: wires adapters, inbound pipeline, turns and delivery; starts and stops them.
+
+The names here are relied on from outside and may be replaced at run time; each method touches only
+what it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import agent_cache, boundaries, status
+from .asking import Questions
+from .config import GatewayConfig, Platform
+from .delivery import Delivery
+from .event_hooks import EventHooks
+from .expiry import watch_expiry
+from .pipeline import Pipeline
+from .platforms.base import MessageEvent, PlatformAdapter
+from .replies import normalize_empty_response
+from .session import SessionEntry, SessionSource
+from .session_store import SessionStore
+from .supervision import Supervisor
+from .turns import Turns
+
+if TYPE_CHECKING:
+    from agent.config import Config
+    from hermes_state import AsyncSessionDB
+
+__all__ = ["_AGENT_PENDING_SENTINEL", "GatewayRunner", "_normalize_empty_agent_response", "asyncio"]
+
+log = logging.getLogger(__name__)
+
+_AGENT_PENDING_SENTINEL = agent_cache.PENDING
+FINALIZE_SECONDS = 5.0
+
+
+def _normalize_empty_agent_response(
+    agent_result: Mapping[str, Any], response: str, history_len: int = 0
+) -> str:
+    """`response`, or what a person should read when the turn has none."""
+    return normalize_empty_response(agent_result, response, history_len=history_len)
+
+
+class GatewayRunner:
+    """Many conversations at once, from every connected platform."""
+
+    def __init__(
+        self, config: GatewayConfig, settings: Config, session_db: AsyncSessionDB, home: Path
+    ) -> None:
+        self.config = config
+        self.settings = settings
+        self.home = home
+        self._session_db = session_db
+        self._running = False
+        self._running_agents: dict[str, Any] = {}
+        self._agent_cache: OrderedDict[str, agent_cache.Entry] = OrderedDict()
+        self._agent_cache_lock = threading.Lock()
+        self._agent_used: dict[str, float] = {}
+        self._background_tasks: set[asyncio.Task[Any]] = set()
+        self._stopping: asyncio.Task[None] | None = None
+        self.stopped = asyncio.Event()
+        self.session_store = SessionStore(session_db._db, config, home=home)
+        self.adapters: dict[Platform, PlatformAdapter] = {}
+        self.questions = Questions()
+        self.chat_options: dict[str, dict[str, Any]] = {}
+        self.chat_titles: dict[str, str] = {}
+        self.hooks: Any = EventHooks(home / "hooks")
+        self._model: Any = None
+        self.delivery = Delivery(self)
+        self.turns = Turns(self)
+        self.pipeline = Pipeline(self)
+        self.supervisor = Supervisor(self)
+
+    # Start and stop
+
+    async def start(self) -> None:
+        """Connect every enabled platform, and go on with what an earlier run left."""
+        self._running = True
+        await self.supervisor.connect_all()
+        self.spawn(self._session_expiry_watcher())
+        await self.delivery.resume()
+        await self.turns.resume()
+        self._update_runtime_status("running")
+
+    async def stop(self) -> None:
+        """Take nothing more, let turns end for a while, tell what is cut off, disconnect."""
+        if getattr(self, "_stopping", None) is None:
+            self._stopping = asyncio.ensure_future(self._stop())
+        stopping = self._stopping
+        assert stopping is not None
+        await asyncio.shield(stopping)
+
+    async def _stop(self) -> None:
+        self._running = False
+        supervisor = getattr(self, "supervisor", None)
+        if supervisor is not None:
+            await supervisor.stop_receiving()
+        turns = getattr(self, "turns", None)
+        if turns is not None:
+            await turns.drain(self.config.drain_timeout)
+        for agent in list(self._running_agents.values()):
+            await self._finalize_running(agent)
+        for task in list(self._background_tasks):
+            task.cancel()
+        if supervisor is not None:
+            await supervisor.disconnect_all()
+        for key in list(getattr(self, "_agent_cache", ())):
+            self._evict_cached_agent(key)
+        status.remove_pid_file()
+        self._update_runtime_status("stopped")
+        stopped = getattr(self, "stopped", None)
+        if stopped is not None:
+            stopped.set()
+
+    async def _finalize_running(self, agent: Any) -> None:
+        if agent is _AGENT_PENDING_SENTINEL:
+            return
+        session_id = getattr(agent, "session_id", None)
+        interrupt = getattr(agent, "interrupt", None)
+        if interrupt is not None:
+            interrupt()
+        await boundaries.tell(
+            "on_session_finalize", session_id=session_id, platform="gateway", reason="shutdown"
+        )
+        self._cleanup_agent_resources(agent)
+
+    def spawn(self, work: Any) -> asyncio.Task[Any]:
+        """Run a coroutine beside everything else, until the gateway stops."""
+        task = asyncio.ensure_future(work)
+        self._background_tasks.add(task)
+        task.add_done_callback(self._background_done)
+        return task
+
+    def _background_done(self, task: asyncio.Task[Any]) -> None:
+        self._background_tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("A task of the gateway failed", exc_info=task.exception())
+
+    def _update_runtime_status(self, state: str) -> None:
+        home = getattr(self, "home", None)
+        status.write_runtime_status(
+            state,
+            home,
+            platforms=[platform.value for platform in getattr(self, "adapters", {})],
+            running=len(self._running_agents),
+        )
+
+    # Messages
+
+    async def handle_message(self, event: MessageEvent) -> None:
+        """A message has come in; returns when it is stored."""
+        await self.pipeline.accept(event)
+
+    async def _handle_reset_command(self, event: MessageEvent) -> str:
+        """/new and /reset: end the chat's session and begin a new one."""
+        key = self.session_store._generate_session_key(event.source)
+        old_entry = self.session_store._entries.get(key)
+        old_id = old_entry.session_id if old_entry else None
+        agent = self._running_agents.get(key)
+        if agent is not None and agent is not _AGENT_PENDING_SENTINEL:
+            agent.interrupt()
+        new_entry = self.session_store.reset_session(key)
+        if new_entry is None:
+            new_entry = self.session_store.get_or_create_session(event.source, force_new=True)
+        self._evict_cached_agent(key)
+        platform = event.source.platform.value
+        await boundaries.session_replaced(old_id, new_entry.session_id, platform)
+        hooks = getattr(self, "hooks", None)
+        if hooks is not None:
+            facts = {"platform": platform, "user_id": event.source.user_id, "session_key": key}
+            await hooks.emit("session:end", facts)
+            await hooks.emit("session:reset", facts)
+        return "✨ New session. What we said before is kept; /resume brings it back."
+
+    async def switch_chat(self, session_key: str, session_id: str, source: SessionSource) -> None:
+        """Bind a chat to another conversation; whoever asks has checked whose it is."""
+        old_id = self.session_store.peek_session_id(session_key)
+        self.session_store.get_or_create_session(source)
+        session_entry = self.session_store.switch_session(session_key, session_id)
+        if session_entry is None:
+            raise ValueError(f"There is no session {session_id}.")
+        await boundaries.session_replaced(old_id, session_entry.session_id, source.platform.value)
+
+    async def emit_event(self, event: str, source: SessionSource, session_key: str) -> None:
+        """Tell the gateway's event hooks."""
+        await self.hooks.emit(
+            event,
+            {
+                "platform": source.platform.value,
+                "user_id": source.user_id,
+                "chat_id": source.chat_id,
+                "session_key": session_key,
+                "session_id": self.session_store.peek_session_id(session_key),
+            },
+        )
+
+    def shared_model(self) -> Any:
+        """The configured model, one for all chats: its connections are shared."""
+        if self._model is None:
+            from agent.build import build_models
+
+            self._model = build_models(self.settings)
+        return self._model
+
+    def _follow_rotation(
+        self, session_entry: SessionEntry, agent_result: Mapping[str, Any]
+    ) -> bool:
+        """Bind the chat to the session a compression moved to, before anybody is answered."""
+        new_id = agent_result.get("session_id")
+        if not new_id or new_id == session_entry.session_id:
+            return False
+        session_entry.session_id = str(new_id)
+        self.session_store._save()
+        return True
+
+    # Agents between turns
+
+    async def _refresh_agent_cache_message_count(self, session_key: str, session_id: str) -> None:
+        """After a turn of our own: what the session has now is what we know."""
+        row = await self._session_db.get_session(session_id)
+        if row is None:
+            return
+        with agent_cache.guarded(self._agent_cache_lock):
+            entry = self._agent_cache.get(session_key)
+            if entry is not None:
+                count = int(row["message_count"] or 0)
+                self._agent_cache[session_key] = agent_cache.rebaselined(entry, session_id, count)
+
+    def _evict_cached_agent(self, session_key: str) -> None:
+        """Let a chat's agent go, and free what it holds."""
+        cache = getattr(self, "_agent_cache", None)
+        if cache is None:
+            return
+        with agent_cache.guarded(getattr(self, "_agent_cache_lock", None)):
+            entry = cache.pop(session_key, None)
+        if entry is not None and entry[0] is not _AGENT_PENDING_SENTINEL:
+            self._cleanup_agent_resources(entry[0])
+
+    def _cleanup_agent_resources(self, agent: Any) -> None:
+        """End what an agent's tools have left running; never raises."""
+        close = getattr(agent, "close", None)
+        if close is None:
+            return
+        try:
+            close()
+        except Exception:
+            # The agent is let go either way; what it left is reaped at the next start.
+            log.exception("An agent could not be closed")
+
+    def _sweep_idle_cached_agents(self) -> int:
+        """Let go of agents that nobody used for long, and of the oldest if there are too many."""
+        with agent_cache.guarded(self._agent_cache_lock):
+            keys = agent_cache.oldest_beyond(
+                self._agent_cache,
+                self._agent_used,
+                size=self.config.cache_size,
+                idle_seconds=self.config.cache_idle_seconds,
+            )
+        keys = [key for key in keys if key not in self._running_agents]
+        for key in keys:
+            self._evict_cached_agent(key)
+            self._agent_used.pop(key, None)
+        return len(keys)
+
+    # Expiry
+
+    async def _session_expiry_watcher(self, interval: float = 300) -> None:
+        """End sessions that their reset policy says are over, each once."""
+        await watch_expiry(self, interval)

@@ -1,0 +1,185 @@
+"""Where a conversation is reached from, and which session a key is bound to.
+
+A `SessionEntry` is what the gateway remembers about a key. The truth about which session a
+conversation is in is the store's; an entry that points at a compressed or ended session heals
+itself when it is used (`session_store`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from .config import Platform
+
+_UNSAFE_ID = re.compile(r"[/\\\x00]|^\.|\.\.|^[A-Za-z]:")
+
+
+@dataclass(slots=True)
+class SessionSource:
+    """Where a message came from."""
+
+    platform: Platform
+    chat_id: str = ""
+    chat_name: str | None = None
+    chat_type: str = "dm"
+    """dm, group, channel or thread."""
+    user_id: str | None = None
+    user_name: str | None = None
+    thread_id: str | None = None
+    chat_topic: str | None = None
+    user_id_alt: str | None = None
+    chat_id_alt: str | None = None
+    is_bot: bool = False
+    scope_id: str | None = None
+    parent_chat_id: str | None = None
+    message_id: str | None = None
+    role_authorized: bool = False
+    profile: str | None = None
+    auto_thread_created: bool = False
+    auto_thread_initial_name: str | None = None
+    delivered_via_upstream_relay: bool = False
+
+    @property
+    def guild_id(self) -> str | None:
+        """The older name of `scope_id`."""
+        return self.scope_id
+
+    @property
+    def owner(self) -> str | None:
+        """Whose history this is: the person, under the name the platform gives them."""
+        person = self.user_id_alt or self.user_id
+        return f"{self.platform.value}:{person}" if person else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is kept; what is empty is left out."""
+        kept = {
+            one.name: getattr(self, one.name)
+            for one in dataclasses.fields(self)
+            if one.name != "delivered_via_upstream_relay"
+        }
+        found = {name: value for name, value in kept.items() if value not in (None, "", False)}
+        found["platform"] = self.platform.value
+        if self.scope_id:
+            found["guild_id"] = self.scope_id
+        return found
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SessionSource:
+        """From what was kept; keys of other versions are passed over."""
+        known = {one.name for one in dataclasses.fields(cls)} - {"delivered_via_upstream_relay"}
+        values = {name: value for name, value in data.items() if name in known}
+        values.setdefault("scope_id", data.get("guild_id"))
+        values["platform"] = Platform(data["platform"])
+        return cls(**values)
+
+
+def build_session_key(
+    source: SessionSource,
+    group_sessions_per_user: bool = True,
+    thread_sessions_per_user: bool = False,
+    profile: str | None = None,
+) -> str:
+    """The key a message's conversation is reached under, e.g. "agent:main:telegram:dm:42"."""
+    name = profile or source.profile
+    namespace = "agent:main" if name in (None, "", "default") else f"agent:{name}"
+    participant = source.user_id_alt or source.user_id
+    parts = [namespace, source.platform.value]
+    if source.chat_type == "dm":
+        parts.append("dm")
+        if source.chat_id or participant:
+            parts.append(str(source.chat_id or participant))
+        if source.thread_id:
+            parts.append(str(source.thread_id))
+        return ":".join(parts)
+    parts.append(source.chat_type)
+    parts += [str(one) for one in (source.chat_id, source.thread_id) if one]
+    alone = group_sessions_per_user and (not source.thread_id or thread_sessions_per_user)
+    if alone and participant:
+        parts.append(str(participant))
+    return ":".join(parts)
+
+
+@dataclass(slots=True)
+class SessionEntry:
+    """What the gateway remembers about a session key."""
+
+    session_key: str
+    session_id: str
+    created_at: datetime
+    updated_at: datetime
+    display_name: str | None = None
+    platform: Platform | None = None
+    chat_type: str = "dm"
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    total_tokens: int = 0
+    last_prompt_tokens: int = 0
+    estimated_cost_usd: float = 0.0
+    cost_status: str = "unknown"
+    expiry_finalized: bool = False
+    suspended: bool = False
+    resume_pending: bool = False
+    resume_reason: str | None = None
+    last_resume_marked_at: datetime | None = None
+    is_fresh_reset: bool = False
+    was_auto_reset: bool = False
+    auto_reset_reason: str | None = None
+    reset_had_activity: bool = False
+    model_override: dict[str, str] | None = None
+    origin: SessionSource | None = None
+    finalize_failures: int = field(default=0, compare=False)
+    """How often the end of this session could not be told; not kept."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it is kept in the store and in sessions.json."""
+        found: dict[str, Any] = {}
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name)
+            if (one.name in _OPTIONAL and value is None) or one.name == "finalize_failures":
+                continue
+            if isinstance(value, datetime):
+                value = value.isoformat()
+            elif isinstance(value, SessionSource):
+                value = value.to_dict()
+            elif isinstance(value, Platform):
+                value = value.value
+            found[one.name] = value
+        return found
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SessionEntry:
+        """From what was kept. Raises ValueError if the session id could name a path."""
+        session_id = str(data["session_id"])
+        if not session_id or _UNSAFE_ID.search(session_id):
+            raise ValueError(f"{session_id!r} is not a session id")
+        known = {one.name for one in dataclasses.fields(cls)} - {"finalize_failures"}
+        values = {name: value for name, value in data.items() if name in known}
+        # Older files have it under another name.
+        values.setdefault("expiry_finalized", bool(data.get("memory_flushed", False)))
+        for name in ("created_at", "updated_at", "last_resume_marked_at"):
+            if values.get(name) is not None:
+                values[name] = datetime.fromisoformat(str(values[name]))
+        values.setdefault("created_at", datetime.now())
+        values.setdefault("updated_at", values["created_at"])
+        platform = values.get("platform")
+        values["platform"] = Platform(platform) if platform in set(Platform) else None
+        origin = values.get("origin")
+        values["origin"] = _origin(origin) if isinstance(origin, Mapping) else None
+        return cls(**values)
+
+
+_OPTIONAL = ("model_override", "origin")
+
+
+def _origin(data: Mapping[str, Any]) -> SessionSource | None:
+    try:
+        return SessionSource.from_dict(data)
+    except (KeyError, TypeError, ValueError):
+        return None  # of a platform this version does not know; the key still tells the chat

@@ -1,0 +1,375 @@
+"""Which session a chat is in: the routing table, and the rules by which a chat begins anew.
+
+Entries live in the store's routing table, one row per key, written when they change; the copy in
+memory is a cache. A key that points at a session that was compressed elsewhere follows it to the
+tip; one whose session has ended begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .config import GatewayConfig
+from .reset_policy import expired_because
+from .session import SessionEntry, SessionSource, build_session_key
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+log = logging.getLogger(__name__)
+
+RESET_REASON = "session_reset"
+
+
+def new_gateway_session_id() -> str:
+    """An id for a session that begins now."""
+    return f"{datetime.now():%Y%m%d_%H%M%S}_{os.urandom(4).hex()}"
+
+
+class SessionStore:
+    """Session keys and what they are bound to."""
+
+    def __init__(
+        self,
+        db: SessionDB,
+        config: GatewayConfig,
+        *,
+        home: Path | None = None,
+        scope: str = "",
+        is_busy: Callable[[str], bool] | None = None,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        """`is_busy(session_id)` says whether work in the background keeps a session from ending."""
+        self._db = db
+        self._config = config
+        self._home = home
+        self._scope = scope
+        self._is_busy = is_busy or (lambda session_id: False)
+        self._now = now
+        self._lock = threading.RLock()
+        self._entries: dict[str, SessionEntry] = {}
+        self._saved: dict[str, str] = {}
+        self._loaded = False
+
+    # Finding a session
+
+    def get_or_create_session(self, source: SessionSource, force_new: bool = False) -> SessionEntry:
+        """The entry of the chat a message came from; a new one if it has none or begins anew."""
+        with self._lock:
+            self._ensure_loaded()
+            key = self._generate_session_key(source)
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._recovered(key, source) or self._new_entry(key, source)
+            elif force_new:
+                entry = self._replace(entry, source)
+            else:
+                entry = self._continued(entry, source)
+            entry.updated_at = self._now()
+            entry.origin = source
+            self._entries[key] = entry
+            self._save_entry(entry)
+            return entry
+
+    def _continued(self, entry: SessionEntry, source: SessionSource) -> SessionEntry:
+        """The entry as it goes on: healed, or replaced by a new one."""
+        if entry.suspended:
+            return self._replace(entry, source, "suspended")
+        reason = self._expired_because(entry)
+        if reason is not None and not entry.resume_pending:
+            return self._replace(entry, source, reason)
+        row = self._db.get_session(entry.session_id)
+        if row is not None and row["end_reason"] is not None:
+            tip = self._db.resolve_resume_session_id(entry.session_id)
+            row = self._db.get_session(tip)
+            if row is None or row["end_reason"] == RESET_REASON:
+                return self._replace(entry, source)
+            log.info("%s goes on in %s", entry.session_key, tip)
+            entry.session_id = tip
+        entry.was_auto_reset = False
+        entry.auto_reset_reason = None
+        return entry
+
+    def _recovered(self, key: str, source: SessionSource) -> SessionEntry | None:
+        """An entry for a chat whose session the store still has open."""
+        row = self._db.find_latest_gateway_session_for_peer(
+            source=source.platform.value, session_key=key
+        )
+        if row is None:
+            return None
+        entry = self._new_entry(key, source)
+        entry.session_id = self._db.resolve_resume_session_id(row["id"])
+        entry.is_fresh_reset = False
+        return entry
+
+    def _new_entry(self, key: str, source: SessionSource) -> SessionEntry:
+        now = self._now()
+        return SessionEntry(
+            session_key=key,
+            session_id=new_gateway_session_id(),
+            created_at=now,
+            updated_at=now,
+            display_name=source.chat_name or source.user_name,
+            platform=source.platform,
+            chat_type=source.chat_type,
+            origin=source,
+        )
+
+    def _replace(
+        self, entry: SessionEntry, source: SessionSource | None, reason: str | None = None
+    ) -> SessionEntry:
+        """A new session under the same key; the old one is ended in the store."""
+        had_activity = self._db.message_count(entry.session_id) > 0
+        self._db.end_session(entry.session_id, RESET_REASON)
+        self._db.promote_to_session_reset(entry.session_id)
+        now = self._now()
+        return SessionEntry(
+            session_key=entry.session_key,
+            session_id=new_gateway_session_id(),
+            created_at=now,
+            updated_at=now,
+            display_name=entry.display_name,
+            platform=entry.platform,
+            chat_type=entry.chat_type,
+            is_fresh_reset=True,
+            was_auto_reset=reason is not None,
+            auto_reset_reason=reason,
+            reset_had_activity=had_activity,
+            model_override=None if reason else entry.model_override,
+            origin=source or entry.origin,
+        )
+
+    # Changing what a key is bound to
+
+    def reset_session(
+        self, session_key: str, display_name: str | None = None
+    ) -> SessionEntry | None:
+        """Begin anew under a key; None if it is unknown."""
+        with self._lock:
+            self._ensure_loaded()
+            entry = self._entries.get(session_key)
+            if entry is None:
+                return None
+            fresh = self._replace(entry, None)
+            if display_name:
+                fresh.display_name = display_name
+            self._entries[session_key] = fresh
+            self._save_entry(fresh)
+            return fresh
+
+    def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
+        """Bind a key to another conversation's tip; None if key or session is unknown."""
+        with self._lock:
+            self._ensure_loaded()
+            entry = self._entries.get(session_key)
+            row = self._db.get_session(target_session_id)
+            if entry is None or row is None:
+                return None
+            entry.session_id = self._db.resolve_resume_session_id(target_session_id)
+            entry.expiry_finalized = entry.suspended = entry.resume_pending = False
+            entry.updated_at = self._now()
+            self._save_entry(entry)
+            return entry
+
+    def update_session(self, session_key: str, last_prompt_tokens: int | None = None) -> None:
+        """The session was used now."""
+        with self._lock:
+            entry = self._entries.get(session_key)
+            if entry is None:
+                return
+            entry.updated_at = self._now()
+            if last_prompt_tokens is not None:
+                entry.last_prompt_tokens = last_prompt_tokens
+            self._save_entry(entry)
+
+    def set_model_override(self, session_key: str, override: dict[str, Any] | None) -> None:
+        """Use another model in this chat; credentials are never kept."""
+        with self._lock:
+            entry = self._entries.get(session_key)
+            if entry is not None:
+                allowed = ("model", "provider", "base_url")
+                kept = (
+                    {name: str(override[name]) for name in allowed if override.get(name)}
+                    if override
+                    else None
+                )
+                entry.model_override = kept or None
+                self._save_entry(entry)
+
+    def get_model_override(self, session_key: str) -> dict[str, str] | None:
+        """The model this chat uses instead of the configured one."""
+        with self._lock:
+            entry = self._entries.get(session_key)
+            return dict(entry.model_override) if entry and entry.model_override else None
+
+    def suspend_session(self, session_key: str) -> bool:
+        """Let the next message begin anew, e.g. after a session that keeps breaking restarts."""
+        return self._mark(session_key, suspended=True)
+
+    def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
+        """Remember that a turn was cut off and is to be gone on with."""
+        return self._mark(
+            session_key,
+            resume_pending=True,
+            resume_reason=reason,
+            last_resume_marked_at=self._now(),
+        )
+
+    def clear_resume_pending(self, session_key: str) -> bool:
+        """That is done."""
+        return self._mark(session_key, resume_pending=False, resume_reason=None)
+
+    def suspend_recently_active(self, max_age_seconds: int = 120) -> int:
+        """After a crash: mark what was in use as to be gone on with; returns how many."""
+        edge = self._now() - timedelta(seconds=max_age_seconds)
+        with self._lock:
+            self._ensure_loaded()
+            recent = [one.session_key for one in self._entries.values() if one.updated_at >= edge]
+        return sum(self.mark_resume_pending(key, "restart_interrupted") for key in recent)
+
+    def _mark(self, session_key: str, **facts: Any) -> bool:
+        with self._lock:
+            self._ensure_loaded()
+            entry = self._entries.get(session_key)
+            if entry is None:
+                return False
+            for name, value in facts.items():
+                setattr(entry, name, value)
+            self._save_entry(entry)
+            return True
+
+    # Expiry
+
+    def _is_session_expired(self, entry: SessionEntry) -> bool:
+        return self._expired_because(entry) is not None
+
+    def _expired_because(self, entry: SessionEntry) -> str | None:
+        platform = entry.platform.value if entry.platform else ""
+        policy = self._config.policy_for(platform, entry.chat_type)
+        reason = expired_because(policy, entry.updated_at, self._now())
+        return reason if reason and not self._is_busy(entry.session_id) else None
+
+    def is_session_finalizable(self, entry: SessionEntry) -> bool:
+        """Whether the end of an expired session is still to be told."""
+        return not entry.expiry_finalized and self._is_session_expired(entry)
+
+    def set_expiry_finalized(
+        self, entry: SessionEntry, *, clear_model_override: bool = True
+    ) -> None:
+        """The end of an expired session was told; never again."""
+        with self._lock:
+            entry.expiry_finalized = True
+            if clear_model_override:
+                entry.model_override = None
+            self._save_entry(entry)
+        self._db.set_expiry_finalized(entry.session_id)
+        self._db.end_session(entry.session_id, RESET_REASON)
+
+    def prune_old_entries(self, max_age_days: int) -> int:
+        """Forget keys that were not used for so long; their conversations stay."""
+        edge = self._now() - timedelta(days=max_age_days)
+        with self._lock:
+            self._ensure_loaded()
+            old = [key for key, one in self._entries.items() if one.updated_at < edge]
+            for key in old:
+                del self._entries[key]
+                self._saved.pop(key, None)
+            if old:
+                self._db.delete_gateway_routing_entries(old, scope=self._scope)
+        return len(old)
+
+    # Looking
+
+    def has_any_sessions(self) -> bool:
+        """Whether any chat has ever written."""
+        with self._lock:
+            self._ensure_loaded()
+            return bool(self._entries)
+
+    def list_sessions(self, active_minutes: int | None = None) -> list[SessionEntry]:
+        """The entries, most recently used first."""
+        with self._lock:
+            self._ensure_loaded()
+            found = sorted(self._entries.values(), key=lambda one: one.updated_at, reverse=True)
+        if active_minutes is None:
+            return found
+        edge = self._now() - timedelta(minutes=active_minutes)
+        return [one for one in found if one.updated_at >= edge]
+
+    def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
+        """The entry that is bound to a session."""
+        with self._lock:
+            self._ensure_loaded()
+            return next((e for e in self._entries.values() if e.session_id == session_id), None)
+
+    def peek_session_id(self, session_key: str) -> str | None:
+        """The session a key is bound to, without using it."""
+        with self._lock:
+            self._ensure_loaded()
+            entry = self._entries.get(session_key)
+            return entry.session_id if entry else None
+
+    def _generate_session_key(self, source: SessionSource) -> str:
+        return build_session_key(
+            source,
+            self._config.group_sessions_per_user,
+            self._config.thread_sessions_per_user,
+        )
+
+    # Keeping
+
+    def _ensure_loaded(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        kept = self._db.load_gateway_routing_entries(scope=self._scope)
+        if not kept and self._home is not None:
+            kept = _legacy_entries(self._home / "sessions" / "sessions.json")
+        else:
+            self._saved = dict(kept)
+        for key, text in kept.items():
+            try:
+                self._entries[key] = SessionEntry.from_dict(
+                    {**json.loads(text), "session_key": key}
+                )
+            except (ValueError, KeyError, TypeError) as error:
+                # One row that cannot be read must not cost the other chats theirs.
+                log.warning("The routing entry of %s is left out: %s", key, error)
+
+    def _save(self) -> None:
+        """Write every entry that has changed."""
+        with self._lock:
+            for entry in list(self._entries.values()):
+                self._save_entry(entry)
+
+    def _save_entry(self, entry: SessionEntry) -> None:
+        text = json.dumps(entry.to_dict())
+        if self._saved.get(entry.session_key) != text:
+            self._db.save_gateway_routing_entry(entry.session_key, text, scope=self._scope)
+            self._saved[entry.session_key] = text
+
+
+def _legacy_entries(path: Path) -> dict[str, str]:
+    """The entries of an older version's file; keys that begin with _ are remarks."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be read and is left out: %s", path, error)
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    log.info("Took %d chats over from %s", len(found), path)
+    return {
+        str(key): json.dumps(value)
+        for key, value in found.items()
+        if not str(key).startswith("_") and isinstance(value, dict)
+    }

@@ -1,0 +1,112 @@
+"""The gateway on this machine: one per home, findable, and honest about how it is."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+PID_FILE = "gateway.pid"
+STATUS_FILE = "gateway/status.json"
+
+
+class GatewayRunningError(RuntimeError):
+    """Another gateway serves this home."""
+
+    def __init__(self, pid: int | None) -> None:
+        who = f" (process {pid})" if pid else ""
+        super().__init__(
+            f"A gateway is running for this home already{who}. Stop it with: hermes gateway stop"
+        )
+        self.pid = pid
+
+
+class GatewayLock:
+    """Held while a gateway runs; a crash releases it by itself."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / PID_FILE
+        self._file: BinaryIO | None = None
+
+    def acquire(self) -> None:
+        """Take the lock and leave our process id; raises GatewayRunningError."""
+        import fcntl
+
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        file = os.fdopen(descriptor, "r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            raise GatewayRunningError(read_pid(self._path.parent)) from error
+        file.truncate()
+        file.write(f"{os.getpid()}\n".encode())
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        """Let another gateway begin."""
+        if self._file is not None:
+            self._file.truncate(0)
+            self._file.close()
+            self._file = None
+
+
+def read_pid(home: Path) -> int | None:
+    """The process that is noted as the gateway of this home, if any."""
+    with contextlib.suppress(OSError, ValueError):
+        return int((home / PID_FILE).read_text().split()[0])
+    return None
+
+
+def running_pid(home: Path) -> int | None:
+    """The process that holds the gateway's lock now; None if no gateway runs."""
+    import fcntl
+
+    try:
+        with (home / PID_FILE).open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return read_pid(home)
+    return None
+
+
+def remove_pid_file(home: Path | None = None) -> None:
+    """Forget the process id; harmless if there is none."""
+    if home is None:
+        from agent.home import hermes_home
+
+        home = hermes_home()
+    with contextlib.suppress(OSError):
+        (home / PID_FILE).write_text("")
+
+
+def write_runtime_status(state: str, home: Path | None = None, **facts: Any) -> None:
+    """Say how the gateway is, for `hermes gateway status` and the health endpoint."""
+    if home is None:
+        from agent.home import hermes_home
+
+        home = hermes_home()
+    path = home / STATUS_FILE
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(
+        json.dumps({"state": state, "pid": os.getpid(), "updated_at": time.time(), **facts})
+    )
+    partial.chmod(0o600)
+    partial.replace(path)
+
+
+def read_runtime_status(home: Path) -> dict[str, Any]:
+    """What the gateway last said about itself; empty if it never ran."""
+    try:
+        found = json.loads((home / STATUS_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

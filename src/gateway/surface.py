@@ -1,0 +1,89 @@
+"""A chat as slash commands see it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from agent.slash.surface import CommandError, Surface
+
+from .session import SessionSource
+
+if TYPE_CHECKING:
+    from agent.agent import AIAgent
+
+    from .pipeline import Inbound
+    from .run import GatewayRunner
+
+
+class ChatSurface(Surface):
+    """One chat of one person. Commands run in a thread of their own; the gateway in its loop."""
+
+    scope = "gateway"
+
+    def __init__(self, runner: GatewayRunner, inbound: Inbound) -> None:
+        super().__init__(runner._session_db._db, runner.settings)
+        self._runner = runner
+        self._inbound = inbound
+        self._loop = asyncio.get_running_loop()
+        self._key = inbound.session_key
+        self._source: SessionSource = inbound.event.source
+        self.platform = self._source.platform.value
+        self.user_id = self._source.owner
+        self.options = runner.chat_options.setdefault(self._key, {})
+
+    @property
+    def session_id(self) -> str:
+        """The session the chat is in."""
+        return self._runner.session_store.get_or_create_session(self._source).session_id
+
+    @property
+    def agent(self) -> AIAgent | None:
+        """The chat's agent, if it has one now."""
+        entry = self._runner._agent_cache.get(self._key)
+        agent = entry[0] if entry is not None else None
+        return agent if hasattr(agent, "run") else None
+
+    def build_agent(self) -> AIAgent:
+        """The chat's agent, built now if need be."""
+        from .agent_source import agent_for
+
+        entry = self._runner.session_store.get_or_create_session(self._source)
+        agent: Any = self._in_loop(agent_for(self._runner, self._key, entry, self._source))
+        return agent
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn runs in the chat."""
+        return self._key in self._runner._running_agents
+
+    def new_session(self, title: str | None) -> None:
+        """Begin anew in this chat."""
+        self._in_loop(self._runner._handle_reset_command(self._inbound.event))
+        if title:
+            self._runner.chat_titles[self._key] = title
+
+    def switch_session(self, session_id: str) -> None:
+        """Bind the chat to another conversation of the same person."""
+        self._in_loop(self._runner.switch_chat(self._key, session_id, self._source))
+
+    def queue(self, text: str) -> int:
+        """Keep a message until the running turn is over."""
+        raise CommandError("Send it as a message; set busy_input_mode: queue to let messages wait.")
+
+    def answer_approvals(self, choice: str, everything: bool = False) -> int:
+        """Answer what a tool asks leave for."""
+        return self._runner.questions.answer(self._key, "approval", choice, all=everything)
+
+    def set_model(self, name: str) -> str:
+        """Use another model in this chat."""
+        self.config.model_named(name)
+        self._runner.session_store.set_model_override(self._key, {"model": name})
+        return name
+
+    def say(self, text: str) -> None:
+        """Tell the chat something while a slow command works."""
+        self._in_loop(self._runner.delivery.say(self._source, self._key, text))
+
+    def _in_loop(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=120)

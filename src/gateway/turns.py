@@ -1,0 +1,228 @@
+"""Turns of chats: one at a time per conversation, any number beside each other.
+
+A message that comes while a turn runs interrupts it, is read by it, or waits, as configured. What
+waits is in the store's inbox, so a restart finds it. However a turn ends, the chat is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import session_context
+from .agent_source import agent_for
+from .config import Platform
+from .pipeline import Inbound, content_of
+from .platforms.base import MessageEvent
+from .session import SessionEntry, SessionSource
+from .streaming import Stream
+
+if TYPE_CHECKING:
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+
+class Turns:
+    """Runs the turns of every chat."""
+
+    def __init__(self, runner: GatewayRunner) -> None:
+        self._runner = runner
+        limit = runner.config.max_concurrent_sessions
+        self._slots = asyncio.Semaphore(limit) if limit else None
+        self._chats: dict[str, asyncio.Task[None]] = {}
+        self.in_flight = 0
+
+    async def take(self, inbound: Inbound) -> None:
+        """Begin with a message, or do with the running turn of its chat as configured."""
+        key = inbound.session_key
+        if key not in self._chats:
+            self._chats[key] = self._runner.spawn(self._run_chat(key, inbound))
+            return
+        agent = self._runner._running_agents.get(key)
+        mode = self._runner.config.busy_input_mode
+        steer, interrupt = getattr(agent, "steer", None), getattr(agent, "interrupt", None)
+        if mode == "steer" and steer is not None and not inbound.event.media:
+            steer(inbound.event.text, inbound.inbox_id)  # if not read in this turn, it waits
+        elif mode == "interrupt" and interrupt is not None:
+            interrupt()
+
+    async def send(self, inbound: Inbound, message: Any) -> None:
+        """Begin with a message that a command made of the person's."""
+        event = inbound.event
+        inbox_id = f"{inbound.inbox_id}:command"
+        await self._runner._session_db.accept_message(
+            inbox_id,
+            self._runner.session_store.peek_session_id(inbound.session_key) or inbound.session_key,
+            message,
+            source=event.source.platform.value,
+            session_key=inbound.session_key,
+            user_id=event.source.owner,
+            facts={"source": event.source.to_dict(), "media": event.media},
+        )
+        event.text = message if isinstance(message, str) else str(message[0].get("text", ""))
+        await self.take(Inbound(event, inbound.session_key, inbox_id))
+
+    async def resume(self) -> None:
+        """After a start: go on with what was accepted and not begun."""
+        for row in await self._runner._session_db.list_waiting():
+            source = row["facts"].get("source")
+            if not row["session_key"] or not source:
+                continue  # another front end's
+            try:
+                event = MessageEvent(
+                    str(row["content"] or ""),
+                    SessionSource.from_dict(source),
+                    row["platform_message_id"],
+                    list(row["facts"].get("media") or ()),
+                )
+            except (KeyError, ValueError, TypeError):
+                log.warning("%s is of a platform that is not known here", row["id"])
+                continue
+            if event.source.platform in self._runner.adapters:
+                await self.take(Inbound(event, row["session_key"], row["id"]))
+
+    async def drain(self, seconds: float) -> None:
+        """Let running turns end; those that take longer are interrupted."""
+        running = list(self._chats.values())
+        if not running:
+            return
+        _, late = await asyncio.wait(running, timeout=seconds)
+        for agent in list(self._runner._running_agents.values()):
+            interrupt = getattr(agent, "interrupt", None)
+            if interrupt is not None:
+                interrupt()
+        if late:
+            await asyncio.wait(late, timeout=5)
+
+    async def tell_expired(self, entry: SessionEntry) -> None:
+        """Say in the chat that its session has ended, where the policy wants that."""
+        if entry.platform is None or entry.origin is None:
+            return
+        policy = self._runner.config.policy_for(entry.platform.value, entry.chat_type)
+        if not policy.notify or entry.platform.value in policy.notify_exclude_platforms:
+            return
+        await self._runner.delivery.say(
+            entry.origin,
+            entry.session_key,
+            "🌙 This conversation has ended. Your next message begins a new one; /resume goes on.",
+        )
+
+    async def _run_chat(self, key: str, first: Inbound) -> None:
+        """Run a message, then what has come to the chat meanwhile."""
+        inbound: Inbound | None = first
+        try:
+            while inbound is not None:
+                async with self._slots or contextlib.nullcontext():
+                    self.in_flight += 1
+                    try:
+                        await self._run(key, inbound)
+                    finally:
+                        self.in_flight -= 1
+                inbound = await self._next(key) if self._runner._running else None
+        finally:
+            del self._chats[key]
+        # One that came between the last look and the end would wait for the next message.
+        if self._runner._running and (late := await self._next(key)) and key not in self._chats:
+            await self.take(late)
+
+    async def _next(self, key: str) -> Inbound | None:
+        waiting = await self._runner._session_db.list_waiting(session_key=key)
+        for row in waiting:
+            source = SessionSource.from_dict(row["facts"]["source"])
+            event = MessageEvent(
+                str(row["content"] or ""),
+                source,
+                row["platform_message_id"],
+                list(row["facts"].get("media") or ()),
+            )
+            return Inbound(event, key, row["id"])
+        return None
+
+    async def _run(self, key: str, inbound: Inbound) -> None:
+        runner = self._runner
+        source = inbound.event.source
+        entry = inbound.entry = runner.session_store.get_or_create_session(source)
+        await self._tell_reset(entry, source)
+        stream = Stream(runner, source, key)
+        try:
+            result = await self._answer(key, inbound, entry, stream)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # No silent turn: whatever failed, the chat reads it.
+            log.exception("The turn in %s failed", key)
+            await runner._session_db.drop_message(inbound.inbox_id)
+            result = {"failed": True, "error": f"{type(error).__name__}: {error}", "api_calls": 0}
+        finally:
+            runner._running_agents.pop(key, None)
+            await stream.stop()
+        runner._follow_rotation(entry, result)
+        await self._deliver(key, inbound, result, stream)
+        await runner._refresh_agent_cache_message_count(key, entry.session_id)
+
+    async def _answer(
+        self, key: str, inbound: Inbound, entry: SessionEntry, stream: Stream
+    ) -> dict[str, Any]:
+        runner = self._runner
+        source = inbound.event.source
+        runner._running_agents[key] = agent = await agent_for(runner, key, entry, source)
+        session_context.set_session_vars(
+            platform=source.platform.value, source=source.platform.value,
+            chat_id=source.chat_id, chat_name=source.chat_name, thread_id=source.thread_id,
+            user_id=source.user_id, user_name=source.user_name, session_key=key,
+            session_id=entry.session_id, message_id=inbound.event.message_id,
+        )  # fmt: skip
+        session_context.set_inbox_id(inbound.inbox_id)
+        if source.platform is not Platform.API_SERVER:
+            agent.deliver_to = delivery_target(inbound)
+        stream.start()
+        runner._agent_used[key] = time.monotonic()
+        content = content_of(inbound.event.text, inbound.event.media)
+        result: dict[str, Any] = await agent.run(content, stream_callback=stream.feed)
+        if result.get("failed") and not result.get("api_calls"):
+            await runner._session_db.drop_message(inbound.inbox_id)
+        return result
+
+    async def _tell_reset(self, entry: SessionEntry, source: SessionSource) -> None:
+        """Say that a policy has begun a new session, once."""
+        if not entry.was_auto_reset or not entry.reset_had_activity:
+            return
+        policy = self._runner.config.policy_for(source.platform.value, entry.chat_type)
+        if policy.notify and source.platform.value not in policy.notify_exclude_platforms:
+            await self._runner.delivery.say(
+                source,
+                entry.session_key,
+                "🌅 A new conversation begins; /resume goes on with the last.",
+            )
+
+    async def _deliver(
+        self, key: str, inbound: Inbound, result: dict[str, Any], stream: Stream
+    ) -> None:
+        from .run import _normalize_empty_agent_response
+
+        runner = self._runner
+        source = inbound.event.source
+        stored = result.get("final_response") or ""
+        history = len(result.get("messages") or ())
+        text = _normalize_empty_agent_response(result, stored, history_len=history)
+        if not stored and text:
+            await runner.delivery.say(source, key, text)
+        await runner.delivery.flush(key, stream)
+
+
+def delivery_target(inbound: Inbound) -> dict[str, Any]:
+    """Where the answer to a message goes, as the store keeps it."""
+    source = inbound.event.source
+    return {
+        "id": inbound.inbox_id,
+        "to": {
+            "session_key": inbound.session_key,
+            "platform": source.platform.value,
+            "chat_id": source.chat_id,
+            "thread_id": source.thread_id,
+        },
+    }

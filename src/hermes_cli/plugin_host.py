@@ -1,0 +1,81 @@
+"""What plugins borrow from the running program: its agents, its model, its profile.
+
+Agents are known weakly: a plugin never keeps a conversation alive. Which one is meant is told by
+the session the calling code belongs to.
+"""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from gateway.session_context import get_session_env
+
+log = logging.getLogger(__name__)
+
+
+class Host:
+    """The program, as far as plugins may use it."""
+
+    def __init__(self, home: Path, entries: Mapping[str, Any] | None = None) -> None:
+        """`entries` is `plugins.entries` of the configuration: what single plugins may do."""
+        self.home = home
+        self._entries = entries or {}
+        self.new_model: Callable[[str | None], Any] | None = None
+        """Builds the configured model, or the one of that name; lent by whoever builds agents."""
+        self.injector: Callable[[str], bool] | None = None
+        """Takes a message when no turn is running; lent by a front end that can."""
+        self._agents: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._latest: weakref.ref[Any] | None = None
+
+    @property
+    def profile_name(self) -> str:
+        """The profile Hermes runs in."""
+        is_named = self.home.parent.name == "profiles"
+        return self.home.name if is_named else "default"
+
+    def allows(self, plugin: str, *keys: str) -> bool:
+        """Whether `plugins.entries.<plugin>.<keys>` is true."""
+        value: Any = self._entries.get(plugin)
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value is True
+
+    def add_agent(self, agent: Any) -> None:
+        """Let plugins reach this agent while it lives."""
+        self._agents.add(agent)
+        self._latest = weakref.ref(agent)
+
+    def agent(self) -> Any | None:
+        """The agent of the calling code's session, else the one built last."""
+        session_id = get_session_env("HERMES_SESSION_ID")
+        for agent in list(self._agents):
+            if session_id and agent.session_id == session_id:
+                return agent
+        return self._latest() if self._latest is not None else None
+
+    def inject(self, content: str) -> bool:
+        """Put a message into the running turn, or hand it to the front end."""
+        agent = self.agent()
+        if agent is not None and agent.steer(content):
+            return True
+        return self.injector is not None and bool(self.injector(content))
+
+    def dispatch(self, tool_name: str, args: dict[str, Any]) -> str:
+        """Run a tool of the current agent; what goes wrong is returned as text."""
+        agent = self.agent()
+        if agent is None:
+            return "Error: no agent is running whose tools could be used."
+        from tools.base import ToolError
+
+        try:
+            return str(agent.services["call_tool"](tool_name, dict(args)))
+        except ToolError as error:
+            return f"Error: {error}"
+        except Exception as error:
+            # As for a call of the model: the caller reads what happened and goes on.
+            log.exception("The tool %s failed for a plugin", tool_name)
+            return f"Error: {type(error).__name__}: {error}"

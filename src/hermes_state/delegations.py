@@ -1,0 +1,170 @@
+"""Work that sub-agents do in the background: begun once, ended once, told once.
+
+A row is there before the work begins and is settled when it ends. Its result reaches the
+conversation as a message, written in the same transaction that marks it as delivered: whoever is
+killed in between has done both or neither. A result that nobody will ever bring, because the
+process is gone, is "lost" and told like any other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from .codec import decode_json, encode_json, encode_text
+from .connection import Connection, rows
+
+RUNNING = "running"
+ENDED = ("completed", "failed", "interrupted")
+LOST = "lost"
+
+NOTE = "background_result"
+"""`finish_reason` of a message that tells of an outcome: no person wrote it."""
+
+MARK = "[Background result "
+"""How such a message begins."""
+
+_STORY = {
+    "completed": "completed",
+    "failed": "failed",
+    "interrupted": "stopped before it was done",
+    LOST: "outcome unknown",
+}
+
+
+def create_delegation(
+    conn: Connection,
+    delegation_id: str,
+    session_id: str,
+    task: Mapping[str, Any],
+    *,
+    owner_pid: int | None = None,
+    owner_started_at: int | None = None,
+    ui_session_id: str = "",
+) -> None:
+    """Write down that work begins for a session; `task` holds its `goals` and `sessions`."""
+    now = time.time()
+    conn.execute(
+        "INSERT INTO async_delegations (delegation_id, origin_session, origin_ui_session_id,"
+        " parent_session_id, state, dispatched_at, updated_at, owner_pid, owner_started_at,"
+        " task_json) VALUES (?1, ?2, ?3, ?2, 'running', ?4, ?4, ?5, ?6, ?7)"
+        " ON CONFLICT DO NOTHING",
+        (
+            encode_text(delegation_id, "delegation_id"),
+            encode_text(session_id, "session_id"),
+            encode_text(ui_session_id, "ui_session_id"),
+            now,
+            owner_pid,
+            owner_started_at,
+            encode_json(dict(task), "task"),
+        ),
+    )
+    if not conn.changes():
+        raise ValueError(f"There is a delegation {delegation_id!r} already.")
+
+
+def finish_delegation(conn: Connection, delegation_id: str, state: str, report: str) -> bool:
+    """Settle work with its report; False if it is unknown or was settled before.
+
+    Work that was given up as lost and ends after all is told again, with what it really came to.
+    """
+    if state not in ENDED:
+        raise ValueError(f"state must be one of {', '.join(ENDED)}, not {state!r}")
+    conn.execute(
+        "UPDATE async_delegations SET state = ?1, result_json = ?2, completed_at = ?3,"
+        " updated_at = ?3, delivery_state = 'pending', delivered_at = NULL"
+        " WHERE delegation_id = ?4 AND state IN ('running', 'lost')",
+        (state, encode_json({"report": report}, "report"), time.time(), delegation_id),
+    )
+    return conn.changes() > 0
+
+
+def lose_delegation(conn: Connection, delegation_id: str) -> bool:
+    """Give up on running work whose process is gone; False if it is not running."""
+    conn.execute(
+        "UPDATE async_delegations SET state = 'lost', completed_at = ?1, updated_at = ?1"
+        " WHERE delegation_id = ?2 AND state = 'running'",
+        (time.time(), delegation_id),
+    )
+    return conn.changes() > 0
+
+
+def list_delegations(
+    conn: Connection, session_id: str, state: str | None = None, limit: int = 20
+) -> list[dict[str, Any]]:
+    """The background work of a session's whole conversation, newest first."""
+    # Every turn asks for what runs: with its delivery state the index answers that.
+    pending = "d.delivery_state = 'pending' AND " if state == RUNNING else ""
+    found = rows(
+        conn,
+        f"SELECT d.* FROM async_delegations d WHERE {pending}{_OF_CONVERSATION}"
+        " AND (?2 IS NULL OR d.state = ?2) ORDER BY d.dispatched_at DESC, d.rowid DESC LIMIT ?3",
+        (session_id, state, limit),
+    )
+    return [_decoded(one) for one in found]
+
+
+# A conversation that has no row yet is known by its session's id alone.
+_OF_CONVERSATION = (
+    "(d.parent_session_id = ?1 OR d.parent_session_id IN (SELECT o.id FROM sessions o"
+    " JOIN sessions s ON s.conversation_id = o.conversation_id WHERE s.id = ?1))"
+)
+
+
+def take_notes(conn: Connection, session_id: str) -> list[dict[str, Any]]:
+    """The messages that tell a conversation what has ended, each given exactly once.
+
+    To be stored by the caller in the same transaction.
+    """
+    found = rows(
+        conn,
+        "SELECT d.* FROM async_delegations d WHERE d.delivery_state = 'pending'"
+        f" AND d.completed_at IS NOT NULL AND {_OF_CONVERSATION}"
+        " ORDER BY d.completed_at, d.rowid",
+        (session_id,),
+    )
+    now = time.time()
+    for one in found:
+        conn.execute(
+            "UPDATE async_delegations SET delivery_state = 'delivered', delivered_at = ?1,"
+            " updated_at = ?1, delivery_attempts = delivery_attempts + 1 WHERE delegation_id = ?2",
+            (now, one["delegation_id"]),
+        )
+    return [
+        {"role": "user", "content": note_of(_decoded(one)), "finish_reason": NOTE} for one in found
+    ]
+
+
+def note_of(delegation: Mapping[str, Any]) -> str:
+    """What a conversation is told of work that has ended."""
+    state = delegation["state"]
+    goals = "; ".join(delegation["goals"]) or "no goal is known"
+    report = delegation["report"]
+    if state == LOST:
+        sessions = ", ".join(delegation["sessions"])
+        where = f" What it had done until then is in session {sessions}." if sessions else ""
+        report = (
+            "The program ended while this was running. It may or may not have taken effect; check "
+            f"before doing it again.{where}"
+        )
+    head = f"{MARK}{delegation['delegation_id']}, {_STORY.get(state, state)}]"
+    return f"{head}\nTask: {goals}\n\n{report}\n[end of the background result]"
+
+
+def is_note(content: Any) -> bool:
+    """Whether a user-role message tells of background work, and is nothing the person wrote."""
+    return isinstance(content, str) and content.startswith(MARK)
+
+
+def _decoded(found: dict[str, Any]) -> dict[str, Any]:
+    task = decode_json(found.pop("task_json"))
+    result = decode_json(found.pop("result_json"))
+    task = task if isinstance(task, dict) else {}
+    found["goals"] = [str(goal) for goal in task.get("goals") or ()]
+    found["sessions"] = [str(one) for one in task.get("sessions") or ()]
+    found["machine"] = task.get("machine")
+    report = result.get("report") if isinstance(result, dict) else None
+    # Rows that an older file brings along have another shape: better shown raw than not at all.
+    found["report"] = str(report if report is not None else result or "")
+    return found

@@ -1,0 +1,132 @@
+"""What was accepted and not yet begun: a message is here before anybody is told it was taken.
+
+A row is waiting until a turn takes it. Taking happens in the transaction that stores the message in
+its conversation (`turn_log`), so whatever is killed, a message is waiting or stored, never both and
+never neither. A row that was taken stays for a while without its text, so that a platform that
+delivers a message again finds it known.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
+from .connection import Connection, row, rows
+from .errors import AlreadyTakenError
+from .lineage import get_compression_lineage
+
+INBOX_ID = "_inbox"
+"""Key under which a message says which row of the inbox it comes from."""
+
+KEPT_SECONDS = 30 * 86_400
+"""How long a taken row is remembered."""
+
+
+def accept_message(
+    conn: Connection,
+    inbox_id: str,
+    session_id: str,
+    content: Any,
+    *,
+    source: str = "",
+    session_key: str | None = None,
+    user_id: str | None = None,
+    platform_message_id: str | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> bool:
+    """Keep a message for its conversation; False if `inbox_id` was accepted before.
+
+    `facts` is whatever the front end needs to go on with it after a restart.
+    """
+    now = time.time()
+    conn.execute(
+        "INSERT INTO inbox (id, session_id, source, session_key, user_id, platform_message_id,"
+        " content, facts, state, received_at, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?) ON CONFLICT (id) DO NOTHING",
+        (
+            encode_text(inbox_id, "inbox_id"),
+            encode_text(session_id, "session_id"),
+            encode_text(source, "source"),
+            encode_text(session_key, "session_key"),
+            encode_text(user_id, "user_id"),
+            encode_text(platform_message_id, "platform_message_id"),
+            encode_content(content),
+            encode_json(dict(facts), "facts") if facts else None,
+            now,
+            now,
+        ),
+    )
+    return conn.changes() > 0
+
+
+def list_waiting(
+    conn: Connection,
+    session_id: str | None = None,
+    source: str | None = None,
+    session_key: str | None = None,
+) -> list[dict[str, Any]]:
+    """The messages nobody has begun with, oldest first: of a conversation, of a front end, of a
+    chat, or all."""
+    where, given = ["state = 'waiting'"], []
+    if session_key is not None:
+        where.append("session_key = ?")
+        given.append(session_key)
+    if session_id is not None:
+        segments = get_compression_lineage(conn, session_id) or [session_id]
+        where.append(f"session_id IN ({', '.join('?' * len(segments))})")
+        given += segments
+    if source is not None:
+        where.append("source = ?")
+        given.append(source)
+    found = rows(
+        conn, f"SELECT * FROM inbox WHERE {' AND '.join(where)} ORDER BY received_at, rowid", given
+    )
+    for one in found:
+        one["content"] = decode_content(one["content"])
+        one["facts"] = decode_json(one["facts"]) or {}
+    return found
+
+
+def drop_message(conn: Connection, inbox_id: str) -> bool:
+    """Take a waiting message back, as its sender wishes; False if it was taken or is unknown."""
+    return _settle(conn, inbox_id, "dropped")
+
+
+def taken(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """`messages`, with those from the inbox marked as taken there; for the storing transaction.
+
+    Raises AlreadyTakenError if another turn, here or in another process, was first.
+    """
+    done: list[Mapping[str, Any]] = []
+    for message in messages:
+        inbox_id = message.get(INBOX_ID)
+        if inbox_id is None:
+            done.append(message)
+            continue
+        known = row(conn, "SELECT platform_message_id FROM inbox WHERE id = ?", (inbox_id,))
+        if known is None or not _settle(conn, inbox_id, "taken"):
+            raise AlreadyTakenError(inbox_id)
+        plain = {key: value for key, value in message.items() if key != INBOX_ID}
+        if known["platform_message_id"] is not None:
+            plain.setdefault("platform_message_id", known["platform_message_id"])
+        done.append(plain)
+    return done
+
+
+def forget_taken(conn: Connection) -> None:
+    """Delete what was settled long ago."""
+    conn.execute(
+        "DELETE FROM inbox WHERE state <> 'waiting' AND updated_at < ?",
+        (time.time() - KEPT_SECONDS,),
+    )
+
+
+def _settle(conn: Connection, inbox_id: str, state: str) -> bool:
+    conn.execute(
+        "UPDATE inbox SET state = ?, content = NULL, facts = NULL, updated_at = ?"
+        " WHERE id = ? AND state = 'waiting'",
+        (state, time.time(), inbox_id),
+    )
+    return conn.changes() > 0

@@ -1,0 +1,112 @@
+"""What is owed to a chat: kept with the answer it came from, until it is delivered or reported.
+
+A delivery is pending, then sending (a platform is being told), then delivered or failed. One that
+a crash left in `sending` may or may not have been shown: it is reported, not sent again blindly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .codec import encode_text
+from .connection import Connection, rows
+
+OUTBOX = "_outbox"
+"""Key under which a message says where it is to be delivered: id, platform, chat_id, …"""
+
+KEPT_SECONDS = 7 * 86_400
+
+
+def add_delivery(
+    conn: Connection,
+    delivery_id: str,
+    content: str,
+    *,
+    session_key: str,
+    platform: str,
+    chat_id: str,
+    thread_id: str | None = None,
+) -> bool:
+    """Owe a text to a chat; False if `delivery_id` is known."""
+    now = time.time()
+    conn.execute(
+        "INSERT INTO delivery_obligations (obligation_id, session_key, platform, chat_id,"
+        " thread_id, content, state, attempts, created_at, updated_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, ?, ?) ON CONFLICT (obligation_id) DO NOTHING",
+        (
+            encode_text(delivery_id, "delivery_id"),
+            encode_text(session_key, "session_key"),
+            encode_text(platform, "platform"),
+            encode_text(chat_id, "chat_id"),
+            encode_text(thread_id, "thread_id"),
+            encode_text(content, "content"),
+            now,
+            now,
+        ),
+    )
+    return conn.changes() > 0
+
+
+def owed(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """`messages`, with what they are owed to put down; for the transaction that stores them."""
+    kept: list[Mapping[str, Any]] = []
+    for message in messages:
+        target = message.get(OUTBOX)
+        if target is None:
+            kept.append(message)
+            continue
+        plain = {key: value for key, value in message.items() if key != OUTBOX}
+        add_delivery(conn, target["id"], str(message["content"]), **target["to"])
+        kept.append(plain)
+    return kept
+
+
+def begin_delivery(conn: Connection, delivery_id: str) -> bool:
+    """A platform is about to be told; True for exactly one of those who try."""
+    conn.execute(
+        "UPDATE delivery_obligations SET state = 'sending', attempts = attempts + 1,"
+        " updated_at = ? WHERE obligation_id = ? AND state = 'pending'",
+        (time.time(), delivery_id),
+    )
+    return conn.changes() > 0
+
+
+def finish_delivery(
+    conn: Connection, delivery_id: str, state: str, error: str | None = None
+) -> None:
+    """It was "delivered", has "failed" for good, or is "pending" again to be tried later."""
+    if state not in ("delivered", "failed", "pending"):
+        raise ValueError(f"a delivery cannot become {state!r}")
+    conn.execute(
+        "UPDATE delivery_obligations SET state = ?, last_error = ?, updated_at = ?"
+        " WHERE obligation_id = ? AND state IN ('sending', 'pending')",
+        (state, encode_text(error, "error"), time.time(), delivery_id),
+    )
+
+
+def list_deliveries(
+    conn: Connection, states: Iterable[str] = ("pending",), session_key: str | None = None
+) -> list[dict[str, Any]]:
+    """Deliveries in these states, oldest first."""
+    wanted = list(states)
+    where = f"state IN ({', '.join('?' * len(wanted))})"
+    given: list[Any] = list(wanted)
+    if session_key is not None:
+        where += " AND session_key = ?"
+        given.append(session_key)
+    return rows(
+        conn,
+        f"SELECT * FROM delivery_obligations WHERE {where} ORDER BY created_at, rowid",
+        given,
+    )
+
+
+def forget_delivered(conn: Connection) -> None:
+    """Delete what was settled long ago."""
+    conn.execute(
+        "DELETE FROM delivery_obligations WHERE state IN ('delivered', 'failed')"
+        " AND updated_at < ?",
+        (time.time() - KEPT_SECONDS,),
+    )

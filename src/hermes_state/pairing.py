@@ -1,0 +1,146 @@
+"""Who was let in on a chat platform, and the codes by which strangers ask.
+
+A code is short-lived, kept only as a hash, and given out a few times per hour at most; guessing is
+answered with a pause.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from typing import Any, NamedTuple
+
+from .codec import encode_text
+from .connection import Connection, row, rows, value
+
+CODE_SECONDS = 3600.0
+CODES_PER_HOUR = 3
+WAITING_AT_ONCE = 50
+WRONG_TRIES = 10
+"""Wrong codes within an hour after which none is taken for the rest of it."""
+_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+_TRIES_KEY = "pairing:wrong_tries"
+
+
+class Paired(NamedTuple):
+    """Somebody who was let in."""
+
+    platform: str
+    user_id: str
+    user_name: str | None
+
+
+def offer_pairing(
+    conn: Connection, platform: str, user_id: str, user_name: str | None = None
+) -> str | None:
+    """A code for a stranger; None if they were given enough, or too many wait."""
+    now = time.time()
+    conn.execute("DELETE FROM pairing_codes WHERE expires_at <= ?", (now,))
+    if not user_id:
+        return None
+    given = value(
+        conn,
+        "SELECT COUNT(*) FROM pairing_codes WHERE platform = ? AND user_id = ?",
+        (platform, user_id),
+    )
+    waiting = value(conn, "SELECT COUNT(*) FROM pairing_codes")
+    if int(given) >= CODES_PER_HOUR or int(waiting) >= WAITING_AT_ONCE:
+        return None
+    code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(8))
+    conn.execute(
+        "INSERT INTO pairing_codes (code_hash, platform, user_id, user_name, created_at,"
+        " expires_at) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            _hash(code),
+            encode_text(platform, "platform"),
+            encode_text(user_id, "user_id"),
+            encode_text(user_name, "user_name"),
+            now,
+            now + CODE_SECONDS,
+        ),
+    )
+    return code
+
+
+def approve_pairing(conn: Connection, code: str) -> Paired | None:
+    """Let in whoever was given this code; None for a code that is wrong or too old."""
+    now = time.time()
+    if _wrong_tries(conn, now) >= WRONG_TRIES:
+        return None
+    found = row(
+        conn,
+        "SELECT * FROM pairing_codes WHERE code_hash = ? AND expires_at > ?",
+        (_hash(code.strip().upper()), now),
+    )
+    if found is None:
+        _note_wrong_try(conn, now)
+        return None
+    conn.execute(
+        "INSERT INTO paired_users (platform, user_id, user_name, approved_at) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (platform, user_id) DO UPDATE SET user_name = excluded.user_name",
+        (found["platform"], found["user_id"], found["user_name"], now),
+    )
+    conn.execute(
+        "DELETE FROM pairing_codes WHERE platform = ? AND user_id = ?",
+        (found["platform"], found["user_id"]),
+    )
+    return Paired(found["platform"], found["user_id"], found["user_name"])
+
+
+def is_paired(conn: Connection, platform: str, user_id: str) -> bool:
+    """Whether somebody was let in."""
+    return bool(
+        value(
+            conn,
+            "SELECT 1 FROM paired_users WHERE platform = ? AND user_id = ?",
+            (platform, user_id),
+        )
+    )
+
+
+def list_paired(conn: Connection) -> list[dict[str, Any]]:
+    """Everybody who was let in, and (with `waiting`) who asks."""
+    found = rows(
+        conn,
+        "SELECT platform, user_id, user_name, approved_at FROM paired_users"
+        " ORDER BY platform, approved_at",
+    )
+    asking = rows(
+        conn,
+        "SELECT DISTINCT platform, user_id, user_name FROM pairing_codes WHERE expires_at > ?",
+        (time.time(),),
+    )
+    return [
+        *({**one, "waiting": False} for one in found),
+        *({**one, "approved_at": None, "waiting": True} for one in asking),
+    ]
+
+
+def revoke_pairing(conn: Connection, platform: str, user_id: str) -> bool:
+    """Let somebody in no longer; False if they were not."""
+    conn.execute("DELETE FROM paired_users WHERE platform = ? AND user_id = ?", (platform, user_id))
+    return conn.changes() > 0
+
+
+def _hash(code: str) -> str:
+    return hashlib.sha256(f"hermes-pairing:{code}".encode()).hexdigest()
+
+
+def _wrong_tries(conn: Connection, now: float) -> int:
+    kept = value(conn, "SELECT value FROM state_meta WHERE key = ?", (_TRIES_KEY,))
+    if not kept:
+        return 0
+    since, _, count = str(kept).partition(":")
+    return int(count) if float(since) > now - 3600 else 0
+
+
+def _note_wrong_try(conn: Connection, now: float) -> None:
+    count = _wrong_tries(conn, now) + 1
+    kept = value(conn, "SELECT value FROM state_meta WHERE key = ?", (_TRIES_KEY,))
+    since = str(kept).partition(":")[0] if kept and count > 1 else str(now)
+    conn.execute(
+        "INSERT INTO state_meta (key, value) VALUES (?, ?)"
+        " ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (_TRIES_KEY, f"{since}:{count}"),
+    )

@@ -1,0 +1,247 @@
+"""The agent of a live session: built with the first prompt, its events turned into the protocol's.
+
+The engine's events are typed; here each becomes an event of the protocol, in one place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import live
+from .hub import Hub, Session
+
+if TYPE_CHECKING:
+    from agent.agent import AIAgent
+    from agent.events import Event
+
+RESULT_SHOWN = 4_000
+"""Characters of a tool's result that go into its event; the whole is in the history."""
+
+
+def ensure_agent(hub: Hub, sid: str, session: Session) -> Any:
+    """The session's agent; built, and its boundary told, if it has none yet."""
+    if session.get("agent") is not None:
+        return session["agent"]
+    with session["agent_lock"]:
+        if session["agent"] is None:
+            session["agent"] = _build(hub, sid, session)
+            hub._notify_session_boundary("on_session_reset", live.current_key(session))
+            hub._emit("session.info", sid, live.info(hub, sid, session))
+    return session["agent"]
+
+
+def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
+    from agent.build import build_agent, build_models
+
+    from .asking import SessionAsker
+
+    config = hub._get_config()
+    wanted = session.get("model")
+    if wanted and session.get("provider"):
+        wanted = f"{session['provider']}:{wanted}"
+    model = build_models(config, wanted) if wanted else None
+    asker = SessionAsker(hub, sid, session)
+    agent = build_agent(
+        config,
+        hub._get_db(),
+        model=model,
+        session_id=session["session_key"],
+        platform="tui",
+        user_id=session.get("user_id"),
+        cwd=Path(session["cwd"]),
+        on_event=translator(hub, sid, session),
+        asker=asker,
+    )
+    agent.services["sudo_password"] = asker.sudo_password
+    if session.get("reasoning_effort"):
+        agent.set_request_option("reasoning_effort", session["reasoning_effort"])
+    if session.get("options"):
+        from agent.slash.options import apply_options
+
+        apply_options(agent, config, session["options"])
+    return agent
+
+
+def emit_text(
+    hub: Hub, sid: str, session: Session, kind: str, text: str, renderer: Any = None
+) -> None:
+    """A piece of streamed text; joined with its neighbours unless it is rendered here."""
+    events = session.get("events")
+    if renderer is not None or events is None:
+        payload = {"text": text}
+        rendered = renderer.feed(text) if renderer is not None else None
+        if rendered is not None:
+            payload["rendered"] = rendered
+        hub._emit(kind, sid, payload)
+        return
+    events.add_text(kind, text)
+
+
+def message_begins(hub: Hub, sid: str, session: Session, message_id: int | None = None) -> None:
+    """A message is being answered: tell everybody which, under the id it is stored with."""
+    from hermes_state.codec import plain_text
+
+    prompt = plain_text(session.get("prompt"))
+    payload = {"prompt": prompt, "prompt_id": _own_id(session), "message_id": message_id}
+    with session["history_lock"]:
+        session["inflight"] = {"user": prompt, "message_id": message_id}
+        hub._emit("message.start", sid, payload)
+
+
+def _own_id(session: Session) -> str:
+    """The id a prompt was sent with, as its client knows it."""
+    return str(session.get("prompt_id") or "").removeprefix("tui:")
+
+
+def translator(hub: Hub, sid: str, session: Session) -> Callable[[Event], None]:
+    """A function that turns the engine's events into those of the protocol."""
+
+    def on_event(event: Event) -> None:
+        translate = _TRANSLATIONS.get(type(event).__name__)
+        if translate is not None:
+            translate(hub, sid, session, event)
+
+    return on_event
+
+
+def _turn_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    agent = session["agent"]
+    message_begins(hub, sid, session, agent._session_messages[-1].get("_row"))
+    if session.get("stop_wanted"):  # while the turn was being prepared
+        agent.interrupt()
+
+
+def _reasoning(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    emit_text(hub, sid, session, "reasoning.delta", event.text)
+
+
+def _restarted(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    text = f"Trying again in {event.delay:.0f} s: {event.reason}"
+    hub._emit("status.update", sid, {"kind": "retry", "text": text})
+    hub._emit("message.start", sid, {"restart": True})
+
+
+def _tool_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    hub._emit(
+        "tool.start",
+        sid,
+        {
+            "tool_id": event.call_id,
+            "name": event.name,
+            "context": _headline(event.arguments),
+            "args": event.arguments,
+        },
+    )
+
+
+def _tool_progressed(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    hub._emit("tool.progress", sid, {"tool_id": event.call_id, "text": event.text})
+
+
+def _tool_finished(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    hub._emit(
+        "tool.complete",
+        sid,
+        {
+            "tool_id": event.call_id,
+            "name": event.name,
+            "result_text": event.result[:RESULT_SHOWN],
+            "duration_s": round(event.seconds, 3),
+            "is_error": event.is_error,
+        },
+    )
+
+
+def _reply_finished(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    if event.tool_calls and event.text:
+        hub._emit("message.interim", sid, {"text": event.text, "already_streamed": True})
+
+
+def _steered(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    hub._emit("message.steered", sid, {"text": event.text})
+
+
+def _compressing(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    text = f"Compressing {event.messages} messages (about {event.tokens:,} tokens)…"
+    hub._emit("status.update", sid, {"kind": "compressing", "text": text})
+
+
+def _compressed(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    if event.method:
+        text = f"Compressed: {event.before_tokens:,} → {event.after_tokens:,} tokens"
+    else:
+        text = f"Not compressed: {event.reason}"
+    hub._emit("status.update", sid, {"kind": "compressed", "text": text})
+
+
+def _noticed(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    hub._emit("status.update", sid, {"kind": "notice", "text": event.text})
+
+
+def _background(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    hub._emit("background.complete", sid, {"task_id": event.delegation_id, "text": event.text})
+
+
+def _title_set(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    session["title"] = event.title
+    hub._emit("session.title", sid, {"session_id": event.session_id, "title": event.title})
+
+
+def _reviewed(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    hub._emit("review.summary", sid, {"text": event.text})
+
+
+_TRANSLATIONS: dict[str, Callable[[Hub, str, Session, Any], None]] = {
+    "TurnStarted": _turn_started,
+    "ReasoningStreamed": _reasoning,
+    "StreamRestarted": _restarted,
+    "ToolStarted": _tool_started,
+    "ToolProgressed": _tool_progressed,
+    "ToolFinished": _tool_finished,
+    "ReplyFinished": _reply_finished,
+    "Steered": _steered,
+    "Compressing": _compressing,
+    "Compressed": _compressed,
+    "Noticed": _noticed,
+    "BackgroundFinished": _background,
+    "TitleSet": _title_set,
+    "ReviewFinished": _reviewed,
+}
+"""By name, so that the engine is imported only when the first agent is built."""
+
+
+def _headline(arguments: dict[str, Any]) -> str:
+    """What a tool works on, in one short line."""
+    for name in ("command", "path", "pattern", "query", "url", "goal", "name", "action"):
+        value = arguments.get(name)
+        if isinstance(value, str) and value:
+            return value.splitlines()[0][:120]
+    return ""
+
+
+def sync_session_key(
+    hub: Hub,
+    sid: str,
+    session: Session,
+    *,
+    clear_pending_title: bool,
+    restart_slash_worker: bool,
+) -> None:
+    """Follow the agent to the session that a compression moved the conversation to."""
+    new_key = getattr(session.get("agent"), "session_id", None)
+    if not new_key or new_key == session.get("session_key"):
+        return
+    session["session_key"] = new_key
+    session["last_active"] = time.time()
+    if clear_pending_title:
+        session["pending_title"] = None
+    if restart_slash_worker and session.get("slash_worker") is not None:
+        worker, session["slash_worker"] = session["slash_worker"], None
+        worker.close()
+    title = hub._get_db().get_session_title(new_key)
+    if title:
+        session["title"] = title
+    hub._emit("session.info", sid, live.info(hub, sid, session))

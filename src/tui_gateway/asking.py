@@ -1,0 +1,143 @@
+"""Questions of a running turn to whoever watches its session: approvals, and what to do next.
+
+A question waits under its id in the session's `pending`, and is shown again to a client that comes
+later. The first answer counts. A turn that is interrupted takes its questions with it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .hub import Hub, Session
+
+if TYPE_CHECKING:
+    from tools.base import ApprovalRequest, Choice
+
+CLARIFY_SECONDS = 3600.0
+SUDO_SECONDS = 120.0
+POLL_SECONDS = 0.2
+CHOICES = ("once", "session", "always", "deny")
+
+
+@dataclass(slots=True)
+class Question:
+    """Something a client is asked."""
+
+    kind: str
+    """The event it is shown with: approval.request, clarify.request or sudo.request."""
+    payload: dict[str, Any]
+    request: ApprovalRequest | None = None
+    answer: str | None = None
+    answered: threading.Event = field(default_factory=threading.Event)
+
+
+class SessionAsker:
+    """Asks the clients of one live session."""
+
+    def __init__(self, hub: Hub, sid: str, session: Session) -> None:
+        self._hub, self._sid, self._session = hub, sid, session
+
+    def approve(self, request: ApprovalRequest) -> Choice:
+        """Ask whether something dangerous may be done; nobody answering in time denies it."""
+        from hermes_state.redact import redact
+
+        question = Question(
+            "approval.request",
+            {
+                "request_id": request.id,
+                "command": redact(request.command),
+                "description": request.description,
+                "pattern_key": request.pattern_keys[0] if request.pattern_keys else "",
+                "pattern_keys": request.pattern_keys,
+                "choices": list(CHOICES),
+                "allow_permanent": True,
+                "expires_at": request.expires_at,
+            },
+            request,
+        )
+        with _Asked(self, request.id, question):
+            while not request.cancelled.is_set() and time.time() < request.expires_at:
+                decided = request.decided()  # perhaps in another process
+                if decided is not None:
+                    return decided
+                if question.answered.wait(POLL_SECONDS):
+                    return question.answer or "deny"  # type: ignore[return-value]
+        return "deny"
+
+    def clarify(self, question: str, choices: list[str]) -> str:
+        """Ask a question; blocks until it is answered or the turn ends."""
+        from tools.base import ToolError
+
+        request_id = os.urandom(6).hex()
+        asked = Question(
+            "clarify.request",
+            {"request_id": request_id, "question": question, "choices": choices},
+        )
+        with _Asked(self, request_id, asked):
+            if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:
+                return asked.answer
+        raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
+
+
+    def sudo_password(self) -> str | None:
+        """Ask for the password that sudo wants; None if nobody gives it in time."""
+        request_id = os.urandom(6).hex()
+        asked = Question("sudo.request", {"request_id": request_id})
+        with _Asked(self, request_id, asked):
+            if not asked.answered.wait(SUDO_SECONDS):
+                self._hub._emit("sudo.expire", self._sid, {"request_id": request_id})
+        answer, asked.answer = asked.answer, None
+        return answer
+
+
+class _Asked:
+    """A question for as long as it is open."""
+
+    def __init__(self, asker: SessionAsker, request_id: str, question: Question) -> None:
+        self._asker, self._id, self._question = asker, request_id, question
+
+    def __enter__(self) -> None:
+        pending_of(self._asker._session)[self._id] = self._question
+        self._asker._hub._emit(self._question.kind, self._asker._sid, self._question.payload)
+
+    def __exit__(self, *_: object) -> None:
+        pending_of(self._asker._session).pop(self._id, None)
+        self._asker._hub._emit("request.closed", self._asker._sid, {"request_id": self._id})
+
+
+def pending_of(session: Session) -> dict[str, Question]:
+    """The open questions of a session."""
+    pending: dict[str, Question] = session.setdefault("pending", {})
+    return pending
+
+
+def give_answer(question: Question, answer: str) -> bool:
+    """Answer a question; False if somebody was first."""
+    if question.answered.is_set():
+        return False
+    question.answer = answer
+    question.answered.set()
+    return True
+
+
+def answer_approvals(
+    session: Session, choice: str, *, everything: bool = False, request_id: str | None = None
+) -> int:
+    """Answer what a turn asks leave for: the oldest, all, or the one named; returns how many."""
+    waiting = [
+        question
+        for key, question in list(pending_of(session).items())
+        if question.kind == "approval.request" and request_id in (None, key)
+    ]
+    chosen = waiting if everything else waiting[:1]
+    return sum(give_answer(question, choice) for question in chosen)
+
+
+def withdraw_all(session: Session) -> None:
+    """Close every open question without an answer, as its turn was interrupted."""
+    for question in list(pending_of(session).values()):
+        question.answered.set()

@@ -1,0 +1,119 @@
+"""`python -m tui_gateway.entry`: the session server, on standard input and output.
+
+With `--ws PORT` it serves any number of clients over WebSocket on loopback instead. The main thread
+only waits for the end, so that a signal is answered whatever the others are busy with.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from . import server
+from .peers import Peer
+from .transport import Refused, keep_stdout_for_frames, read_frames, write_all
+
+SHUTDOWN_SECONDS = 8.0
+DRAIN_SECONDS = 2.0
+
+USAGE = "usage: python -m tui_gateway.entry [--ws PORT]   (0 takes a free port)"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until the input ends or a signal comes, then end every session."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    ending = _Ending()
+    if not arguments:
+        stop = _serve_stdio(ending)
+    elif len(arguments) == 2 and arguments[0] == "--ws" and arguments[1].isdecimal():
+        from . import ws
+
+        _start_logging()
+        try:
+            stop = ws.serve(int(arguments[1]))
+        except ws.CannotServeError as error:
+            print(error, file=sys.stderr)
+            return 1
+    else:
+        print(USAGE, file=sys.stderr)
+        return 2
+    atexit.register(server.shut_down, "exit", SHUTDOWN_SECONDS)
+    reason = ending.wait()
+    _exit_in_any_case()
+    server.shut_down(reason, SHUTDOWN_SECONDS)
+    stop()
+    return 0
+
+
+class _Ending:
+    """Why the server is to end, through a pipe: a signal handler must not take a lock."""
+
+    def __init__(self) -> None:
+        self._reasons = {b"e": "tui_close"}
+        self._reader, self._writer = os.pipe()
+        for mark, name in ((b"t", "SIGTERM"), (b"h", "SIGHUP")):
+            if hasattr(signal, name):
+                self._reasons[mark] = name.lower()
+                signal.signal(getattr(signal, name), self._on_signal(mark))
+        # Ctrl-C belongs to the front end, which shares our terminal.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _on_signal(self, mark: bytes) -> Callable[[int, FrameType | None], None]:
+        return lambda number, frame: self._tell(mark)
+
+    def _tell(self, mark: bytes) -> None:
+        os.write(self._writer, mark)
+
+    def input_ended(self) -> None:
+        """There is nothing more to read."""
+        self._tell(b"e")
+
+    def wait(self) -> str:
+        """Wait for the first reason."""
+        return self._reasons[os.read(self._reader, 1)]
+
+
+def _serve_stdio(ending: _Ending) -> Callable[[], object]:
+    frames = keep_stdout_for_frames()
+    peer = Peer(lambda line: write_all(frames, line), "stdio")
+    server.connect(peer)
+
+    def work() -> None:
+        try:
+            _start_logging()
+            for frame in read_frames(0):
+                if isinstance(frame, Refused):
+                    peer.send(frame.response)
+                else:
+                    server.dispatch(frame, peer)
+        finally:
+            ending.input_ended()
+
+    threading.Thread(target=work, name="hermes-input", daemon=True).start()
+    return lambda: peer.drain(DRAIN_SECONDS)
+
+
+def _exit_in_any_case() -> None:
+    """Let nothing that hangs keep the process for longer than the end may take."""
+    timer = threading.Timer(SHUTDOWN_SECONDS + 2 * DRAIN_SECONDS, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+def _start_logging() -> None:
+    from agent.home import hermes_home
+    from agent.logs import setup_logging
+
+    setup_logging(hermes_home())
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # Threads that hang in a tool must not keep the process: everything is stored.
+    os._exit(code)

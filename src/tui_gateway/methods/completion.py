@@ -1,0 +1,68 @@
+"""Completion of what is being typed: slash commands, and paths of files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .. import live
+from .. import shapes_input as wire
+from ..rpc import Call, method
+
+MOST = 50
+LOOKED_AT = 5_000
+"""Entries of a folder that are looked at: completion must stay quick."""
+
+
+@method("complete.slash", slow=True)
+def slash(call: Call, text: str, session_id: str | None = None) -> wire.SlashCompletion:
+    """Candidates for a line that begins with a slash: names, and arguments where they are known."""
+    from agent.slash import complete
+
+    from ..surface import LiveSurface
+
+    if session_id is None:
+        session = live.new_session("")
+    else:
+        session = live.require(call.hub, session_id)
+    found = complete(LiveSurface(call.hub, session_id or "", session), text)
+    return {
+        "items": [{"text": one.text, "display": one.display, "meta": one.meta} for one in found[0]],
+        "replace_from": found.replace_from,
+    }
+
+
+@method("complete.path", slow=True)
+def path(call: Call, word: str, session_id: str | None = None) -> wire.PathCompletion:
+    """Files and folders that a word could become; "@" before it is kept."""
+    folder = Path(live.require(call.hub, session_id)["cwd"]) if session_id else Path.cwd()
+    mark = "@" if word.startswith("@") else ""
+    typed = word[len(mark) :]
+    head, slash, tail = typed.rpartition("/")
+    try:
+        place = folder / Path(head + slash).expanduser() if slash else folder
+        names = _names(place, tail)
+    except (OSError, ValueError, RuntimeError):  # no such folder, or nobody's home: no candidates
+        return {"items": []}
+    return {
+        "items": [
+            {"text": f"{mark}{head}{slash}{name}", "display": name, "meta": meta}
+            for name, meta in names[:MOST]
+        ]
+    }
+
+
+def _names(place: Path, typed: str) -> list[tuple[str, str]]:
+    found = []
+    with os.scandir(place) as entries:
+        for number, entry in enumerate(entries):
+            if number >= LOOKED_AT:
+                break
+            name = entry.name
+            if not name.lower().startswith(typed.lower()) or not name.isprintable():
+                continue
+            if name.startswith(".") and not typed.startswith("."):
+                continue
+            is_folder = entry.is_dir()
+            found.append((f"{name}/", "folder") if is_folder else (name, "file"))
+    return sorted(found, key=lambda one: (one[1] != "folder", one[0].lower()))

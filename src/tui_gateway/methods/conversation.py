@@ -1,0 +1,163 @@
+"""What is done to a whole conversation: named, read, taken back, branched, compressed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import agents, live, shapes, turns
+from .. import shapes_conversation as wire
+from ..rpc import Call, RpcError, method
+
+NO_TITLE = 4021
+BAD_TITLE = 4022
+NOTHING_SAID = 4008
+NOTHING_TO_UNDO = 4018
+COMPRESSION_FAILED = 5005
+
+
+@method("session.title")
+def title(call: Call, session_id: str, title: str | None = None) -> wire.Title:
+    """Show the conversation's title, or give it one; before its first message the title waits."""
+    session = live.require(call.hub, session_id)
+    if title is not None:
+        if not title.strip():
+            raise RpcError(NO_TITLE, "The title is empty. Use letters or digits.")
+        from ..surface import set_title
+
+        try:
+            set_title(call.hub, session_id, session, title)
+        except ValueError as error:
+            raise RpcError(BAD_TITLE, str(error)) from error
+    key = live.current_key(session)
+    stored = call.hub._get_db().get_session_title(key)
+    return {
+        "title": stored or session.get("pending_title") or "",
+        "session_key": key,
+        "pending": not stored and bool(session.get("pending_title")),
+    }
+
+
+@method("session.history")
+def history(call: Call, session_id: str, limit: int | None = None) -> wire.History:
+    """Everything that was said in the conversation, also before compressions; the last `limit`."""
+    session = live.require(call.hub, session_id)
+    messages = _shown(call, live.current_key(session))
+    if limit is not None:
+        messages = messages[max(0, len(messages) - max(0, limit)) :]
+    return {"count": len(messages), "messages": messages}
+
+
+def _shown(call: Call, key: str) -> list[shapes.WireMessage]:
+    db = call.hub._get_db()
+    if db.get_session(key) is None:
+        return []
+    return [shapes.message(one) for one in db.get_resume_conversations(key)[1]]
+
+
+@method("session.undo")
+def undo(call: Call, session_id: str, count: int = 1) -> wire.Undone:
+    """Take back the person's last message (or several) and all that followed."""
+    from ..surface import follow
+
+    session = live.require(call.hub, session_id)
+    with turns.occupied(call.hub, session_id, session, "take something back"):
+        db = call.hub._get_db()
+        key = live.current_key(session)
+        # What compression or background work put in as a user's message has a finish reason.
+        said = [
+            one
+            for one in (db.get_messages(key) if db.get_session(key) else ())
+            if one["role"] == "user" and not one["finish_reason"]
+        ]
+        if not 0 < count <= len(said):
+            raise RpcError(
+                NOTHING_TO_UNDO, f"{len(said)} of your messages can be taken back, not {count}."
+            )
+        target = said[-count]
+        done = db.rewind_to_message(key, target["id"])
+        follow(call.hub, session_id, session)
+    return {"removed": done["rewound_count"], "text": target["content"]}
+
+
+@method("session.branch")
+def branch(call: Call, session_id: str, name: str | None = None) -> wire.Branched:
+    """Open a copy of the conversation as a session of its own; the original stays as it is."""
+    from agent.ids import new_session_id
+
+    from .session import revived
+
+    session = live.require_idle(call.hub, session_id, "branch")
+    db = call.hub._get_db()
+    parent = db.get_compression_tip(live.current_key(session))
+    if db.get_session(parent) is None:
+        raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to branch from.")
+    live.make_room(call.hub)
+    try:
+        key = db.branch_session(parent, new_session_id(), title=name or None)
+    except ValueError as error:
+        raise RpcError(BAD_TITLE, str(error)) from error
+    copy = revived(call.hub, key, session.get("cols", 80))
+    copy["cwd"] = session["cwd"]
+    sid = live.add(call.hub, copy, call.peer)
+    return {
+        "session_id": sid,
+        "stored_session_id": key,
+        "title": db.get_session_title(key) or "",
+        "parent": parent,
+    }
+
+
+@method("session.compress", slow=True)
+def compress(
+    call: Call, session_id: str, focus_topic: str | None = None, dry_run: bool = False
+) -> wire.Compression:
+    """Sum up what was said so far to make room, with an eye on a topic; nothing said is lost.
+
+    With `dry_run` nothing is changed, and `preview` says what would be.
+    """
+    from agent.agent import TurnRunningError
+
+    from ..surface import follow
+
+    hub = call.hub
+    session = live.require(hub, session_id)
+    with turns.occupied(hub, session_id, session, "compress"):
+        if hub._get_db().get_session(live.current_key(session)) is None:
+            raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to compress.")
+        agent = agents.ensure_agent(hub, session_id, session)
+        try:
+            result = agent.compress(focus=focus_topic or None, dry_run=dry_run)
+        except TurnRunningError as error:
+            raise RpcError(COMPRESSION_FAILED, str(error)) from error
+        if not dry_run:
+            follow(hub, session_id, session, compressed=True)
+    return _told(call, session_id, session, result, dry_run)
+
+
+def _told(
+    call: Call, sid: str, session: dict[str, Any], result: Any, dry_run: bool
+) -> wire.Compression:
+    told: wire.Compression = {
+        "status": "preview" if dry_run else "compressed" if result.compressed else "unchanged",
+        "reason": result.reason,
+        "removed": max(0, result.before_messages - result.after_messages),
+        "before_messages": result.before_messages,
+        "after_messages": result.after_messages,
+        "before_tokens": result.before_tokens,
+        "after_tokens": result.after_tokens,
+        "summary": result.summary,
+        "usage": dict(session.get("usage") or {}),
+        "info": live.info(call.hub, sid, session),
+        "messages": [shapes.message(one) for one in session.get("history") or ()],
+    }
+    plan = result.preview
+    if plan is not None:
+        told["preview"] = {
+            "summarised": plan.summarised,
+            "kept_first": plan.kept_first,
+            "kept_last": plan.kept_last,
+            "before_tokens": plan.before_tokens,
+            "after_tokens": plan.after_tokens,
+            "worthwhile": plan.worthwhile,
+        }
+    return told

@@ -1,0 +1,159 @@
+"""Prompts: sent, steered, interrupted, and the questions a turn asks back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import asking, live, shapes, turns
+from ..hub import Session
+from ..rpc import SESSION_BUSY, Call, RpcError, method
+
+EMPTY = 4004
+NOT_RUNNING = 4010
+
+
+@method("prompt.submit")
+def submit(
+    call: Call,
+    session_id: str,
+    text: str,
+    truncate_before_user_ordinal: int | None = None,
+    message_id: str | None = None,
+) -> shapes.Submitted:
+    """Send a message; the answer comes as events. While a turn runs it interrupts, steers or waits.
+
+    `truncate_before_user_ordinal` takes back the conversation from that user message on (0 is the
+    first), to send another in its place. `message_id` is an id of the client's own: sent again with
+    the same one, because the answer was lost, the message is not taken twice.
+    """
+    session = live.require(call.hub, session_id)
+    live.watch(session, call.peer)
+    if not text.strip() and not session.get("attached_images"):
+        raise RpcError(EMPTY, "The message is empty.")
+    if truncate_before_user_ordinal is not None:
+        if session.get("running"):
+            raise RpcError(SESSION_BUSY, "A turn is running. Interrupt it before you rewrite.")
+        _truncate(call, session, truncate_before_user_ordinal)
+    content = _with_images(session, text)
+    return {"status": turns.submit(call.hub, session_id, session, content, message_id)}
+
+
+def _truncate(call: Call, session: Session, ordinal: int) -> None:
+    db = call.hub._get_db()
+    key = live.current_key(session)
+    messages = [one for one in db.get_messages(key) if one["role"] == "user"]
+    if not 0 <= ordinal < len(messages):
+        raise RpcError(
+            4018, f"There is no user message {ordinal}; the conversation has {len(messages)}."
+        )
+    db.rewind_to_message(key, messages[ordinal]["id"])
+
+
+def _with_images(session: Session, text: str) -> str | list[dict[str, Any]]:
+    images, session["attached_images"] = list(session.get("attached_images") or ()), []
+    if not images:
+        return text
+    from ..media import image_part
+
+    return [{"type": "text", "text": text}, *(image_part(path) for path in images)]
+
+
+@method("session.steer")
+def steer(call: Call, session_id: str, text: str) -> shapes.Steered:
+    """Add a message to the running turn; without one it waits like any other."""
+    session = live.require(call.hub, session_id)
+    if not text.strip():
+        raise RpcError(4002, "The message is empty.")
+    return {"status": turns.steer(call.hub, session_id, session, text), "text": text}
+
+
+@method("session.interrupt")
+def interrupt(call: Call, session_id: str) -> shapes.Status:
+    """Stop the running turn; what it did is stored, and what waits is run next."""
+    session = live.require(call.hub, session_id)
+    stopped = turns.interrupt(session)
+    asking.withdraw_all(session)
+    return {"status": "interrupted" if stopped else "idle"}
+
+
+@method("approval.respond")
+def approve(
+    call: Call,
+    session_id: str,
+    choice: str = "deny",
+    all: bool = False,
+    request_id: str | None = None,
+) -> shapes.Resolved:
+    """Answer what a turn asks leave for: once, session, always or deny. The oldest unless named.
+
+    What was asked before a restart is answered by naming it (see approval.pending); the answer
+    counts when the same is asked again.
+    """
+    session = live.require(call.hub, session_id)
+    if choice not in asking.CHOICES:
+        raise RpcError(5004, f"choice must be one of {', '.join(asking.CHOICES)}.")
+    count = asking.answer_approvals(session, choice, everything=all, request_id=request_id)
+    if not count and request_id is not None:
+        count = _decide_stored(call, session, request_id, choice)
+    return {"resolved": count}
+
+
+def _decide_stored(call: Call, session: Session, request_id: str, choice: str) -> int:
+    """Answer a question that outlived the turn that asked it."""
+    db = call.hub._get_db()
+    found = db.get_approval(request_id)
+    lineage = db.get_compression_lineage(live.current_key(session))
+    if found is None or found["session_id"] not in lineage:
+        return 0
+    owner = session.get("user_id")
+    renewed = db.renew_approval_token(request_id, owner)
+    if renewed is None:
+        return 0
+    return int(db.decide_approval(request_id, renewed.token, choice, owner))
+
+
+@method("approval.pending")
+def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
+    """What waits for leave in the conversation, also from before a restart."""
+    from hermes_state.redact import redact
+
+    session = live.require(call.hub, session_id)
+    db = call.hub._get_db()
+    asked = asking.pending_of(session)
+    return {
+        "approvals": [
+            {
+                "request_id": one["id"],
+                "command": redact(one["command"]),
+                "description": one["description"],
+                "pattern_keys": one["pattern_keys"],
+                "expires_at": one["expires_at"],
+                "is_live": one["id"] in asked,
+            }
+            for key in db.get_compression_lineage(live.current_key(session))
+            for one in db.list_pending_approvals(key, session.get("user_id"))
+        ]
+    }
+
+
+@method("clarify.respond")
+def clarify(call: Call, request_id: str, answer: str) -> shapes.Status:
+    """Answer a question of the model: ok, or expired if nobody waits for it any more."""
+    return _respond(call, "clarify.request", request_id, answer)
+
+
+@method("sudo.respond")
+def sudo(call: Call, request_id: str, password: str) -> shapes.Status:
+    """Give the password that a command's sudo wants; it is not kept. An empty one refuses."""
+    from hermes_state.redact import register_secret
+
+    register_secret(password)
+    return _respond(call, "sudo.request", request_id, password)
+
+
+def _respond(call: Call, kind: str, request_id: str, answer: str) -> shapes.Status:
+    for session in list(call.hub._sessions.values()):
+        question = asking.pending_of(session).get(request_id)
+        if question is not None and question.kind == kind:
+            return {"status": "ok" if asking.give_answer(question, answer) else "expired"}
+    return {"status": "expired"}

@@ -1,0 +1,98 @@
+"""Slash commands: what there is, what it is called, and having it done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import live
+from .. import shapes_input as wire
+from ..rpc import Call, RpcError, method
+
+NO_COMMAND = 4004
+UNKNOWN_COMMAND = 4011
+COMMAND_FAILED = 4018
+
+
+@method("commands.catalog", slow=True)
+def commands(call: Call, session_id: str | None = None) -> wire.Catalog:
+    """Every slash command that a screen with an input line has."""
+    from agent.slash import catalog
+    from agent.slash.dispatch import plugin_commands
+    from tools.skills.index import list_skills
+
+    found = catalog("cli")
+    by_category: dict[str, list[list[str]]] = {}
+    for one in found:
+        by_category.setdefault(one.category, []).append([f"/{one.name}", one.summary])
+    plugins = [[f"/{one.name}", one.description] for one in plugin_commands().values()]
+    if plugins:
+        by_category["Plugins"] = plugins
+    skills = list_skills(call.hub._get_config().home / "skills")
+    return {
+        "pairs": [pair for pairs in by_category.values() for pair in pairs],
+        "sub": {f"/{one.name}": _words(one.args) for one in found if _words(one.args)},
+        "canon": {f"/{name}": f"/{one.name}" for one in found for name in (one.name, *one.aliases)},
+        "categories": [{"name": name, "pairs": pairs} for name, pairs in by_category.items()],
+        "skill_count": len(skills),
+        "warning": "",
+    }
+
+
+def _words(args: str) -> list[str]:
+    """The words that may follow a command, of arguments such as "[queue|steer|interrupt]"."""
+    inner = args.strip("[]").split("]")[0]
+    words = [word.strip() for word in inner.split("|")]
+    return words if len(words) > 1 and all(word.isalpha() for word in words) else []
+
+
+@method("command.resolve")
+def resolve(call: Call, name: str) -> wire.ResolvedCommand:
+    """The command that a name or alias stands for."""
+    from agent.slash import catalog, lookup
+    from agent.slash.table import unknown
+
+    wanted = name.strip().removeprefix("/")
+    found = lookup(wanted, "cli")
+    if found is None:
+        known = [one.name for one in catalog("cli")]
+        raise RpcError(UNKNOWN_COMMAND, str(unknown(wanted[:80], known)))
+    return {
+        "canonical": f"/{found.name}",
+        "description": found.summary,
+        "category": found.category,
+        "args": found.args,
+    }
+
+
+@method("slash.exec", slow=True)
+def execute(call: Call, session_id: str, command: str) -> wire.CommandResult:
+    """Carry out a line such as "/title A plan" in a session."""
+    return _run(call, session_id, command)
+
+
+@method("command.dispatch", slow=True)
+def dispatch(call: Call, session_id: str, name: str, arg: str = "") -> wire.CommandResult:
+    """Carry out a command by its name in a session."""
+    return _run(call, session_id, f"/{name.strip().removeprefix('/')} {arg}")
+
+
+def _run(call: Call, sid: str, line: str) -> wire.CommandResult:
+    session = live.require(call.hub, sid)
+    if not line.strip().removeprefix("/").strip():
+        raise RpcError(NO_COMMAND, "Which command? commands.catalog lists them.")
+    from ..surface import LiveSurface, run_line
+
+    surface = LiveSurface(call.hub, sid, session)
+    result = run_line(surface, call.hub, sid, line)
+    if getattr(result, "failed", False):
+        raise RpcError(COMMAND_FAILED, getattr(result, "output", ""))
+    from agent.slash import wire as as_json
+
+    fields: dict[str, Any] = as_json(result)
+    told: wire.CommandResult = {"type": fields["type"], "output": fields.get("output", "")}
+    for key in ("message", "notice", "name"):
+        if key in fields:
+            told[key] = fields[key]  # type: ignore[literal-required]  # one of the three above
+    if surface.is_leaving:
+        told["leave"] = True
+    return told

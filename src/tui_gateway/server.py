@@ -1,0 +1,179 @@
+"""The session server's centre: it wires and delegates.
+
+The names beginning with an underscore are relied on from outside and may be replaced at run time,
+so everybody looks them up here when they are called (`hub.Hub`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+from . import agents, finalize, live, rpc
+from .hub import Hub, Session
+from .peers import Peer
+from .workers import Workers
+
+if TYPE_CHECKING:
+    from agent.config import Config
+    from hermes_state import SessionDB
+
+__all__ = ["dispatch", "handle_request", "make_stream_renderer", "render_message", "threading"]
+
+log = logging.getLogger(__name__)
+
+_sessions: dict[str, Session] = {}
+_peers: set[Peer] = set()
+_opening = threading.Lock()
+_workers = Workers()
+_db: SessionDB | None = None
+_config: Config | None = None
+
+
+def hub() -> Hub:
+    """This module, as its parts see it."""
+    return cast(Hub, sys.modules[__name__])
+
+
+def handle_request(frame: dict[str, Any]) -> rpc.Frame | None:
+    """Answer one request from within the process."""
+    _load_methods()
+    return rpc.answer(frame, hub())
+
+
+def dispatch(frame: object, peer: Peer) -> None:
+    """Answer a client's request; one that may take long does not hold up the next."""
+    _load_methods()
+    if rpc.is_slow(frame):
+        _workers.run(lambda: _answer(frame, peer))
+    else:
+        _answer(frame, peer)
+
+
+def _answer(frame: object, peer: Peer) -> None:
+    response = rpc.answer(frame, hub(), peer)
+    if response is not None:
+        peer.send(response)
+
+
+def connect(peer: Peer) -> None:
+    """A client has come."""
+    from .event_log import EPOCH
+
+    _peers.add(peer)
+    payload = {"skin": "default", "replay_epoch": EPOCH}
+    peer.send(
+        {
+            "jsonrpc": "2.0",
+            "method": "event",
+            "params": {"type": "gateway.ready", "session_id": "", "payload": payload},
+        }
+    )
+
+
+def disconnect(peer: Peer) -> None:
+    """A client is gone. Its turns run on; `reaper` ends what was to end with it."""
+    _peers.discard(peer)
+    peer.close()
+    live.unwatch(hub(), peer)
+
+
+def shut_down(end_reason: str, seconds: float = 8.0) -> None:
+    """End every session, then close the store; bounded, and harmless when done twice."""
+    global _db
+    finalize.finalize_all(hub(), end_reason, seconds)
+    with _opening:
+        db, _db = _db, None
+    if db is not None:
+        db.close()
+
+
+def _load_methods() -> None:
+    if not rpc.METHODS:
+        from . import methods
+
+        with _opening:
+            methods.load()
+
+
+def _get_db() -> SessionDB:
+    """The store, opened when it is first needed."""
+    global _db
+    with _opening:
+        if _db is None:
+            from agent.home import hermes_home
+            from hermes_state import SessionDB
+
+            _db = SessionDB(hermes_home() / "state.db")
+            _db.settle_at_startup()
+        return _db
+
+
+def _get_config() -> Config:
+    """The configuration, read when it is first needed."""
+    global _config
+    if _config is None:
+        from agent.config import load_config
+
+        _config = load_config()
+    return _config
+
+
+def reload_config() -> Config:
+    """Read the configuration again."""
+    global _config
+    _config = None
+    return _get_config()
+
+
+def _emit(event: str, sid: str, payload: dict[str, Any] | None = None) -> None:
+    """Tell whoever watches a session; numbered and kept, so that nobody misses it."""
+    session = _sessions.get(sid)
+    events = session.get("events") if session is not None else None
+    if events is not None:
+        events.add(event, payload)
+
+
+def _finalize_session(session: Session, end_reason: str = "tui_close") -> None:
+    """End a live session: idempotent, complete, and not stopped by whatever fails."""
+    finalize.finalize(hub(), session, end_reason)
+
+
+def _sync_session_key_after_compress(
+    sid: str,
+    session: Session,
+    *,
+    clear_pending_title: bool = False,
+    restart_slash_worker: bool = False,
+) -> None:
+    """Follow the agent to the session that a compression moved the conversation to.
+
+    `clear_pending_title` drops a title that was not set yet; `restart_slash_worker` lets slow
+    commands begin anew in the new session.
+    """
+    agents.sync_session_key(
+        hub(),
+        sid,
+        session,
+        clear_pending_title=clear_pending_title,
+        restart_slash_worker=restart_slash_worker,
+    )
+
+
+def _notify_session_boundary(event: str, session_id: str | None) -> None:
+    """Fire a boundary hook (on_session_finalize, on_session_reset)."""
+    from hermes_cli import plugins
+
+    plugins.invoke_hook(event, session_id=session_id, platform="tui")
+
+
+def make_stream_renderer(cols: int) -> Any:
+    """Renders pieces of an answer for clients that cannot; None, as ours render Markdown."""
+    return None
+
+
+def render_message(raw: str, cols: int) -> str | None:
+    """Renders a whole answer for clients that cannot; None, as ours render Markdown."""
+    return None

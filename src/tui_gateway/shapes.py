@@ -1,0 +1,193 @@
+"""Shapes of what goes over the wire, and how stored rows become them."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class WireMessage(TypedDict, total=False):
+    """A message as clients show it."""
+
+    id: int | None
+    role: str
+    content: Any
+    timestamp: float | None
+    tool_calls: list[dict[str, Any]]
+    tool_call_id: str
+    tool_name: str
+    reasoning: str
+
+
+class Opened(TypedDict):
+    """A live session and everything a client needs to show it."""
+
+    session_id: str
+    stored_session_id: str
+    session_key: str
+    message_count: int
+    messages: list[WireMessage]
+    info: dict[str, Any]
+    running: bool
+    status: str
+    inflight: dict[str, Any] | None
+    pending: list[dict[str, Any]]
+    started_at: float
+    latest_seq: int
+    epoch: str
+
+
+class Submitted(TypedDict):
+    """What became of a message."""
+
+    status: str
+    """streaming, queued, steered or interrupting."""
+
+
+class Steered(TypedDict):
+    """What became of a message to a running turn."""
+
+    status: str
+    """steered or queued."""
+    text: str
+
+
+class Status(TypedDict):
+    """How it went, in a word."""
+
+    status: str
+
+
+class Resolved(TypedDict):
+    """How many questions were answered."""
+
+    resolved: int
+
+
+class PendingApproval(TypedDict):
+    """Something a tool asked leave for and nobody has decided."""
+
+    request_id: str
+    command: str
+    description: str
+    pattern_keys: list[str]
+    expires_at: float
+    is_live: bool
+    """Whether a turn waits for it; otherwise the answer counts when it is asked again."""
+
+
+class PendingApprovals(TypedDict):
+    """What waits for leave in a conversation."""
+
+    approvals: list[PendingApproval]
+
+
+class Missed(TypedDict):
+    """What happened since a client last looked."""
+
+    events: list[dict[str, Any]]
+    latest_seq: int
+    truncated: bool
+    epoch: str
+    snapshot: Opened | None
+
+
+class WireSession(TypedDict):
+    """A stored conversation in a list."""
+
+    id: str
+    title: str | None
+    preview: str
+    started_at: float
+    last_active: float | None
+    message_count: int
+    source: str
+    model: str | None
+    waiting: bool
+
+
+class SessionList(TypedDict):
+    """Stored conversations."""
+
+    sessions: list[WireSession]
+
+
+class MostRecent(TypedDict):
+    """The conversation that was used last; all null if there is none."""
+
+    session_id: str | None
+    title: str | None
+    started_at: float | None
+    source: str | None
+
+
+class ActiveSession(TypedDict):
+    """A live session in a list."""
+
+    session_id: str
+    session_key: str
+    title: str
+    running: bool
+    started_at: float
+    last_active: float
+    current: bool
+
+
+class ActiveSessions(TypedDict):
+    """The live sessions of the server."""
+
+    sessions: list[ActiveSession]
+
+
+class Closed(TypedDict):
+    """Whether there was something to close."""
+
+    closed: bool
+
+
+class Deleted(TypedDict):
+    """Whether there was something to delete."""
+
+    deleted: bool
+
+
+_MESSAGE_KEYS = ("id", "timestamp", "tool_calls", "tool_call_id", "tool_name", "reasoning")
+
+
+def message(stored: dict[str, Any]) -> WireMessage:
+    """A stored message as clients get it."""
+    shown: dict[str, Any] = {"role": stored["role"], "content": stored.get("content")}
+    for name in _MESSAGE_KEYS:
+        if stored.get(name) is not None:
+            shown[name] = stored[name]
+    return shown  # type: ignore[return-value]
+
+
+def session(row: dict[str, Any]) -> WireSession:
+    """A row of a list of sessions."""
+    return {
+        "id": row["id"],
+        "title": row.get("title"),
+        "preview": str(row.get("preview") or ""),
+        "started_at": row["started_at"],
+        "last_active": row.get("last_active"),
+        "message_count": int(row.get("message_count") or 0),
+        "source": row["source"],
+        "model": row.get("model"),
+        "waiting": False,
+    }
+
+
+def waiting_session(row: dict[str, Any]) -> WireSession:
+    """A conversation of which only a waiting message is known yet."""
+    content = row["content"]
+    return {
+        "id": row["session_id"],
+        "title": None,
+        "preview": content[:80] if isinstance(content, str) else "",
+        "started_at": row["received_at"],
+        "last_active": row["received_at"],
+        "message_count": 0,
+        "source": row["source"],
+        "model": None,
+        "waiting": True,
+    }

@@ -1,0 +1,215 @@
+"""A live session as slash commands see it.
+
+The session a command works in is looked up at each use, so that a slow command follows the
+conversation when a compression moves it on. A command that must not meet a turn holds the session
+while it works; prompts that come meanwhile wait.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.slash import Alias, CommandError, Result, Surface, lookup, run
+from agent.slash.table import parse
+
+from . import agents, asking, live, turns
+from .hub import Hub, Session
+from .rpc import RpcError
+
+if TYPE_CHECKING:
+    from agent.agent import AIAgent
+
+HOLDING = frozenset({"branch", "compress", "model", "resume", "retry", "rollback", "undo"})
+"""Commands during which no turn may begin."""
+
+
+class LiveSurface(Surface):
+    """One live session of this server."""
+
+    platform = "tui"
+
+    def __init__(self, hub: Hub, sid: str, session: Session) -> None:
+        super().__init__(hub._get_db(), hub._get_config())
+        self._hub, self._sid, self._session = hub, sid, session
+        self.user_id = session.get("user_id")
+        self.options = session.setdefault("options", {})
+        self.is_holding = False
+        """Whether this command itself keeps turns out."""
+        self.is_leaving = False
+        """Whether the client is to leave after this command."""
+
+    @property
+    def session(self) -> Session:
+        """The live session; another one after the command has gone to another conversation."""
+        return self._session
+
+    @property
+    def session_id(self) -> str:
+        """The stored session the conversation is in now."""
+        return live.current_key(self._session)
+
+    @property
+    def agent(self) -> AIAgent | None:
+        """The session's agent, if it was built."""
+        agent: AIAgent | None = self._session.get("agent")
+        return agent
+
+    def build_agent(self) -> AIAgent:
+        """The session's agent, built if need be."""
+        agent: AIAgent = agents.ensure_agent(self._hub, self._sid, self._session)
+        return agent
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn runs."""
+        return bool(self._session.get("running")) and not self.is_holding
+
+    def new_session(self, title: str | None) -> None:
+        """Go on with an empty conversation under the same live id."""
+        from agent.ids import new_session_id
+
+        fresh = live.new_session(new_session_id(), cwd=self._session["cwd"])
+        fresh["user_id"] = self.user_id
+        fresh["pending_title"] = title
+        self._go(fresh, "new_session")
+
+    def switch_session(self, session_id: str) -> None:
+        """Go on with a stored conversation under the same live id."""
+        from .methods.session import revived
+
+        tip = self.db.get_compression_tip(session_id)
+        elsewhere = live.find_by_key(self._hub, tip)
+        if elsewhere is not None:
+            raise CommandError(
+                f"That conversation is open already, as {elsewhere}; go there instead."
+            )
+        self._go(revived(self._hub, tip, self._session.get("cols", 80)), "session_switch")
+
+    def _go(self, new: Session, reason: str) -> None:
+        old, self._session = self._session, new
+        if self.is_holding:
+            old["turn_done"].set()  # no turn runs there whose end would be worth waiting for
+        live.switch(self._hub, self._sid, old, new, reason)
+        self.options = new["options"]
+        turns.run_waiting(self._hub, self._sid, new)
+
+    def set_title(self, title: str) -> bool:
+        """Name the conversation, now or with its first message."""
+        return set_title(self._hub, self._sid, self._session, title)
+
+    def stop(self) -> bool:
+        """Stop the running turn, and take its questions back."""
+        stopped = turns.interrupt(self._session)
+        asking.withdraw_all(self._session)
+        return stopped
+
+    def queue(self, text: str) -> int:
+        """Keep a message until the turn is over."""
+        turns.accept(self._hub, self._session, text)
+        turns.run_waiting(self._hub, self._sid, self._session)
+        return len(self.db.list_waiting(self.session_id))
+
+    def answer_approvals(self, choice: str, everything: bool = False) -> int:
+        """Answer what a tool asks leave for."""
+        return asking.answer_approvals(self._session, choice, everything=everything)
+
+    def set_model(self, name: str) -> str:
+        """Go on with another model."""
+        return set_model(self._hub, self._sid, self._session, name)
+
+    def say(self, text: str) -> None:
+        """Show a line to whoever watches."""
+        self._hub._emit("status.update", self._sid, {"kind": "notice", "text": text})
+
+    def attach_image(self, path: Path) -> None:
+        """Send a picture along with the next message."""
+        from .media import BadMediaError, attach_image
+
+        try:
+            attach_image(self._session, path)
+        except BadMediaError as error:
+            raise CommandError(str(error)) from error
+
+    def copy(self, text: str) -> None:
+        """Have the clients put text on their clipboards."""
+        self._hub._emit("clipboard.copy", self._sid, {"text": text})
+
+    def clear_screen(self) -> None:
+        """Have the clients clear what they show."""
+        self._hub._emit("screen.clear", self._sid)
+
+    def leave(self) -> None:
+        """Let the client know that it is to leave."""
+        self.is_leaving = True
+
+
+def run_line(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
+    """Carry a command out in a live session."""
+    result = _run(surface, hub, sid, line)
+    if isinstance(result, Alias):
+        result = _run(surface, hub, sid, f"/{result.target}")
+    surface.session["busy_mode"] = surface.options.get("busy")
+    return result
+
+
+def _run(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
+    found = lookup(parse(line)[0], surface.scope)
+    if found is None or found.name not in HOLDING:
+        return run(surface, line)
+    session = surface.session
+    try:
+        with turns.occupied(hub, sid, session, f"use /{found.name}"):
+            surface.is_holding = True
+            result = run(surface, line)
+            if surface.session is session:
+                follow(hub, sid, session, compressed=found.name == "compress")
+            return result
+    except RpcError:
+        # A turn runs. The command says itself what of it can be done all the same.
+        return run(surface, line)
+    finally:
+        surface.is_holding = False
+
+
+def follow(hub: Hub, sid: str, session: Session, *, compressed: bool = False) -> None:
+    """Bring the live session's copies up to date after something else than a turn changed it."""
+    if compressed:
+        hub._sync_session_key_after_compress(
+            sid, session, clear_pending_title=True, restart_slash_worker=True
+        )
+    messages = hub._get_db().get_messages_as_conversation(live.current_key(session))
+    with session["history_lock"]:
+        session["history"] = messages
+        session["history_version"] = session.get("history_version", 0) + 1
+
+
+def set_title(hub: Hub, sid: str, session: Session, title: str) -> bool:
+    """Name the conversation, now or with its first message; ValueError if it cannot be had."""
+    db = hub._get_db()
+    cleaned = db.sanitize_title(title)
+    if cleaned is None:
+        raise ValueError("Nothing is left of that title. Use letters or digits.")
+    key = live.current_key(session)
+    if not db.set_session_title(key, cleaned):
+        if db.get_session_by_title(cleaned) is not None:
+            free = db.get_next_title_in_lineage(cleaned)
+            raise ValueError(f"The title {cleaned!r} is taken. {free!r} is free.")
+        session["pending_title"] = cleaned
+        return False
+    session["pending_title"], session["title"] = None, cleaned
+    hub._emit("session.title", sid, {"session_id": key, "title": cleaned})
+    return True
+
+
+def set_model(hub: Hub, sid: str, session: Session, name: str) -> str:
+    """Go on with another model from the next turn on; ConfigError if it cannot be asked."""
+    from agent.build import build_models
+
+    model = build_models(hub._get_config(), name)
+    agent = session.get("agent")
+    if agent is not None:
+        agent.switch_model(model)
+    session["model"], session["provider"] = name, None
+    hub._emit("session.info", sid, live.info(hub, sid, session))
+    return str(model.name)

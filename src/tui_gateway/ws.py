@@ -1,0 +1,166 @@
+"""The session server over WebSocket: the same frames, one per message, for clients on this machine.
+
+It is closed by default: it listens on loopback only, wants a token that is in a private file, and
+refuses pages of other origins, which a browser would let connect. A client that is lost or slow
+holds up nobody; its sessions go on, and `reaper` ends those that were to end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import http
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import server
+from .peers import Peer
+from .reaper import Reaper
+from .transport import MAX_LINE, Refused, parse
+
+if TYPE_CHECKING:
+    from websockets.http11 import Request, Response
+    from websockets.sync.server import Server, ServerConnection
+
+log = logging.getLogger(__name__)
+
+PATH = "/api/ws"
+HOST = "127.0.0.1"
+NAMES = ("127.0.0.1", "localhost", "[::1]")
+"""What a client may call this machine; any other name may be a page's trick with DNS."""
+DRAIN_SECONDS = 2.0
+
+
+class CannotServeError(Exception):
+    """The server cannot listen; the message says why and what to do."""
+
+
+def serve(port: int) -> Callable[[], None]:
+    """Listen on loopback, and say where on standard error; returns what stops it.
+
+    The token is in `tui_gateway.<port>.token` in the Hermes home, until it is stopped.
+    """
+    from agent.home import hermes_home
+
+    token = secrets.token_urlsafe(32)
+    listening = Listener(token, port)
+    file = hermes_home() / f"tui_gateway.{listening.port}.token"
+    _write_private(file, token)
+    reaper = Reaper(server.hub())
+    reaper.start()
+    threading.Thread(target=listening.run, name="hermes-ws", daemon=True).start()
+    print(f"Listening on {listening.url}; the token is in {file}", file=sys.stderr, flush=True)
+
+    def stop() -> None:
+        reaper.stop()
+        deadline = time.monotonic() + DRAIN_SECONDS
+        for peer in list(server._peers):
+            peer.drain(max(0.0, deadline - time.monotonic()))
+        listening.stop()
+        file.unlink(missing_ok=True)
+
+    return stop
+
+
+class Listener:
+    """Accepts clients that know the token."""
+
+    def __init__(self, token: str, port: int = 0) -> None:
+        """Bind to `port` (0: a free one); CannotServeError if that is not possible."""
+        try:
+            from websockets.sync.server import serve as listen
+        except ImportError as error:
+            raise CannotServeError(
+                "WebSockets need the package websockets: pip install 'hermes[ws]'"
+            ) from error
+        self._token = token.encode()
+        try:
+            self._server: Server = listen(
+                self._serve_client,
+                HOST,
+                port,
+                process_request=self._refusal,
+                max_size=MAX_LINE,
+                compression=None,  # it costs more than it saves within one machine
+            )
+        except OSError as error:
+            raise CannotServeError(
+                f"Cannot listen on {HOST}:{port}: {error.strerror}. Choose another port."
+            ) from error
+        self.port = int(self._server.socket.getsockname()[1])
+        self.url = f"ws://{HOST}:{self.port}{PATH}"
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        self._server.serve_forever()
+
+    def stop(self) -> None:
+        """Accept nobody more."""
+        self._server.shutdown()
+
+    def _refusal(self, connection: ServerConnection, request: Request) -> Response | None:
+        """Why a client may not come in; None if it may."""
+        address = urllib.parse.urlsplit(request.path)
+        if address.path != PATH:
+            return connection.respond(http.HTTPStatus.NOT_FOUND, f"It is at {PATH}.\n")
+        host = request.headers.get("Host", "")
+        origin = request.headers.get("Origin")
+        if host.rpartition(":")[0] not in NAMES or origin not in (None, f"http://{host}"):
+            return connection.respond(http.HTTPStatus.FORBIDDEN, "Not from that origin.\n")
+        if not self._knows_token(request.headers.get("Authorization", ""), address.query):
+            return connection.respond(
+                http.HTTPStatus.UNAUTHORIZED,
+                "Send the token as 'Authorization: Bearer …' or as '?token=…'.\n",
+            )
+        return None
+
+    def _knows_token(self, authorization: str, query: str) -> bool:
+        # Browsers cannot set a header on a WebSocket, so the address may carry it.
+        kind, _, given = authorization.partition(" ")
+        if kind.lower() != "bearer":
+            given = urllib.parse.parse_qs(query).get("token", [""])[0]
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+    def _serve_client(self, connection: ServerConnection) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        def write(line: bytes) -> None:
+            try:
+                connection.send(line[:-1].decode("ascii"))
+            except ConnectionClosed as error:
+                raise OSError("the client is gone") from error
+
+        def cut() -> None:
+            with contextlib.suppress(OSError):  # closed already
+                connection.socket.shutdown(socket.SHUT_RDWR)
+
+        peer = Peer(write, f"ws-{connection.id.hex[:8]}", on_given_up=cut)
+        server.connect(peer)
+        try:
+            for message in connection:
+                frame = parse(message)
+                if isinstance(frame, Refused):
+                    peer.send(frame.response)
+                else:
+                    server.dispatch(frame, peer)
+        except ConnectionClosed:
+            log.info("%s was lost", peer.name)
+        finally:
+            server.disconnect(peer)
+
+
+def _write_private(file: Path, text: str) -> None:
+    """Write a file that its owner alone may read, also if it was there with other rights."""
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as opened:
+        opened.write(text)

@@ -1,0 +1,126 @@
+"""Two thousand turns in a window of four thousand tokens, with a real tokenizer as the judge."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agent.agent import AIAgent
+from agent.errors import ContextTooLongError
+from agent.model import Chunk, Finished, Message, ModelRequest, TextDelta, Usage
+from agent.providers.embedded_fetch import ensure_weights
+from hermes_state import SessionDB
+
+from .compressing import GOOD, Summariser, check_conversation
+
+WINDOW = 4000
+TURNS = 2000
+SUBJECTS = ("the harbour", "a letter", "der Garten", "les bateaux", "tax form 1040", "море", "猫")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(model_cache: Path) -> Iterator[httpx.Client]:
+    """The embedded model's own server, used for nothing but counting."""
+    xllamacpp = pytest.importorskip("xllamacpp")
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(ensure_weights(model_cache))
+    parameters.n_ctx = 256
+    parameters.n_parallel = 1
+    parameters.verbosity = -1
+    parameters.warmup = False
+    parameters.api_keys = ["count"]
+    parameters.ui = False
+    server = xllamacpp.Server(parameters)
+    headers = {"Authorization": "Bearer count"}
+    with httpx.Client(base_url=server.listening_address, headers=headers) as client:
+        yield client
+    del server
+
+
+class CountingModel:
+    """Answers in a few words, refuses what is larger than its window, and counts for real."""
+
+    name = "counting"
+    provider = "scripted"
+    base_url = ""
+    context_length = WINDOW
+
+    def __init__(self, tokenizer: httpx.Client) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[str, int] = {}
+        self.largest = self.calls = self.refused = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """Count, then answer."""
+        self.calls += 1
+        messages = [{"role": "system", "content": request.system}, *request.messages]
+        # Between two messages stands a special token, which no word crosses: counts add up.
+        tokens = sum(map(self._count, messages)) + self._tokens("<|im_start|>assistant\n")
+        if self.calls % 100 == 0:
+            assert tokens == self._count_at_once(messages)
+        self.largest = max(self.largest, tokens)
+        if tokens > WINDOW:
+            self.refused += 1
+            raise ContextTooLongError(f"{tokens} tokens, and {WINDOW} are possible")
+        question = str(request.messages[-1]["content"])
+        mark = re.search(r"turn(\d+)", question)
+        answer = f"Noted under answer{mark[1] if mark else '?'}: {question[:120]}"
+        yield TextDelta(answer)
+        yield Finished("stop", Usage(tokens, self._tokens(answer)), self.name)
+
+    async def aclose(self) -> None:
+        """Nothing to free."""
+
+    def _count(self, message: Message) -> int:
+        return self._tokens(f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n")
+
+    def _tokens(self, text: str) -> int:
+        if text not in self._known:
+            body = {"content": text, "add_special": False, "parse_special": True}
+            answer = self._tokenizer.post("/tokenize", json=body)
+            self._known[text] = len(answer.json()["tokens"])
+        return self._known[text]
+
+    def _count_at_once(self, messages: list[Message]) -> int:
+        body = {"messages": [{"role": m["role"], "content": m["content"]} for m in messages]}
+        answer = self._tokenizer.post("/v1/chat/completions/input_tokens", json=body)
+        return int(answer.json()["input_tokens"])
+
+
+def question(number: int, chance: random.Random) -> str:
+    """What a user might say: mostly short, sometimes long, now and then dense with signs."""
+    text = f"turn{number}: please note {chance.choice(SUBJECTS)} for day {number}."
+    if number % 20 == 0:
+        text += " " + " ".join(chance.choice(SUBJECTS) for _ in range(120))
+    if number % 97 == 0:
+        text += " " + chance.randbytes(400).hex()
+    return text
+
+
+def test_two_thousand_turns(tokenizer: httpx.Client, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    model = CountingModel(tokenizer)
+    with SessionDB(tmp_path / "state.db") as db:
+        agent = AIAgent(
+            model, db=db, system_prompt="You keep notes. Be brief.", auxiliary=Summariser(GOOD)
+        )
+        for number in range(TURNS):
+            result = agent.run_conversation(question(number, chance))
+            assert str(result["final_response"]).startswith(f"Noted under answer{number}:")
+        lineage = db.get_compression_lineage(agent.session_id)
+        print(
+            f"{len(lineage) - 1} compressions, {model.calls} calls, {model.refused} refused,"
+            f" largest {model.largest} tokens"
+        )
+        assert len(lineage) > 20
+        assert model.refused <= TURNS // 100
+        marks = [f"turn{n}" for n in range(0, TURNS, 50)]
+        marks += [f"answer{n}" for n in range(0, TURNS, 50)]
+        check_conversation(db, agent.session_id, marks)

@@ -1,0 +1,9 @@
+"""Fixtures of the session server's tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# Tests are imported one by one (importmode=importlib), so helpers beside them need a path.
+sys.path.insert(0, str(Path(__file__).parent))
