@@ -532,7 +532,7 @@ class AIAgent:
     def close(self) -> None:
         """End what the conversation's tools have left running, and what is done beside it."""
         self.learner.close()
-        terminal = sys.modules.get("tools.terminal")  # not imported: nothing can be running
+        terminal = sys.modules.get("tools.terminal.tool")  # not imported: nothing can be running
         if terminal is not None:
             terminal.close_terminal(self.workspace)
 

@@ -104,6 +104,15 @@ class Chat:
                 self._end_session("cli_close")
 
     def _end_session(self, reason: str) -> None:
+        from . import plugins
+
+        history = self.agent._session_messages
+        if history and not self._options.query:
+            self.agent.commit_memory_session(history)
+        if history:
+            plugins.invoke_hook(
+                "on_session_finalize", session_id=self.agent.session_id, platform="cli"
+            )
         self.agent.close()
         self.db.end_session(self.agent.session_id, reason)
 

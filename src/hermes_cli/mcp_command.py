@@ -87,7 +87,7 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     try:
         serve(registry, context, present)
     finally:
-        terminal = sys.modules.get("tools.terminal")
+        terminal = sys.modules.get("tools.terminal.tool")
         if terminal is not None:
             terminal.close_terminal(workspace)
     return 0

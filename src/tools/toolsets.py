@@ -20,7 +20,7 @@ from .registry import Registry
 log = logging.getLogger(__name__)
 
 _MODULES = (
-    "terminal",
+    "terminal.tool",
     "processes.tool",
     "files",
     "code_execution",

@@ -16,7 +16,7 @@ from tools import approval
 from tools.base import ApprovalRequest, Choice, ToolContext, ToolError, Workspace
 from tools.danger import Finding
 from tools.registry import Registry
-from tools.terminal import terminal
+from tools.terminal.tool import terminal
 
 from .conftest import MakeAgent, shouting
 

@@ -13,7 +13,7 @@ import pytest
 from hermes_state import SessionDB, StoreError
 from tools.approval import StoredAsker, check_action, check_command, guard_write
 from tools.base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError
-from tools.terminal import terminal
+from tools.terminal.tool import terminal
 
 
 class Person:

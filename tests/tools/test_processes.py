@@ -20,7 +20,7 @@ from tools.processes import background as processes_background
 from tools.processes.background import Watcher, table_of
 from tools.processes.ledger import Ledger
 from tools.processes.tool import process
-from tools.terminal import close_terminal, terminal
+from tools.terminal.tool import close_terminal, terminal
 
 Tool = Callable[..., str]
 

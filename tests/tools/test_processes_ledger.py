@@ -35,7 +35,7 @@ HERMES = """
 import sys, threading, time
 from pathlib import Path
 from tools.base import ToolContext, Workspace
-from tools.terminal import terminal
+from tools.terminal.tool import terminal
 
 home, seconds = Path(sys.argv[1]), sys.argv[2]
 context = ToolContext("s1", "c1", workspace=Workspace(home, home))

@@ -17,7 +17,7 @@ import pytest
 from tools.base import ToolContext, ToolError
 from tools.processes.ledger import Ledger
 from tools.schema import fit
-from tools.terminal import close_terminal, terminal
+from tools.terminal.tool import close_terminal, terminal
 
 Run = Callable[..., str]
 

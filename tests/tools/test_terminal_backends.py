@@ -29,8 +29,8 @@ from tools.base import ToolContext, ToolError, Workspace
 from tools.processes.identity import new_marker
 from tools.processes.ledger import Ledger, Record, reap_orphans
 from tools.processes.tool import process
-from tools.terminal import close_terminal, terminal
 from tools.terminal.backends import make_backend
+from tools.terminal.tool import close_terminal, terminal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
 
@@ -303,7 +303,7 @@ from tools.base import ToolContext, Workspace
 approval = types.ModuleType("tools.approval")
 approval.check_command = lambda context, command, **_: None
 sys.modules["tools.approval"] = approval
-from tools.terminal import terminal
+from tools.terminal.tool import terminal
 
 home, settings, command = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
 context = ToolContext("s1", "c1", workspace=Workspace(home, home, settings={"terminal": settings}))

@@ -14,7 +14,7 @@ import pytest
 from tools.base import ToolContext, ToolError, Workspace
 from tools.processes.ledger import Ledger
 from tools.terminal import backends as terminal_backends
-from tools.terminal import close_terminal, terminal
+from tools.terminal.tool import close_terminal, terminal
 
 Run = Callable[..., str]
 

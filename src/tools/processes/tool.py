@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Literal
 
 from ..base import Tool, ToolContext, ToolError, tool
-from ..terminal import MAX_TIMEOUT, check_approval, unavailable
+from ..terminal.tool import MAX_TIMEOUT, check_approval, unavailable
 from .background import Background, short, table_of
 
 _WAIT_SECONDS = 60.0
