@@ -23,7 +23,7 @@ import argparse
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,7 +149,7 @@ def find(db: SessionDB, root: str, item: Item) -> bool:
 
 
 async def live(
-    folder: Path, seed: int, method: str, shorten: Shorten, depths: Iterable[int]
+    folder: Path, seed: int, method: str, shorten: Shorten, depths: Sequence[int]
 ) -> dict[int, Known]:
     """One conversation, stored and compressed after each stage; what is known at each depth."""
     db = SessionDB(folder / f"{method.replace(' ', '-')}-{seed}.db")
@@ -242,7 +242,7 @@ def findings_of(tallies: dict[tuple[int, str], Tally], depths: Iterable[int]) ->
 async def recall(
     folder: Path,
     conversations: int,
-    depths: Iterable[int] = DEPTHS,
+    depths: Sequence[int],
     ask: Callable[[int], Ask] = clerk,
 ) -> dict[tuple[int, str], Tally]:
     """All methods on some conversations; `ask` gives the summarising model for a seed."""
@@ -250,7 +250,7 @@ async def recall(
     for seed in range(conversations):
         progress(f"recall, conversation {seed + 1} of {conversations}")
         for method, shorten in shorteners(ask(seed)).items():
-            known = await live(folder, seed, method, shorten, tuple(depths))
+            known = await live(folder, seed, method, shorten, depths)
             for depth in depths:
                 tallies[depth, method].known.append(known[depth])
     return tallies
@@ -280,7 +280,7 @@ def run(parts: Iterable[str] = (), *, model: bool = False) -> list[Finding]:
     """Measure recall and print the table."""
     conversations = 2 if os.environ.get("QUICK") else 6
     with scratch_folder() as folder:
-        tallies = asyncio.run(recall(folder, conversations, ask=configured if model else clerk))
+        tallies = asyncio.run(recall(folder, conversations, DEPTHS, configured if model else clerk))
     findings = findings_of(tallies, DEPTHS)
     write_results("recall", findings, machine())
     print(table(tallies))

@@ -133,6 +133,8 @@ class AIAgent:
         self._state = threading.Lock()
         self.deliver_to: dict[str, Any] | None = None
         """Where the answers are owed to: an `id` of the turn, and `to` as the outbox takes it."""
+        self.turn_note = ""
+        """Sent with the next question, never stored: what a client wants of this turn alone."""
         self._running: asyncio.Task[Any] | None = None
         self._busy = False
         self._compressing = False
@@ -231,7 +233,7 @@ class AIAgent:
         turn.asked = self._journal.messages[-1]
         turn.overlay = await self.learner.recall(turn.asked["content"], self._journal.messages)
         added = await turn.hooks.context(self._journal.messages) if turn.hooks else ""
-        turn.overlay = "\n\n".join(filter(None, (turn.overlay, added)))
+        turn.overlay = "\n\n".join(filter(None, (turn.overlay, added, self.turn_note)))
         await run_turn(turn)
 
     async def _run_interruptibly(self, turn: Turn) -> None:

@@ -65,11 +65,13 @@ def build_agent(
     on_event: Callable[[Event], None] | None = None,
     session_facts: dict[str, Any] | None = None,
     asker: Asker | None = None,
+    instructions: str = "",
 ) -> AIAgent:
     """An agent as configured, for a new conversation or, with `session_id`, an old one.
 
     `tools` defaults to what the configuration wants and this machine has; a model too small for
-    tools gets none. `asker` is whom tools ask before they do something dangerous.
+    tools gets none. `asker` is whom tools ask before they do something dangerous. `instructions`
+    stand at the end of a new conversation's system prompt.
     """
     plugins.load_plugins(config.raw, config.home, config.environ)
     llm = model or build_models(config)
@@ -84,9 +86,10 @@ def build_agent(
         tools = tools.usable(lambda tool: tool.toolset != "memory")
 
     def prompt() -> str:
-        return build_system_prompt(
+        built = build_system_prompt(
             config.home, where, platform, llm.name, small=small, memory=config.memory.enabled
         )
+        return f"{built}\n\n{instructions}" if instructions else built
 
     options: dict[str, Any] = {}
     if config.model.max_tokens:

@@ -88,8 +88,16 @@ class Config:
         return chosen
 
 
-def load_config(home: Path | None = None, environ: Mapping[str, str] | None = None) -> Config:
-    """Read the configuration; raises ConfigError with every problem found."""
+def load_config(
+    home: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    raw: dict[str, Any] | None = None,
+) -> Config:
+    """Read the configuration; raises ConfigError with every problem found.
+
+    `raw` stands for what is in the file, to see whether it could be used.
+    """
     environ = os.environ if environ is None else environ
     home = hermes_home(environ) if home is None else home
     path = home / "config.yaml"
@@ -98,7 +106,7 @@ def load_config(home: Path | None = None, environ: Mapping[str, str] | None = No
     for value in secret_values(merged):
         register_secret(value)
 
-    raw = _read_yaml(path)
+    raw = _read_yaml(path) if raw is None else raw
     findings = Findings(str(path), merged)
     findings.warnings += dotenv_warnings
     sections: dict[str, Any] = {

@@ -14,11 +14,20 @@ if TYPE_CHECKING:
 
 
 async def agent_for(
-    runner: GatewayRunner, key: str, entry: SessionEntry, source: SessionSource
+    runner: GatewayRunner,
+    key: str,
+    entry: SessionEntry,
+    source: SessionSource,
+    instructions: str = "",
 ) -> Any:
-    """The chat's agent, in the session its entry says."""
+    """The chat's agent, in the session its entry says.
+
+    `instructions` become part of the system prompt of a session that begins with them; in one that
+    has its prompt they are sent with the turn's question.
+    """
     row = await runner._session_db.get_session(entry.session_id)
     count = int(row["message_count"] or 0) if row else None
+    prompt = str(row["system_prompt"] or "") if row else ""
     wanted = _signature(runner, entry, source)
     with agent_cache.guarded(runner._agent_cache_lock):
         cached = runner._agent_cache.get(key)
@@ -31,16 +40,18 @@ async def agent_for(
         agent = cached[0]
         if agent.session_id != entry.session_id:
             agent.move_to(entry.session_id)
-            _keep(runner, key, (agent, wanted, count, entry.session_id))
-        return agent
-    if cached is not None:
-        runner._evict_cached_agent(key)
-    agent = _build(runner, key, entry, source)
-    _keep(runner, key, (agent, wanted, count, entry.session_id))
+            keep_agent(runner, key, (agent, wanted, count, entry.session_id))
+    else:
+        if cached is not None:
+            runner._evict_cached_agent(key)
+        agent = _build(runner, key, entry, source, "" if prompt else instructions)
+        keep_agent(runner, key, (agent, wanted, count, entry.session_id))
+    agent.turn_note = instructions if prompt and instructions not in prompt else ""
     return agent
 
 
-def _keep(runner: GatewayRunner, key: str, entry: agent_cache.Entry) -> None:
+def keep_agent(runner: GatewayRunner, key: str, entry: agent_cache.Entry) -> None:
+    """Keep an agent for the next turn; those that nobody used for long make room."""
     with agent_cache.guarded(runner._agent_cache_lock):
         runner._agent_cache[key] = entry
         runner._agent_cache.move_to_end(key)
@@ -62,7 +73,13 @@ def _signature(runner: GatewayRunner, entry: SessionEntry, source: SessionSource
     )
 
 
-def _build(runner: GatewayRunner, key: str, entry: SessionEntry, source: SessionSource) -> Any:
+def _build(
+    runner: GatewayRunner,
+    key: str,
+    entry: SessionEntry,
+    source: SessionSource,
+    instructions: str,
+) -> Any:
     from agent.build import build_agent, build_models
 
     override = entry.model_override or {}
@@ -83,5 +100,12 @@ def _build(runner: GatewayRunner, key: str, entry: SessionEntry, source: Session
             "thread_id": source.thread_id,
             "display_name": source.chat_name or source.user_name,
         },
-        asker=ChatAsker(runner, key, source),
+        asker=_asker(runner, key, source),
+        instructions=instructions,
     )
+
+
+def _asker(runner: GatewayRunner, key: str, source: SessionSource) -> ChatAsker:
+    """Whom the chat's tools ask: the chat, unless its platform has a way of its own."""
+    own = getattr(runner.adapters.get(source.platform), "asker", None)
+    return ChatAsker(runner, key, source) if own is None else own(key, source)

@@ -101,15 +101,9 @@ class ChatAsker:
         self._runner.questions.add(self._key, question)
         try:
             self._show(text, buttons)
-            while not request.cancelled.is_set() and time.time() < request.expires_at:
-                decided = request.decided()
-                if decided is not None:
-                    return decided
-                if question.answered.wait(POLL_SECONDS):
-                    return question.answer or "deny"  # type: ignore[return-value]
+            return wait_for_answer(question, request)
         finally:
             self._runner.questions.remove(self._key, question)
-        return "deny"
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Ask what the person wants; their next message is the answer."""
@@ -144,6 +138,17 @@ class ChatAsker:
             await self._runner.delivery.say(source, self._key, text)
 
         asyncio.run_coroutine_threadsafe(show(), self._loop).result(timeout=60)
+
+
+def wait_for_answer(question: Question, request: ApprovalRequest) -> Choice:
+    """What was decided, here or elsewhere; nobody deciding in time is a denial."""
+    while not request.cancelled.is_set() and time.time() < request.expires_at:
+        decided = request.decided()
+        if decided is not None:
+            return decided
+        if question.answered.wait(POLL_SECONDS):
+            return question.answer or "deny"  # type: ignore[return-value]
+    return "deny"
 
 
 def _chosen(answer: str, choices: list[str]) -> str:

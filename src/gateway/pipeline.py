@@ -45,7 +45,11 @@ class Pipeline:
         if not await self._stored_once(inbound):
             log.info("%s was delivered again; it is known", inbound.inbox_id)
             return
-        runner.spawn(self._go_on(inbound))
+        self.take_up(inbound)
+
+    def take_up(self, inbound: Inbound) -> None:
+        """Let a message that was stored by an earlier run take its way."""
+        self._runner.spawn(self._go_on(inbound))
 
     async def _stored_once(self, inbound: Inbound) -> bool:
         event = inbound.event

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from .event_hooks import EventHooks
 from .expiry import watch_expiry
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
+from .recovery import tell_cut_off
 from .replies import normalize_empty_response
 from .session import SessionEntry, SessionSource
 from .session_store import SessionStore
@@ -85,6 +87,7 @@ class GatewayRunner:
         await self.supervisor.connect_all()
         self.spawn(self._session_expiry_watcher())
         await self.delivery.resume()
+        await tell_cut_off(self)
         await self.turns.resume()
         self._update_runtime_status("running")
 
@@ -106,6 +109,7 @@ class GatewayRunner:
             await turns.drain(self.config.drain_timeout)
         for agent in list(self._running_agents.values()):
             await self._finalize_running(agent)
+        self._stop_background_work()
         for task in list(self._background_tasks):
             task.cancel()
         if supervisor is not None:
@@ -130,6 +134,12 @@ class GatewayRunner:
         )
         self._cleanup_agent_resources(agent)
 
+    def _stop_background_work(self) -> None:
+        background = sys.modules.get("agent.background")  # not imported: nothing runs
+        db = getattr(self, "_session_db", None)
+        if background is not None and db is not None:
+            background.stop_all(db._db)
+
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """Run a coroutine beside everything else, until the gateway stops."""
         task = asyncio.ensure_future(work)
@@ -147,9 +157,20 @@ class GatewayRunner:
         status.write_runtime_status(
             state,
             home,
-            platforms=[platform.value for platform in getattr(self, "adapters", {})],
-            running=len(self._running_agents),
+            **self.facts(),
         )
+
+    def facts(self) -> dict[str, Any]:
+        """How it is: platforms, turns, chats and deliveries, for status and metrics."""
+        return {
+            "platforms": dict(self.supervisor.states),
+            "running": self.turns.in_flight,
+            "finished": self.turns.finished,
+            "chats": len(self.session_store.list_sessions()),
+            "agents": len(self._agent_cache),
+            "delivered": self.delivery.delivered,
+            "undelivered": self.delivery.failed,
+        }
 
     # Messages
 

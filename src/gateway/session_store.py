@@ -173,6 +173,7 @@ class SessionStore:
             if entry is None or row is None:
                 return None
             entry.session_id = self._db.resolve_resume_session_id(target_session_id)
+            self._db.reopen_session(entry.session_id)
             entry.expiry_finalized = entry.suspended = entry.resume_pending = False
             entry.updated_at = self._now()
             self._save_entry(entry)

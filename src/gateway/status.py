@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 PID_FILE = "gateway.pid"
 STATUS_FILE = "gateway/status.json"
+_ATTEMPTS = 5
 
 
 class GatewayRunningError(RuntimeError):
@@ -38,11 +39,16 @@ class GatewayLock:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         file = os.fdopen(descriptor, "r+b")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.close()
-            raise GatewayRunningError(read_pid(self._path.parent)) from error
+        # Whoever asks whether a gateway runs holds the lock for a moment.
+        for attempt in range(_ATTEMPTS):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if attempt + 1 == _ATTEMPTS:
+                    file.close()
+                    raise GatewayRunningError(read_pid(self._path.parent)) from error
+                time.sleep(0.02)
         file.truncate()
         file.write(f"{os.getpid()}\n".encode())
         file.flush()
@@ -58,7 +64,7 @@ class GatewayLock:
 
 def read_pid(home: Path) -> int | None:
     """The process that is noted as the gateway of this home, if any."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, IndexError):
         return int((home / PID_FILE).read_text().split()[0])
     return None
 
@@ -78,13 +84,13 @@ def running_pid(home: Path) -> int | None:
 
 
 def remove_pid_file(home: Path | None = None) -> None:
-    """Forget the process id; harmless if there is none."""
+    """Forget the process id of a gateway that is gone; that of a running one stays."""
     if home is None:
         from agent.home import hermes_home
 
         home = hermes_home()
-    with contextlib.suppress(OSError):
-        (home / PID_FILE).write_text("")
+    if running_pid(home) is None:
+        (home / PID_FILE).unlink(missing_ok=True)
 
 
 def write_runtime_status(state: str, home: Path | None = None, **facts: Any) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from . import session_context
@@ -34,11 +35,16 @@ class Turns:
         limit = runner.config.max_concurrent_sessions
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._chats: dict[str, asyncio.Task[None]] = {}
+        self._steered: dict[str, set[str]] = {}
+        self._admitted: set[str] = set()
+        """Messages that passed the stages and wait here; others in the inbox are still in them."""
         self.in_flight = 0
+        self.finished = 0
 
     async def take(self, inbound: Inbound) -> None:
         """Begin with a message, or do with the running turn of its chat as configured."""
         key = inbound.session_key
+        self._admitted.add(inbound.inbox_id)
         if key not in self._chats:
             self._chats[key] = self._runner.spawn(self._run_chat(key, inbound))
             return
@@ -46,9 +52,32 @@ class Turns:
         mode = self._runner.config.busy_input_mode
         steer, interrupt = getattr(agent, "steer", None), getattr(agent, "interrupt", None)
         if mode == "steer" and steer is not None and not inbound.event.media:
-            steer(inbound.event.text, inbound.inbox_id)  # if not read in this turn, it waits
+            waiting = await self._runner._session_db.list_waiting(session_key=key)
+            if waiting and waiting[0]["id"] in (inbound.inbox_id, *self._steered.get(key, ())):
+                # In the order they came. What is not read in this turn waits for the next.
+                self._steered.setdefault(key, set()).add(inbound.inbox_id)
+                steer(inbound.event.text, inbound.inbox_id)
         elif mode == "interrupt" and interrupt is not None:
             interrupt()
+
+    def occupy(self, key: str, task: asyncio.Task[None]) -> None:
+        """Somebody else runs turns under a key; they are drained with the others."""
+        self._chats[key] = task
+
+    def leave(self, key: str) -> None:
+        """They have ended."""
+        self._chats.pop(key, None)
+
+    @contextlib.asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Room for one turn among those that may run at once."""
+        async with self._slots or contextlib.nullcontext():
+            self.in_flight += 1
+            try:
+                yield
+            finally:
+                self.in_flight -= 1
+                self.finished += 1
 
     async def send(self, inbound: Inbound, message: Any) -> None:
         """Begin with a message that a command made of the person's."""
@@ -83,7 +112,7 @@ class Turns:
                 log.warning("%s is of a platform that is not known here", row["id"])
                 continue
             if event.source.platform in self._runner.adapters:
-                await self.take(Inbound(event, row["session_key"], row["id"]))
+                self._runner.pipeline.take_up(Inbound(event, row["session_key"], row["id"]))
 
     async def drain(self, seconds: float) -> None:
         """Let running turns end; those that take longer are interrupted."""
@@ -116,12 +145,8 @@ class Turns:
         inbound: Inbound | None = first
         try:
             while inbound is not None:
-                async with self._slots or contextlib.nullcontext():
-                    self.in_flight += 1
-                    try:
-                        await self._run(key, inbound)
-                    finally:
-                        self.in_flight -= 1
+                async with self.slot():
+                    await self._run(key, inbound)
                 inbound = await self._next(key) if self._runner._running else None
         finally:
             del self._chats[key]
@@ -132,6 +157,8 @@ class Turns:
     async def _next(self, key: str) -> Inbound | None:
         waiting = await self._runner._session_db.list_waiting(session_key=key)
         for row in waiting:
+            if row["id"] not in self._admitted:
+                continue
             source = SessionSource.from_dict(row["facts"]["source"])
             event = MessageEvent(
                 str(row["content"] or ""),
@@ -145,6 +172,7 @@ class Turns:
     async def _run(self, key: str, inbound: Inbound) -> None:
         runner = self._runner
         source = inbound.event.source
+        self._admitted.discard(inbound.inbox_id)
         entry = inbound.entry = runner.session_store.get_or_create_session(source)
         await self._tell_reset(entry, source)
         stream = Stream(runner, source, key)
@@ -159,10 +187,11 @@ class Turns:
             result = {"failed": True, "error": f"{type(error).__name__}: {error}", "api_calls": 0}
         finally:
             runner._running_agents.pop(key, None)
+            self._steered.pop(key, None)
             await stream.stop()
         runner._follow_rotation(entry, result)
-        await self._deliver(key, inbound, result, stream)
         await runner._refresh_agent_cache_message_count(key, entry.session_id)
+        await self._deliver(key, inbound, result, stream)
 
     async def _answer(
         self, key: str, inbound: Inbound, entry: SessionEntry, stream: Stream

@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 
-from hermes_cli import __version__, mcp_command, plugin_commands
+from hermes_cli import __version__, gateway_command, mcp_command, plugin_commands
 
 EXAMPLES = """\
 examples:
@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("version", help="print the version")
     plugin_commands.add_parsers(commands)
     mcp_command.add_parsers(commands)
+    gateway_command.add_parsers(commands)
     return parser
 
 
@@ -86,6 +87,8 @@ def main(argv: list[str] | None = None) -> int:
         return plugin_commands.run(args)
     if args.command == "mcp":
         return mcp_command.run(args)
+    if args.command in ("gateway", "pairing"):
+        return gateway_command.run(args)
     if args.command == "version":
         print(f"hermes {__version__}")
         return 0

@@ -226,13 +226,18 @@ def record_approval(
 
 
 def cancel_approval(conn: Connection, approval_id: str) -> bool:
-    """Withdraw a question that nobody needs answered any more."""
+    """Withdraw a question that nobody needs answered any more, nor if it was answered just now."""
+    now = time.time()
     conn.execute(
         "UPDATE approvals SET state = 'cancelled', choice = 'deny', how = 'cancelled',"
         " decided_at = ? WHERE id = ? AND state = 'pending'",
-        (time.time(), approval_id),
+        (now, approval_id),
     )
-    return conn.changes() > 0
+    is_withdrawn = conn.changes() > 0
+    conn.execute(
+        "UPDATE approvals SET taken_at = ? WHERE id = ? AND taken_at IS NULL", (now, approval_id)
+    )
+    return is_withdrawn
 
 
 def expire_approvals(conn: Connection, now: float | None = None) -> int:

@@ -214,6 +214,7 @@ class SessionDB:
     begin_turn = _writes(turn_log.begin_turn)
     record_step = _writes(turn_log.record_step)
     append_missing = _writes(turn_log.append_missing)
+    close_open_turn = _writes(turn_log.close_open_turn)
     deliver_results = _writes(turn_log.deliver_results)
 
     # Inbox

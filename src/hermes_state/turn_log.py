@@ -122,6 +122,15 @@ def deliver_results(conn: Connection, session_id: str) -> Recorded | None:
     return Recorded(tip, append_messages(conn, tip, notes), _version(conn, tip), True)
 
 
+def close_open_turn(conn: Connection, session_id: str) -> bool:
+    """Close what a crash left open at a conversation's tip; False if nothing was."""
+    tip = get_compression_tip(conn, session_id)
+    missing = open_ends(conn, tip)
+    if missing:
+        append_messages(conn, tip, missing)
+    return bool(missing)
+
+
 def _version_if_tip(conn: Connection, session_id: str) -> int | None:
     """The version of a session that was not continued; the usual case, in one look-up."""
     return value(

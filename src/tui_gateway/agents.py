@@ -80,14 +80,17 @@ def emit_text(
     events.add_text(kind, text)
 
 
-def message_begins(hub: Hub, sid: str, session: Session, message_id: int | None = None) -> None:
-    """A message is being answered: tell everybody which, under the id it is stored with."""
+def message_begins(hub: Hub, sid: str, session: Session, timestamp: float | None = None) -> None:
+    """A message is being answered: tell everybody which.
+
+    `timestamp` is what it is stored with; a client that has it already knows it by that.
+    """
     from hermes_state.codec import plain_text
 
     prompt = plain_text(session.get("prompt"))
-    payload = {"prompt": prompt, "prompt_id": _own_id(session), "message_id": message_id}
+    payload = {"prompt": prompt, "prompt_id": _own_id(session), "timestamp": timestamp}
     with session["history_lock"]:
-        session["inflight"] = {"user": prompt, "message_id": message_id}
+        session["inflight"] = {"user": prompt, "timestamp": timestamp}
         hub._emit("message.start", sid, payload)
 
 
@@ -109,7 +112,7 @@ def translator(hub: Hub, sid: str, session: Session) -> Callable[[Event], None]:
 
 def _turn_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
     agent = session["agent"]
-    message_begins(hub, sid, session, agent._session_messages[-1].get("_row"))
+    message_begins(hub, sid, session, agent._session_messages[-1].get("timestamp"))
     if session.get("stop_wanted"):  # while the turn was being prepared
         agent.interrupt()
 

@@ -146,4 +146,6 @@ class _Socket:
             return None
 
     async def close(self) -> None:
-        await self._connection.close()
+        # AttributeError: asyncio takes the loop from a transport that was reset.
+        with contextlib.suppress(AttributeError):
+            await self._connection.close()

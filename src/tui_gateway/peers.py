@@ -47,6 +47,11 @@ class Peer:
         self.gone = False
         self._thread: threading.Thread | None = None
 
+    @property
+    def queued(self) -> int:
+        """Bytes that wait to be written."""
+        return self._size
+
     def send(self, frame: dict[str, Any]) -> None:
         """Put a frame into the queue; never blocks."""
         self._enqueue(encode(frame))
@@ -54,7 +59,8 @@ class Peer:
     def send_event(self, line: bytes, sid: str) -> None:
         """Put an encoded event of a session into the queue; left out if the queue is too long."""
         with self._changed:
-            if self._size + len(line) > EVENT_LIMIT:
+            # One that is too large on its own goes out when there is nothing before it.
+            if self._size and self._size + len(line) > EVENT_LIMIT:
                 self._missed.add(sid)
                 return
         self._enqueue(line)

@@ -86,8 +86,12 @@ def shut_down(end_reason: str, seconds: float = 8.0) -> None:
     finalize.finalize_all(hub(), end_reason, seconds)
     with _opening:
         db, _db = _db, None
-    if db is not None:
-        db.close()
+    if db is None:
+        return
+    background = sys.modules.get("agent.background")  # not imported: nothing runs
+    if background is not None:
+        background.stop_all(db)
+    db.close()
 
 
 def _load_methods() -> None:
@@ -104,9 +108,9 @@ def _get_db() -> SessionDB:
     with _opening:
         if _db is None:
             from agent.home import hermes_home
-            from hermes_state import SessionDB
+            from agent.store import open_store
 
-            _db = SessionDB(hermes_home() / "state.db")
+            _db = open_store(hermes_home())
             _db.settle_at_startup()
         return _db
 

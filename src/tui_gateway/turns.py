@@ -25,8 +25,6 @@ from .rpc import AGENT_FAILED, SESSION_BUSY, RpcError
 log = logging.getLogger(__name__)
 
 SOURCE = "tui"
-ROW_ID = "_row"
-"""Key under which the engine's messages carry their id in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,8 +307,8 @@ def _completed(hub: Hub, session: Session, result: dict[str, Any]) -> dict[str, 
     if not text and status == "error":
         payload["text"] = f"[No answer: {result.get('error') or 'the turn failed'}]"
     last = (result.get("messages") or [{}])[-1]
-    if last.get("role") == "assistant" and last.get(ROW_ID) is not None:
-        payload["message_id"] = last[ROW_ID]
+    if last.get("role") == "assistant" and last.get("timestamp") is not None:
+        payload["timestamp"] = last["timestamp"]
     total = session.setdefault("usage", {})
     for name, value in payload["usage"].items():
         if isinstance(value, int | float):

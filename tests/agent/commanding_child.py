@@ -9,7 +9,7 @@ from agent.scripted import ScriptedModel, call
 from hermes_state import SessionDB
 from tools.base import Workspace
 from tools.registry import Registry
-from tools.terminal import terminal
+from tools.terminal.tool import terminal
 
 
 def main(folder: Path) -> None:

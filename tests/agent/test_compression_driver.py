@@ -103,8 +103,23 @@ def test_compressed_between_the_calls_of_a_turn(db: SessionDB) -> None:
         assert problems(request.messages) == []
         assert estimate_tokens(request.messages, request.system, request.tools) <= 3100
         assert "project zebra" in str([m for m in request.messages if m["role"] == "user"])
+    # The newest results are never left out, or the model would ask for them again.
+    for request, number in zip(model.requests[1:], range(8), strict=True):
+        assert f"contents {-number}" in request.messages[-1]["content"]
     assert len(db.get_compression_lineage(agent.session_id)) > 1
     check_conversation(db, agent.session_id, ["zebra"])
+
+
+def test_a_result_larger_than_the_window_is_cut_and_seen(db: SessionDB) -> None:
+    def read(context: ToolContext) -> str:
+        return "The first line.\n" + "filler " * 12_000
+
+    registry = Registry([tool(toolset="test", effect="none")(read)])
+    agent, model = agent_on(db, call("read"), say("Read."), tools=registry)
+    assert agent.run_conversation("Read the file.")["final_response"] == "Read."
+    assert model.requests[1].messages[-1]["role"] == "tool"
+    assert "The first line." in model.requests[1].messages[-1]["content"]
+    assert size(model) <= 3100
 
 
 def test_the_providers_own_count_corrects_the_estimate(db: SessionDB) -> None:
@@ -312,7 +327,7 @@ def test_a_failing_model_is_left_in_peace_for_a_while(db: SessionDB) -> None:
     assert db.get_compression_fallback_streak(first) == 1
 
     # Over the threshold, but it fits: nothing is done.
-    store_talk(db, first, 8)
+    store_talk(db, first, 5)
     agent.run_conversation("Two")
     assert agent.session_id == first and 2000 < size(model) <= 3000
 

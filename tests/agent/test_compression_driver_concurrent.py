@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,7 +101,8 @@ async def test_not_during_a_turn(db: SessionDB) -> None:
 async def test_no_turn_during_it_and_it_can_be_interrupted(db: SessionDB) -> None:
     store_talk(db, "s", 20)
     before = db.get_messages("s")
-    summariser = Summariser(GOOD, pause=asyncio.Event())
+    gate = asyncio.Event()
+    summariser = Summariser(GOOD, pause=gate)
     agent, _ = agent_on(db, session_id="s", auxiliary=summariser)
     work = asyncio.create_task(agent.acompress())
     await summariser.asked.wait()
@@ -110,6 +114,7 @@ async def test_no_turn_during_it_and_it_can_be_interrupted(db: SessionDB) -> Non
     assert not result.compressed and result.reason == "It was interrupted."
     assert db.get_messages("s") == before and db.get_compression_lineage("s") == ["s"]
     assert db.get_compression_lock_holder("s") is None
+    gate.set()
     assert (await agent.run("Hello"))["final_response"] == "ok"
 
 
@@ -249,6 +254,15 @@ async def test_the_second_one_waits_and_follows(tmp_path: Path) -> None:
         assert won.compressed and not lost.compressed
         assert lost.session_id == won.session_id == two.session_id
         assert "first" in lost.reason and quick.prompts == []
+
+
+async def test_the_lock_of_a_killed_process_is_taken_over(db: SessionDB) -> None:
+    store_talk(db, "s", 60)
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    db.try_acquire_compression_lock("s", f"{socket.gethostname()}:{child.pid}:x", 3600)
+    agent, _ = agent_on(db, session_id="s", auxiliary=Summariser(GOOD))
+    assert (await agent.acompress()).method == "summary"
 
 
 async def test_whoever_does_not_come_back_is_not_waited_for(db: SessionDB) -> None:

@@ -6,12 +6,15 @@ import random
 import re
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from agent.agent import AIAgent
+from agent.config_schema import CompressionSettings
 from agent.errors import ContextTooLongError
+from agent.events import Compressed
 from agent.model import Chunk, Finished, Message, ModelRequest, TextDelta, Usage
 from agent.providers.embedded_fetch import ensure_weights
 from hermes_state import SessionDB
@@ -102,25 +105,39 @@ def question(number: int, chance: random.Random) -> str:
     return text
 
 
-def test_two_thousand_turns(tokenizer: httpx.Client, tmp_path: Path) -> None:
+def talk(tokenizer: httpx.Client, folder: Path, turns: int, **options: Any) -> CountingModel:
+    """Hold a conversation of so many turns to its end; check what it left."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance = random.Random(seed)
     model = CountingModel(tokenizer)
-    with SessionDB(tmp_path / "state.db") as db:
-        agent = AIAgent(
-            model, db=db, system_prompt="You keep notes. Be brief.", auxiliary=Summariser(GOOD)
+    with SessionDB(folder / "state.db") as db:
+        agent = AIAgent(model, db=db, system_prompt="You keep notes. Be brief.", **options)
+        compressions = []
+        agent.on_event = lambda event: (
+            compressions.append(event) if isinstance(event, Compressed) and event.method else None
         )
-        for number in range(TURNS):
+        for number in range(turns):
             result = agent.run_conversation(question(number, chance))
             assert str(result["final_response"]).startswith(f"Noted under answer{number}:")
-        lineage = db.get_compression_lineage(agent.session_id)
         print(
-            f"{len(lineage) - 1} compressions, {model.calls} calls, {model.refused} refused,"
+            f"{len(compressions)} compressions, {model.calls} calls, {model.refused} refused,"
             f" largest {model.largest} tokens"
         )
-        assert len(lineage) > 20
-        assert model.refused <= TURNS // 100
-        marks = [f"turn{n}" for n in range(0, TURNS, 50)]
-        marks += [f"answer{n}" for n in range(0, TURNS, 50)]
+        assert len(compressions) > turns // 50
+        marks = [f"{kind}{n}" for n in range(0, turns, 50) for kind in ("turn", "answer")]
         check_conversation(db, agent.session_id, marks)
+    return model
+
+
+def test_two_thousand_turns(tokenizer: httpx.Client, tmp_path: Path) -> None:
+    model = talk(tokenizer, tmp_path, TURNS, auxiliary=Summariser(GOOD))
+    assert model.refused <= TURNS // 100
+
+
+def test_up_to_the_brim_and_without_a_summariser(tokenizer: httpx.Client, tmp_path: Path) -> None:
+    """Compressed as late as can be, in place, by form alone."""
+    settings = CompressionSettings(threshold=0.95, in_place=True)
+    summariser = Summariser(RuntimeError("down"))
+    model = talk(tokenizer, tmp_path, 200, auxiliary=summariser, compression=settings)
+    assert model.refused <= 10

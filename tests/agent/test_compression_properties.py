@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agent.compression import Compressed, compress, estimate_tokens, preview, shorten_to_fit
 from agent.compression.plan import said
 from agent.compression.summary import Entry, Summary, bridge, is_record, parse
-from hermes_state.history import repair_message_sequence
+from hermes_state.history import BEGINNING, repair_message_sequence
 from hermes_state.turn_log import ROW_ID
 
 from .histories import problems
@@ -161,7 +161,7 @@ def check(
         result.covers_until is None and not any(ROW_ID in m for m in given)
     )
     spoken = said(given)[0]
-    requests = [m for m in spoken if m["role"] == "user"]
+    requests = [m for m in spoken if m["role"] == "user" and m.get("content") != BEGINNING]
     if requests and isinstance(requests[-1].get("content"), str):
         beginning = requests[-1]["content"].strip()[:4]
         assert any(beginning in str(m["content"]) for m in shown if m["role"] == "user")

@@ -16,7 +16,7 @@ from agent.scripted import ScriptedModel, Step, call, fail, say
 from hermes_state import SessionDB
 from tools.base import Workspace
 from tools.registry import Registry
-from tools.terminal import terminal
+from tools.terminal.tool import terminal
 
 
 @pytest.fixture

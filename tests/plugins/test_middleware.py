@@ -166,10 +166,10 @@ def test_a_slow_tool_is_not_the_middlewares_fault(make_agent: MakeAgent) -> None
 
     def release() -> None:
         inside.wait(10)
-        threading.Event().wait(0.3)  # longer than the middleware's limit
+        threading.Event().wait(0.5)  # longer than the middleware's limit
         go_on.set()
 
-    add("tool_execution", lambda args, next_call, **kwargs: f"<{next_call(args)}>", limit=0.1)
+    add("tool_execution", lambda args, next_call, **kwargs: f"<{next_call(args)}>", limit=0.3)
     threading.Thread(target=release).start()
     tools = Registry([tool(toolset="test", effect="effectful")(wait)])
     agent, _ = make_agent(call("wait"), say("."), tools=tools)

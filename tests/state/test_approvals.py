@@ -250,6 +250,9 @@ def test_an_answer_that_was_waited_for_is_not_there_again(chat: SessionDB) -> No
         new = ask(chat)
         chat.decide_approval(new.id, new.token, "once", "ada")
         chat.settle_approval(new.id, "deny")
+    stopped = ask(chat)
+    chat.decide_approval(stopped.id, stopped.token, "once", "ada")
+    assert not chat.cancel_approval(stopped.id)  # the turn was stopped in the same moment
     chat.record_approval(**question(approved=True, how="off"))
     assert chat.take_late_answer(**question()) is None
 

@@ -70,6 +70,8 @@ def furnish(db: SessionDB) -> None:
     db.try_acquire_compression_lock("s", "me")
     db.record_compression_failure_cooldown("s", time.time() + 999, "tired")
     db._execute_write(furnish_approvals)
+    db.create_session("open", "cli")
+    db.append_message("open", "user", "unanswered")
     db.accept_message("waiting", "s", "later", source="tui")
     db.accept_message("long gone", "s", "earlier", source="tui")
     db.drop_message("long gone")
@@ -160,6 +162,7 @@ TABLE = [
     m("begin_turn", "s", session_id="s", message=say("x")[0], source="cli", facts={}),
     m("begin_turn", "new", session_id="new", message=say("x")[0], source="cli", facts={}),
     m("record_step", "s", session_id="s", messages=say("x"), usage={"input_tokens": 3}),
+    m("close_open_turn", "open", session_id="open"),
     m("append_missing", "s", session_id="s", messages=say("one", "x"), source="cli", facts={}),
     m("update_token_counts", "s", session_id="s", input_tokens=5, model="m"),
     m("record_auxiliary_usage", session_id="s", task="title", input_tokens=5),

@@ -240,7 +240,7 @@ def children() -> list[str]:
             ids = (thread / "children").read_text().split()
         except OSError:
             continue
-        found += [pid for pid in ids if b"files_scan" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        found += [pid for pid in ids if b"files.scan" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return found
 
 

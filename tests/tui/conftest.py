@@ -7,3 +7,5 @@ from pathlib import Path
 
 # Tests are imported one by one (importmode=importlib), so helpers beside them need a path.
 sys.path.insert(0, str(Path(__file__).parent))
+
+from method_calls import gateway as gateway

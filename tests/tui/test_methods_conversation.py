@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 
+from method_calls import Gateway
+
 from agent.scripted import say
-from method_calls import Gateway, gateway  # noqa: F401 - a fixture
 
 
 def test_title_waits_for_the_first_message(gateway: Gateway) -> None:

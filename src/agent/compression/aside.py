@@ -1,9 +1,9 @@
 """Keeping what the next answer is about, however large, while the rest is compressed.
 
 That is the user's newest message, and the results of the tools that have just run: without the one
-the model does not know what is asked, without the others it runs the tools again. Where they are
-large they are set aside, stubs are compressed in their place, and they are put back. The request is
-cut only if it does not fit the window, results if they do not fit beside it.
+the model does not know what is asked, without the others it runs the tools again, for ever. They
+are set aside, the rest is compressed, and they are put back. The request is cut only if it does not
+fit the window, results if they do not fit beside it.
 """
 
 from __future__ import annotations
@@ -14,69 +14,83 @@ from dataclasses import dataclass, field, replace
 from agent.model import Message
 
 from .compress import Compressed
+from .plan import alternating
 from .shorten import fit_group
 
-STUB = "[This stands here while the earlier messages are compressed.]"
+STUB = "[The user's newest message stands here while the earlier ones are compressed.]"
 _LARGE = 0.2
-"""Share of the target from which on something is set aside."""
+"""Share of the target from which on a request is set aside."""
 _REST = 400
-"""Tokens that must be left for everything else."""
+"""Tokens that should be left for everything else."""
 
 Count = Callable[[list[Message]], int]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Aside:
     """A conversation without what was set aside."""
 
     messages: list[Message]
-    target: int
-    kept: dict[str, Message] = field(default_factory=dict)
-    """What is put back: the request under "", results under the ids of their calls."""
+    request: Message | None = None
+    results: list[Message] = field(default_factory=list)
+    """The newest tool calls with their results, as they will be put back."""
+    taken: int = 0
+    """Tokens of what was set aside."""
+    cut: bool = False
+    """Whether the results had to be cut."""
 
     def put_back(self, made: Compressed | None, count: Count) -> Compressed | None:
-        """The compressed conversation with everything in its place; None if a place was lost."""
-        if made is None or not self.kept:
-            return made
-        missing = dict(self.kept)
-        messages = [
-            missing.pop(key, message) if (key := _place(message)) is not None else message
-            for message in made.messages
-        ]
-        if missing:
-            return None
+        """The compressed conversation with everything in its place; None if nothing changed."""
+        if made is None:
+            if not self.cut:
+                return None
+            made = Compressed(self.messages, None, "summary", count(self.messages), 0, None)
+        messages = made.messages
+        if self.request is not None:
+            messages = [self.request if _is_stub(message) else message for message in messages]
+        messages = alternating([*messages, *self.results])
         return replace(made, messages=messages, after_tokens=count(messages))
 
 
 def set_aside(messages: list[Message], target: int, room: int, count: Count) -> Aside:
-    """Take out the newest request and the newest results where they are large.
+    """Take out the newest results, and the newest request if it is large.
 
     `room` is what the conversation may take in the end.
     """
-    newest = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
-    if newest < 0:
-        return Aside(messages, target)
-    aside = Aside(list(messages), target)
-    taken = 0
-    request = count([messages[newest]])
-    if target * _LARGE < request <= room - _REST:
-        aside.kept[""] = messages[newest]
-        aside.messages[newest] = {"role": "user", "content": STUB}
-        taken = request
     start = _newest_group(messages)
-    size = count(messages[start:]) if start > newest else 0
-    left = room - taken - _REST
-    if size > target * _LARGE and left > size // 20:
-        group = messages[start:]
-        if size > left:
-            # The estimate by which messages are cut is without the provider's correction.
-            group = fit_group(group, left * left // max(left, count(fit_group(group, left))))
-        aside.kept |= {str(m["tool_call_id"]): m for m in group[1:]}
-        aside.messages[start:] = [group[0], *({**m, "content": STUB} for m in group[1:])]
-        taken += count(group)
-    if taken:
-        aside.target = max(1, min(max(target - taken, target // 2), room - taken))
-    return aside
+    group, older = messages[start:], messages[:start]
+    newest = max((i for i, m in enumerate(older) if m["role"] == "user"), default=None)
+    if newest is None:
+        return Aside(messages)
+    rest = min(_REST, room // 3)
+    size = count(group)
+    request: Message | None = None
+    taken = count([older[newest]])
+    if target * _LARGE < taken <= room - rest - min(size, room // 3):
+        request = older[newest]
+        older[newest] = {"role": "user", "content": STUB}
+    else:
+        taken = 0
+    left = room - taken - rest
+    cut = size > left
+    if cut:
+        group = _cut(group, left, count)
+        size = count(group)
+        if size > left:  # nothing to be done: as old as any other message
+            return Aside([*older, *messages[start:]], request, [], taken)
+    return Aside(older, request, group, taken + size, cut)
+
+
+def _cut(group: list[Message], tokens: int, count: Count) -> list[Message]:
+    """A group within so many tokens by the caller's count, if that can be."""
+    goal = max(0, tokens)
+    for _ in range(4):
+        fitted = fit_group(group, goal)
+        size = count(fitted)
+        if size <= tokens:
+            break
+        goal = goal * max(0, tokens) * 9 // (size * 10)
+    return fitted
 
 
 def _newest_group(messages: list[Message]) -> int:
@@ -87,7 +101,5 @@ def _newest_group(messages: list[Message]) -> int:
     return max(0, start - 1) if start < len(messages) else start
 
 
-def _place(message: Message) -> str | None:
-    if message.get("content") != STUB:
-        return None
-    return str(message.get("tool_call_id")) if message["role"] == "tool" else ""
+def _is_stub(message: Message) -> bool:
+    return message["role"] == "user" and message.get("content") == STUB

@@ -63,8 +63,8 @@ NEGATION = _any_of(r"no|not|never|won'?t|don'?t|doesn'?t|needn'?t|without|alread
 
 _BEFORE_A_VALUE = r"\s+(?:(?:the|a|at|on|in|to|be|using|by|for)\s+){0,2}([^\s,;]+)"
 OUTDATED = re.compile(
-    r"\b(?:instead of|rather than|no longer|replac(?:e|es|ed|ing)|drop(?:ped)?|away from|forget|statt)"
-    + _BEFORE_A_VALUE,
+    r"\b(?:instead of|rather than|no longer|replac(?:e|es|ed|ing)|drop(?:ped)?|scrap|away from"
+    r"|forget about|statt)" + _BEFORE_A_VALUE,
     re.IGNORECASE,
 )
 """The value that is named right behind such words holds no longer."""

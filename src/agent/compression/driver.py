@@ -108,6 +108,8 @@ class Compressor:
         self._gauged: Model | None = None
         self._fixed: tuple[str, Sequence[Any], int] = ("", (), 0)
         self._counted: list[tuple[Message, int]] = []
+        self._fresh = False
+        """Whether the conversation was made smaller for the very request that comes next."""
 
     # Around a model call
 
@@ -119,7 +121,8 @@ class Compressor:
             budget = self._budget(turn)
             size = self._gauge.corrected(estimate)
             many = len(messages) > self._settings.hygiene_hard_message_limit
-            if size > budget.trigger or many:
+            fresh, self._fresh = self._fresh, False
+            if size > budget.limit or (not fresh and (size > budget.trigger or many)):
                 target = min(budget.target, (size - budget.fixed) // 2) if many else budget.target
                 await self._compress_if_due(turn, budget, target, must=size > budget.limit)
                 messages = self._journal.history()
@@ -151,7 +154,8 @@ class Compressor:
         )
         session_id, seen = self._journal.session_id, list(self._journal.messages)
         await self._compress(turn, wish)
-        return not self._journal.goes_on_from(session_id, seen)
+        self._fresh = not self._journal.goes_on_from(session_id, seen)
+        return self._fresh
 
     # On request
 
@@ -311,34 +315,33 @@ class Compressor:
         count = self._gauge.tokens
         made: Compressed | None = None
         failure = ""
+        aside = set_aside(messages, wish.target, wish.room, count)
+        target = max(1, wish.target - aside.taken, wish.target // 2)
+        room = max(1, wish.room - aside.taken)
         try:
             async with asyncio.timeout(self._timeout * _ROUNDS):
-                aside = set_aside(messages, wish.target, wish.room, count)
                 made = await compress(
                     aside.messages,
-                    target_tokens=aside.target,
+                    target_tokens=min(target, room),
                     ask=self._ask if asked else None,
                     focus=wish.focus,
                     count=count,
                     keep_first=self._settings.protect_first_n,
                 )
-                made = aside.put_back(made, count)
         except TimeoutError:
             failure = "The summary took too long."
         except Exception as error:
             # Whatever goes wrong with a summary, the conversation has to go on.
             log.exception("The summary of %s failed", self._journal.session_id)
             failure = f"{type(error).__name__}: {error}"
-        if failure or (wish.must and (made is None or made.after_tokens > wish.room)):
-            goal = min(wish.target, wish.room) if made is None else wish.room
-            short = shorten_to_fit(
-                made.messages if made else messages, target_tokens=goal, count=count
-            )
-            if made is None:
-                return dataclasses.replace(short, error=failure or None)
-            return dataclasses.replace(
-                made, messages=short.messages, after_tokens=short.after_tokens
-            )
+        if failure:
+            made = shorten_to_fit(aside.messages, target_tokens=min(target, room), count=count)
+            made = dataclasses.replace(made, error=failure)
+        made = aside.put_back(made, count)
+        if wish.must and (made is None or made.after_tokens > wish.room):
+            # The last resort: what was set aside is cut like everything else.
+            short = shorten_to_fit(messages, target_tokens=wish.room, count=count)
+            made = dataclasses.replace(short, error=made.error if made else None)
         return made
 
     async def _ask(self, system: str, prompt: str) -> str:

@@ -27,8 +27,8 @@ from .cues import (
     WISH,
 )
 from .shorten import text_of
-from .summary import Entry, make_entry, row_of
-from .words import is_value, strength, terms, touches
+from .summary import LONGEST_TEXT, Entry, make_entry, row_of
+from .words import Terms, is_value, strength, terms, touches
 
 MOST_CANDIDATES = 120
 LEAST = 1.5
@@ -37,6 +37,8 @@ SURE = 2.5
 """Below this score something is only noted."""
 SURE_BESIDE_A_MODEL = 3.5
 """The same where a model has read the messages too, and did not find it worth an entry."""
+_LEAD = 40
+"""Characters that are kept before the telling part of a long sentence."""
 _EARLY = 24
 """Where in a sentence words of wishing stand when they are meant."""
 _LONGEST_READ = 6000
@@ -131,7 +133,7 @@ def judge(
         kind = "note"
     else:
         kind = "open" if is_open and not is_done else "decision" if wish and user else "fact"
-    entry = make_entry(kind, sentence, [row] if row else [])
+    entry = make_entry(kind, _telling_part(sentence, about, wish), [row] if row else [])
     if entry is None:
         return None
     outdated = OUTDATED.findall(sentence)
@@ -139,6 +141,24 @@ def judge(
         outdated += PERHAPS_OUTDATED.findall(sentence)
     gone = frozenset(value.strip(".:!?'\"`").lower() for value in outdated) & about.values
     return Candidate(entry, score, position, done, changes, gone)
+
+
+def _telling_part(sentence: str, about: Terms, wish: re.Match[str] | None) -> str:
+    """A long sentence from a little before the part of it that says the most."""
+    if len(sentence) <= LONGEST_TEXT:
+        return sentence
+    lower = sentence.lower()
+    weights = {lower.find(value): strength(value) for value in sorted(about.values)[:30]}
+    if wish:
+        weights[wish.start()] = 1.0
+    weights.pop(-1, None)
+
+    def said_from(start: int) -> float:
+        end = start + LONGEST_TEXT - _LEAD
+        return sum(weight for place, weight in weights.items() if start <= place < end)
+
+    start = max(sorted(weights), key=said_from, default=0) - _LEAD
+    return sentence if start <= 0 else f"…{sentence[start:].split(' ', 1)[-1]}"
 
 
 def _files(messages: Sequence[Message]) -> list[Candidate]:

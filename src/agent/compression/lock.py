@@ -1,7 +1,8 @@
 """Who compresses a session: one at a time, in whatever process.
 
 The lock is a lease in the store. Its holder renews it while it works; a holder that was killed
-loses it when the lease runs out. The lock only spares work: the commit is safe without it.
+loses it at once to its own machine, and to others when the lease runs out. The lock only spares
+work: the commit is safe without it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 from collections.abc import AsyncIterator
 
 from hermes_state import SessionDB, StoreError
@@ -32,7 +34,7 @@ async def compression_lock(
     if db is None:
         yield True
         return
-    holder = f"{os.getpid()}-{os.urandom(6).hex()}"
+    holder = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(6).hex()}"
     if not await _acquire(db, session_id, holder, patience, lease):
         yield False
         return
@@ -53,10 +55,29 @@ async def _acquire(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience
     while not db.try_acquire_compression_lock(session_id, holder, lease):
+        other = db.get_compression_lock_holder(session_id)
+        if other is not None and _is_gone(other):
+            db.release_compression_lock(session_id, other)
+            continue
         if db.get_compression_tip(session_id) != session_id or loop.time() >= deadline:
             return False
         await asyncio.sleep(_LOOK_INTERVAL)
     return True
+
+
+def _is_gone(holder: str) -> bool:
+    """Whether a holder was a process of this machine that does not run any more."""
+    host, _, rest = holder.partition(":")
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname() or not pid.isascii() or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
 
 
 async def _keep(db: SessionDB, session_id: str, holder: str, lease: float) -> None:

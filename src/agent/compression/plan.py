@@ -115,7 +115,8 @@ def said(messages: Sequence[Message]) -> tuple[list[Message], Summary | None]:
         if rest is None or is_bridge(rest) or _says_nothing(rest):
             removed = removed or rest is not message or is_bridge(message)
             continue
-        if removed and rest.get("role") == (spoken[-1]["role"] if spoken else "assistant"):
+        before = spoken[-1]["role"] if spoken else "assistant"
+        if removed and rest["role"] == before != "tool":
             # Held apart while the rest is repaired, or the two would become one.
             spoken.append(bridge("user" if rest["role"] == "assistant" else "assistant"))
         spoken.append(rest)
@@ -158,12 +159,16 @@ def divide(
     costs = [sum(next(sizes) for _ in group) for group in groups]
     # The caller's count against ours: what is cut is cut by our count.
     scale = max(1.0, sum(costs) / max(1, sum(map(message_tokens, spoken))))
-    newest = max((i for i, group in enumerate(groups) if group[0]["role"] == "user"), default=0)
+    newest = max((i for i, group in enumerate(groups) if group[0]["role"] == "user"), default=-1)
 
-    head_until, head_cost = _head(groups, costs, newest, keep_first, int(room * _HEAD_SHARE), plan)
-    others = sum(costs) - costs[newest]
-    share = max(room * _REQUEST_SHARE, room - others - BRIDGES, min(room, SMALLEST_REQUEST))
-    request, request_cost = _fitted(groups[newest], costs[newest], share, scale)
+    until = newest if newest >= 0 else len(groups) - 1
+    head_until, head_cost = _head(groups, costs, until, keep_first, int(room * _HEAD_SHARE), plan)
+    request: Group = []
+    request_cost = 0
+    if newest >= 0:
+        others = sum(costs) - costs[newest]
+        share = max(room * _REQUEST_SHARE, room - others - BRIDGES, min(room, SMALLEST_REQUEST))
+        request, request_cost = _fitted(groups[newest], costs[newest], share, scale)
     plan.record_tokens = min(LARGEST_RECORD, int(room * _RECORD_SHARE))
     if plan.record_tokens < SMALLEST_RECORD:
         plan.record_tokens = 0
@@ -178,12 +183,13 @@ def divide(
 
 
 def _head(
-    groups: list[Group], costs: list[int], newest: int, keep_first: int, room: int, plan: Plan
+    groups: list[Group], costs: list[int], until: int, keep_first: int, room: int, plan: Plan
 ) -> tuple[int, int]:
-    """Fill in the first messages; returns the group after them and what they take."""
+    """Fill in the first messages, before group `until`; returns the group after them and what
+    they take."""
     index = cost = 0
     # Rather with the answer to the last of them than without.
-    while index < newest and (
+    while index < until and (
         len(plan.head) < keep_first or (plan.head and plan.head[-1]["role"] == "user")
     ):
         group = [without_reasoning(message) for message in groups[index]]

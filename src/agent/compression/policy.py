@@ -120,7 +120,7 @@ def share_out(
     limit = window - answer
     trigger = min(limit, max(int(window * settings.threshold), fixed + (limit - fixed) // 2))
     wanted = max(int(window * settings.target_ratio), SMALLEST_TARGET)
-    target = max(1, min(wanted, (trigger - fixed) * 2 // 3))
+    target = max(1, min(wanted, (trigger - fixed) // 2))
     return Budget(fixed, limit, trigger, target)
 
 

@@ -47,14 +47,17 @@ def cut(text: str, tokens: int, row: int | None = None) -> str:
     room = max(0, tokens - text_tokens(marker(len(text), where)))
     length = len(text) * room // size
     for _ in range(12):
-        first = text[: length * 2 // 3]
-        last = text[len(text) - (length - len(first)) :] if length > len(first) else ""
-        if text_tokens(first) + text_tokens(last) <= room:
-            break
-        length = length * 3 // 4
-    else:
-        first = last = ""
-    return f"{first}{marker(len(text) - len(first) - len(last), where)}{last}"
+        short = _ends(text, length, where)
+        if text_tokens(short) <= tokens:
+            return short
+        length = length * 4 // 5
+    return _ends(text, 0, where)
+
+
+def _ends(text: str, length: int, where: str) -> str:
+    first = text[: length * 2 // 3]
+    last = text[len(text) - (length - len(first)) :] if length > len(first) else ""
+    return f"{first}{marker(len(text) - length, where)}{last}"
 
 
 def marker(characters: int, where: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -40,6 +41,7 @@ class LocalAdapter(PlatformAdapter):
         self.reactions: list[tuple[str, str, str]] = []
         self.typed: list[str] = []
         self._keys: set[str] = set()
+        self._run = os.urandom(3).hex()
         self._ids = itertools.count(1)
         self._changed = asyncio.Condition()
         self.connected = False
@@ -74,7 +76,7 @@ class LocalAdapter(PlatformAdapter):
             Platform.LOCAL, chat_id, chat_type=chat_type, user_id=user_id, user_name=user_id,
             thread_id=thread_id,
         )  # fmt: skip
-        event = MessageEvent(text, source, message_id or f"in{next(self._ids)}", button=button)
+        event = MessageEvent(text, source, message_id or self._new_id(), button=button)
         await self.on_message(event)
 
     async def send(
@@ -93,7 +95,7 @@ class LocalAdapter(PlatformAdapter):
             return None
         if key is not None:
             self._keys.add(key)
-        shown = Shown(f"out{next(self._ids)}", chat_id, text, thread_id, tuple(buttons))
+        shown = Shown(self._new_id(), chat_id, text, thread_id, tuple(buttons))
         async with self._changed:
             self.shown.append(shown)
             self._changed.notify_all()
@@ -126,6 +128,9 @@ class LocalAdapter(PlatformAdapter):
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(lambda: len(self.texts(chat_id)) >= count)
         return self.texts(chat_id)
+
+    def _new_id(self) -> str:
+        return f"{self._run}-{next(self._ids)}"
 
     def _fail_if_told(self) -> None:
         if self.failures and isinstance(self.failures[0], SendError):

@@ -6,7 +6,11 @@ import importlib
 
 FIRST = ("session", "prompt")
 """What every client begins with."""
-REST: tuple[str, ...] = ("conversation", "facts", "records", "slash", "completion")
+REST = (
+    "conversation", "facts", "records", "slash", "completion", "input", "attachments", "config",
+    "models", "tools", "skills", "plugins", "processes", "background", "handoff", "rollback",
+    "oneshot", "shell",
+)  # fmt: skip
 """Loaded with the first method that is not among the first ones."""
 
 _all_loaded = False

@@ -8,6 +8,7 @@ from typing import Literal
 
 from .. import live, turns
 from .. import shapes_conversation as wire
+from ..paths import existing_folder
 from ..rpc import Call, RpcError, method
 
 EMPTY_QUERY = 4004
@@ -92,9 +93,9 @@ def set_cwd(call: Call, session_id: str, cwd: str) -> wire.Place:
     """Let the session work in another folder from its next turn on."""
     hub = call.hub
     session = live.require(hub, session_id)
-    wanted = Path(session["cwd"]) / Path(cwd or ".").expanduser()
-    if not cwd.strip() or "\0" in cwd or not wanted.is_dir():
-        raise RpcError(NOT_A_FOLDER, f"{cwd!r} is not a folder.")
+    wanted = existing_folder(Path(session["cwd"]), cwd)
+    if wanted is None:
+        raise RpcError(NOT_A_FOLDER, f"{cwd[:200]!r} is not a folder.")
     with turns.occupied(hub, session_id, session, "work in another folder"):
         session["cwd"] = str(wanted)
         agent = session.get("agent")

@@ -8,6 +8,7 @@ from typing import Any
 from .. import asking, live, shapes, turns
 from ..event_log import EPOCH
 from ..hub import Hub, Session
+from ..paths import existing_folder
 from ..rpc import Call, RpcError, method
 
 NOT_NAMED = 4006
@@ -29,10 +30,11 @@ def create(
     """Open a new conversation; nothing is stored before its first message."""
     from agent.ids import new_session_id
 
-    if cwd is not None and not Path(cwd).expanduser().is_dir():
-        raise RpcError(4016, f"{cwd} is not a folder.")
+    folder = existing_folder(Path(), cwd) if cwd else None
+    if cwd and folder is None:
+        raise RpcError(4016, f"{cwd[:200]!r} is not a folder.")
     session = live.new_session(
-        new_session_id(), cols=cols, cwd=str(Path(cwd).expanduser()) if cwd else None
+        new_session_id(), cols=cols, cwd=str(folder.absolute()) if folder else None
     )
     session |= {
         "model": model,
@@ -119,7 +121,8 @@ def _usable_model(hub: Hub, name: str) -> str | None:
 def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> shapes.Opened:
     """All of a live session. What is stored is read last: it may be newer than the number.
 
-    A client then sees some of it again as events, and knows it by `message_id` and `tool_id`.
+    A client then sees some of it again as events, and knows a message by its role and `timestamp`,
+    a tool's run by its `tool_id`.
     """
     with session["history_lock"]:
         latest_seq, said = session["events"].now()

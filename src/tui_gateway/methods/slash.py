@@ -14,7 +14,7 @@ COMMAND_FAILED = 4018
 
 
 @method("commands.catalog", slow=True)
-def commands(call: Call, session_id: str | None = None) -> wire.Catalog:
+def commands(call: Call) -> wire.Catalog:
     """Every slash command that a screen with an input line has."""
     from agent.slash import catalog
     from agent.slash.dispatch import plugin_commands
@@ -92,7 +92,7 @@ def _run(call: Call, sid: str, line: str) -> wire.CommandResult:
     told: wire.CommandResult = {"type": fields["type"], "output": fields.get("output", "")}
     for key in ("message", "notice", "name"):
         if key in fields:
-            told[key] = fields[key]  # type: ignore[literal-required]  # one of the three above
+            told[key] = fields[key]
     if surface.is_leaving:
         told["leave"] = True
     return told

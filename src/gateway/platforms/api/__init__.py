@@ -1,0 +1,1 @@
+"""The API server's parts; imported only when the platform is enabled."""

@@ -1,0 +1,97 @@
+"""What the Matrix adapter keeps in the home: who it is logged in as, and how far it has read.
+
+The place in the stream of events is written only after everything before it was stored, and is
+flushed to the disk before it takes the old one's place: at worst events come again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Login:
+    """An access token that a password was exchanged for."""
+
+    homeserver: str
+    user_id: str
+    device_id: str
+    access_token: str = field(repr=False)
+
+
+@dataclass(slots=True)
+class Place:
+    """How far an account has been read."""
+
+    homeserver: str = ""
+    user_id: str = ""
+    since: str = ""
+    """Empty before the first sync."""
+    invites: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Rooms that could not be joined yet: who invites, and how often it was tried."""
+
+
+class MatrixState:
+    """Two private files in `<home>/gateway`."""
+
+    def __init__(self, home: Path) -> None:
+        self._login = home / "gateway" / "matrix-login.json"
+        self._place = home / "gateway" / "matrix-sync.json"
+
+    def login(self, homeserver: str, user_id: str) -> Login | None:
+        """The kept login of an account; `user_id` may be the part before the colon."""
+        found = _read(self._login)
+        try:
+            kept = Login(**found)
+        except TypeError:
+            return None
+        local = kept.user_id.removeprefix("@").partition(":")[0]
+        fits = user_id in (kept.user_id, local) and kept.homeserver == homeserver
+        return kept if fits else None
+
+    def keep_login(self, login: Login) -> None:
+        """Keep a login, readable by its owner alone."""
+        _write(self._login, asdict(login))
+
+    def place(self, homeserver: str, user_id: str) -> Place:
+        """Where reading goes on; at the present if this account was never read."""
+        try:
+            kept = Place(**_read(self._place))
+        except TypeError:
+            kept = Place()
+        if (kept.homeserver, kept.user_id) == (homeserver, user_id):
+            return kept
+        return Place(homeserver, user_id)
+
+    def keep_place(self, place: Place) -> None:
+        """Everything before this place is stored."""
+        _write(self._place, asdict(place))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be read and is begun anew: %s", path, error)
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

@@ -1,0 +1,148 @@
+"""The gateway as a process: one per home, stopped by a signal, and found by its lock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from . import status
+from .config_load import load_gateway_config
+from .status import GatewayLock, running_pid
+
+log = logging.getLogger(__name__)
+
+CLEAN_MARK = ".clean_shutdown"
+START_SECONDS = 20.0
+STATUS_SECONDS = 15.0
+
+
+def run_gateway(home: Path) -> int:
+    """Serve until a signal comes; returns the exit code."""
+    lock = GatewayLock(home)
+    lock.acquire()
+    try:
+        return asyncio.run(_serve(home))
+    finally:
+        lock.release()
+
+
+async def _serve(home: Path) -> int:
+    from agent.config import load_config
+    from agent.logs import setup_logging
+    from agent.store import open_store
+    from hermes_state import AsyncSessionDB
+    from tools.processes.ledger import reap_orphans
+
+    from .run import GatewayRunner
+
+    setup_logging(home)
+    settings = load_config(home)
+    config = load_gateway_config(settings)
+    store = open_store(home)
+    store.settle_at_startup()
+    reap_orphans(home)
+    db = AsyncSessionDB(store)
+    runner = GatewayRunner(config, settings, db, home)
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(name, ending.set)
+    (home / CLEAN_MARK).unlink(missing_ok=True)
+    try:
+        await runner.start()
+        log.info("The gateway runs with %s", ", ".join(runner.supervisor.states) or "no platform")
+        runner.spawn(_report(runner, STATUS_SECONDS))
+        await ending.wait()
+    finally:
+        await runner.stop()
+        await db.close()
+    (home / CLEAN_MARK).touch(mode=0o600)
+    return 0
+
+
+async def _report(runner: object, seconds: float) -> None:
+    while True:
+        runner._update_runtime_status("running")  # type: ignore[attr-defined]
+        await asyncio.sleep(seconds)
+
+
+def start_gateway(home: Path) -> int:
+    """Start a gateway in the background; returns its process id once it has the lock."""
+    running = running_pid(home)
+    if running is not None:
+        raise status.GatewayRunningError(running)
+    logs = home / "logs"
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(logs / "gateway.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hermes_cli.main", "gateway", "run"],
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            start_new_session=True,
+            env={**os.environ, "HERMES_HOME": str(home)},
+        )
+    finally:
+        os.close(descriptor)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        found = status.read_runtime_status(home)
+        if found.get("pid") == process.pid and found.get("state") == "running":
+            return process.pid
+        if process.poll() is not None:
+            raise RuntimeError(f"The gateway ended at once. See {logs / 'gateway.out'}.")
+        time.sleep(0.05)
+    raise RuntimeError(f"The gateway is not up after {START_SECONDS:.0f} s. See {logs}.")
+
+
+def stop_gateway(home: Path, seconds: float = 40.0) -> bool:
+    """Ask the running gateway to end, and wait for it; False if none runs."""
+    pid = running_pid(home)
+    if pid is None:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if running_pid(home) is None:
+            return True
+        time.sleep(0.05)
+    raise RuntimeError(
+        f"The gateway (process {pid}) has not ended after {seconds:.0f} s."
+        f" Look at its log, or end it with: kill -9 {pid}"
+    )
+
+
+UNIT = """\
+[Unit]
+Description=Hermes gateway
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={python} -m hermes_cli.main gateway run
+Environment=HERMES_HOME={home}
+Restart=always
+RestartSec=5
+TimeoutStopSec=60
+
+[Install]
+WantedBy=default.target
+"""
+
+
+def install_unit(home: Path, folder: Path | None = None) -> Path:
+    """Write a systemd unit for this person; returns where it is."""
+    folder = folder or Path.home() / ".config" / "systemd" / "user"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "hermes-gateway.service"
+    path.write_text(UNIT.format(python=sys.executable, home=home))
+    return path

@@ -1,0 +1,308 @@
+"""Turns for somebody who waits for the answer, such as an API client: asked, answered, not sent.
+
+One turn at a time per conversation; what comes meanwhile waits in line. A message that waits, or
+that could be sent twice, is in the store's inbox, so a restart goes on with it; one that begins at
+once is stored by its turn before the model is asked. Whoever asked may leave: the turn goes on, and
+its answer is in the history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from . import agent_cache, session_context
+from .agent_source import agent_for, keep_agent
+from .config import Platform
+from .platforms.base import MessageEvent
+from .session import SessionEntry, SessionSource, build_session_key
+
+if TYPE_CHECKING:
+    from agent.events import Event
+
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING = 16
+"""Messages that may wait in one conversation."""
+
+Listener = Callable[["Event"], None]
+
+
+class RequestError(Exception):
+    """A message that was not taken."""
+
+
+class TooManyWaitingError(RequestError):
+    """The conversation has a long line already."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} messages wait in this conversation. Send it again later.")
+
+
+class AlreadyAskedError(RequestError):
+    """This message was accepted before, and nobody waits for it here."""
+
+
+class StoppingError(RequestError):
+    """The gateway is being stopped."""
+
+    def __init__(self, accepted: bool) -> None:
+        kept = "It is kept and answered after the restart." if accepted else "Send it again."
+        super().__init__(f"The gateway is being stopped. {kept}")
+        self.accepted = accepted
+
+
+@dataclass(slots=True)
+class Request:
+    """A message with everything its turn needs."""
+
+    id: str
+    """Its name in the inbox; asked again under the same name, it is not run again."""
+    owner: str
+    """The name of whoever asks, on this platform."""
+    session_id: str
+    conversation_id: str
+    content: Any
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """What was said before, for a conversation that begins with it."""
+    instructions: str = ""
+    message_id: str | None = None
+    """The client's own name for it."""
+    durable: bool = False
+    """Whether the client is told that it is accepted before it is answered."""
+    stored: bool = False
+
+    @property
+    def source(self) -> SessionSource:
+        """Where it comes from."""
+        return SessionSource(
+            Platform.API_SERVER, self.owner, user_id=self.owner, user_name=self.owner,
+            thread_id=self.conversation_id, role_authorized=True,
+        )  # fmt: skip
+
+    @property
+    def key(self) -> str:
+        """The key of its conversation."""
+        return build_session_key(self.source)
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    request: Request
+    result: asyncio.Future[dict[str, Any]]
+    listeners: list[Listener]
+
+    def emit(self, event: Event) -> None:
+        for listener in self.listeners:
+            listener(event)
+
+
+class Requests:
+    """The lines of every conversation that is asked in."""
+
+    def __init__(self, runner: GatewayRunner) -> None:
+        self._runner = runner
+        self._lines: dict[str, deque[_Asked]] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._models: dict[str, Any] = {}
+
+    def is_busy(self, key: str) -> bool:
+        """Whether a turn runs in a conversation."""
+        return key in self._lines
+
+    def is_open(self, request_id: str) -> bool:
+        """Whether a message is waiting or being answered here."""
+        return request_id in self._asked
+
+    async def ask(
+        self,
+        request: Request,
+        on_event: Listener | None = None,
+        *,
+        on_accepted: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
+        """The result of the message's turn, as `AIAgent.run` returns it.
+
+        A message that is open here already is not asked twice: its result is waited for. Raises
+        AlreadyAskedError for one that was accepted earlier, TooManyWaitingError, StoppingError.
+        """
+        asked = self._asked.get(request.id)
+        if asked is None:
+            asked = await self._line_up(request)
+        if on_event is not None:
+            asked.listeners.append(on_event)
+        if on_accepted is not None:
+            on_accepted()
+        return await asyncio.shield(asked.result)
+
+    async def resume(self) -> None:
+        """After a start: go on with what was accepted and not begun."""
+        rows = await self._runner._session_db.list_waiting(source=Platform.API_SERVER.value)
+        for row in rows:
+            facts = row["facts"].get("request")
+            if not facts or row["id"] in self._asked:
+                continue
+            request = Request(
+                row["id"], facts["owner"], row["session_id"], facts["conversation_id"],
+                row["content"], facts.get("history") or [], facts.get("instructions") or "",
+                row["platform_message_id"], stored=True,
+            )  # fmt: skip
+            self._append(self._new(request))
+
+    async def _line_up(self, request: Request) -> _Asked:
+        if not self._runner._running:
+            raise StoppingError(False)
+        line = self._lines.get(request.key)
+        if line is not None and len(line) > MOST_WAITING:
+            raise TooManyWaitingError(len(line) - 1)
+        asked = self._new(request)
+        if line is not None or request.durable or request.message_id is not None:
+            try:
+                request.stored = await self._store(request)
+            except BaseException:
+                del self._asked[request.id]
+                raise
+            if not request.stored:
+                del self._asked[request.id]
+                raise AlreadyAskedError(request.id)
+        self._append(asked)
+        return asked
+
+    def _new(self, request: Request) -> _Asked:
+        result = asyncio.get_running_loop().create_future()
+        # Whoever asked may be gone; then nobody looks at what went wrong.
+        result.add_done_callback(lambda done: done.cancelled() or done.exception())
+        asked = self._asked[request.id] = _Asked(request, result, [])
+        return asked
+
+    async def _store(self, request: Request) -> bool:
+        facts: dict[str, Any] = {
+            "owner": request.owner,
+            "conversation_id": request.conversation_id,
+        }
+        if request.history:
+            facts["history"] = request.history
+        if request.instructions:
+            facts["instructions"] = request.instructions
+        return bool(
+            await self._runner._session_db.accept_message(
+                request.id,
+                request.session_id,
+                request.content,
+                source=Platform.API_SERVER.value,
+                session_key=request.key,
+                user_id=request.source.owner,
+                platform_message_id=request.message_id,
+                facts={"request": facts},
+            )
+        )
+
+    def _append(self, asked: _Asked) -> None:
+        key = asked.request.key
+        line = self._lines.get(key)
+        if line is not None:
+            line.append(asked)
+            return
+        self._lines[key] = deque([asked])
+        task = self._runner.spawn(self._run_line(key))
+        self._runner.turns.occupy(key, task)
+
+    async def _run_line(self, key: str) -> None:
+        line = self._lines[key]
+        turns = self._runner.turns
+        try:
+            while line and (self._runner._running or not line[0].request.stored):
+                asked = line[0]
+                async with turns.slot():
+                    result = await self._run(key, asked)
+                line.popleft()
+                self._asked.pop(asked.request.id, None)
+                if not asked.result.done():
+                    asked.result.set_result(result)
+        finally:
+            turns.leave(key)
+            del self._lines[key]
+            for asked in line:
+                self._asked.pop(asked.request.id, None)
+                if not asked.result.done():
+                    asked.result.set_exception(StoppingError(asked.request.stored))
+
+    async def _run(self, key: str, asked: _Asked) -> dict[str, Any]:
+        runner, request = self._runner, asked.request
+        try:
+            return await self._answer(key, asked)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # No silent turn: whatever failed, whoever asked is told.
+            log.exception("The turn in %s failed", key)
+            if request.stored:
+                await runner._session_db.drop_message(request.id)
+            return {
+                "final_response": None, "failed": True, "completed": False, "partial": False,
+                "interrupted": False, "api_calls": 0, "session_id": request.session_id,
+                "error": f"{type(error).__name__}: {error}", "messages": [], "usage": {},
+            }  # fmt: skip
+        finally:
+            runner._running_agents.pop(key, None)
+
+    async def _answer(self, key: str, asked: _Asked) -> dict[str, Any]:
+        runner, request = self._runner, asked.request
+        source = request.source
+        now = datetime.now()
+        session_id = runner._session_db._db.get_compression_tip(request.session_id)
+        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
+        agent = await agent_for(runner, key, entry, source, request.instructions)
+        runner._running_agents[key] = agent
+        session_context.set_session_vars(
+            platform=source.platform.value, source=source.platform.value, chat_id=source.chat_id,
+            thread_id=source.thread_id, user_id=source.user_id, user_name=source.user_name,
+            session_key=key, session_id=session_id, message_id=request.message_id,
+        )  # fmt: skip
+        session_context.set_inbox_id(request.id if request.stored else None)
+        runner._agent_used[key] = time.monotonic()
+        agent.on_event = asked.emit
+        try:
+            result: dict[str, Any] = await agent.run(request.content, request.history or None)
+        finally:
+            agent.on_event = None
+        if result.get("failed") and not result.get("api_calls") and request.stored:
+            await runner._session_db.drop_message(request.id)
+        row = runner._session_db._db.get_session(agent.session_id)
+        with agent_cache.guarded(runner._agent_cache_lock):
+            cached = runner._agent_cache.get(key)
+        if row is not None and cached is not None and cached[0] is agent:
+            keep_agent(runner, key, (agent, cached[1], row["message_count"], agent.session_id))
+        return result
+
+
+def stored_answer(messages: list[dict[str, Any]], message_id: str) -> list[dict[str, Any]] | None:
+    """The rows of the turn that answered the client's message; None if it is not among them."""
+    start = next(
+        (n for n, one in enumerate(messages) if one.get("platform_message_id") == message_id), None
+    )
+    return None if start is None else turn_at(messages, start)
+
+
+def turn_at(messages: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
+    """The rows from a user's message up to the next one of the user."""
+    rest = messages[start + 1 :]
+    end = next((n for n, one in enumerate(rest) if one["role"] == "user"), len(rest))
+    return messages[start : start + 1 + end]
+
+
+def event_of(request: Request) -> MessageEvent:
+    """The message as plugins are shown it."""
+    content = request.content
+    text = content if isinstance(content, str) else " ".join(
+        str(part.get("text", "")) for part in content if isinstance(part, dict)
+    )  # fmt: skip
+    return MessageEvent(text, request.source, request.message_id)

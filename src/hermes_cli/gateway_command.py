@@ -1,0 +1,164 @@
+"""`hermes gateway` and `hermes pairing`: the agent in chats, and who may talk to it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """\
+examples:
+  hermes gateway setup          connect a first platform
+  hermes gateway run            serve in this terminal, until Ctrl-C
+  hermes gateway start          serve in the background
+  hermes pairing approve CODE   let somebody in who wrote to the bot
+"""
+
+
+def add_parsers(commands: Any) -> None:
+    """Add both to the command line."""
+    gateway = commands.add_parser(
+        "gateway",
+        help="serve chat platforms and API clients",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = gateway.add_subparsers(dest="gateway_action", metavar="action", required=True)
+    actions.add_parser("run", help="serve in the foreground")
+    actions.add_parser("start", help="serve in the background")
+    actions.add_parser("stop", help="end the running gateway; turns get a moment to finish")
+    actions.add_parser("restart", help="stop, then start")
+    shown = actions.add_parser("status", help="how the gateway is")
+    shown.add_argument("--json", action="store_true", help="for scripts")
+    actions.add_parser("setup", help="connect a platform, step by step")
+    actions.add_parser("install", help="let systemd keep it running")
+    pairing = commands.add_parser("pairing", help="who may talk to the gateway")
+    steps = pairing.add_subparsers(dest="pairing_action", metavar="action", required=True)
+    steps.add_parser("list", help="who was let in, and who asks")
+    approve = steps.add_parser("approve", help="let in whoever was given this code")
+    approve.add_argument("code", metavar="CODE")
+    revoke = steps.add_parser("revoke", help="let somebody in no longer")
+    revoke.add_argument("platform", metavar="PLATFORM")
+    revoke.add_argument("user_id", metavar="USER")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out `hermes gateway …` or `hermes pairing …`; returns the exit code."""
+    from agent.config import ConfigError
+    from agent.home import hermes_home
+    from gateway.status import GatewayRunningError
+    from hermes_state import StoreError
+
+    home = hermes_home()
+    try:
+        if args.command == "pairing":
+            return _pairing(home, args)
+        return _ACTIONS[args.gateway_action](home, args)
+    except (ConfigError, StoreError, GatewayRunningError, RuntimeError) as error:
+        print(f"hermes: {error}", file=sys.stderr)
+        return 2
+
+
+def _run(home: Path, args: argparse.Namespace) -> int:
+    from gateway.process import run_gateway
+
+    return run_gateway(home)
+
+
+def _start(home: Path, args: argparse.Namespace) -> int:
+    from gateway.process import start_gateway
+
+    print(f"The gateway runs (process {start_gateway(home)}).")
+    return 0
+
+
+def _stop(home: Path, args: argparse.Namespace) -> int:
+    from gateway.process import stop_gateway
+
+    print("The gateway has ended." if stop_gateway(home) else "No gateway was running.")
+    return 0
+
+
+def _restart(home: Path, args: argparse.Namespace) -> int:
+    from gateway.process import start_gateway, stop_gateway
+
+    stop_gateway(home)
+    print(f"The gateway runs again (process {start_gateway(home)}).")
+    return 0
+
+
+def _status(home: Path, args: argparse.Namespace) -> int:
+    from gateway.status import read_runtime_status, running_pid
+
+    pid = running_pid(home)
+    facts: dict[str, Any] = {"state": "stopped"}
+    if pid is not None:
+        facts = read_runtime_status(home)
+    if args.json:
+        print(json.dumps({**facts, "running": pid is not None, "pid": pid}))
+        return 0 if pid is not None else 3
+    if pid is None:
+        print("No gateway is running. Start it with: hermes gateway start")
+        return 3
+    age = time.time() - float(facts.get("updated_at") or 0)
+    print(f"The gateway runs (process {pid}), last heard of {age:.0f} s ago.")
+    for name, state in sorted((facts.get("platforms") or {}).items()):
+        print(f"  {name:12} {state}")
+    print(f"  {facts.get('running', 0)} turns running, {facts.get('chats', 0)} chats known")
+    return 0
+
+
+def _setup(home: Path, args: argparse.Namespace) -> int:
+    from .gateway_setup import set_up
+
+    return set_up(home)
+
+
+def _install(home: Path, args: argparse.Namespace) -> int:
+    from gateway.process import install_unit
+
+    path = install_unit(home)
+    print(f"Wrote {path}. Now run:\n  systemctl --user enable --now {path.name}")
+    return 0
+
+
+_ACTIONS = {
+    "run": _run,
+    "start": _start,
+    "stop": _stop,
+    "restart": _restart,
+    "status": _status,
+    "setup": _setup,
+    "install": _install,
+}
+
+
+def _pairing(home: Path, args: argparse.Namespace) -> int:
+    from agent.store import open_store
+
+    with open_store(home) as db:
+        if args.pairing_action == "list":
+            found = db.list_paired()
+            for one in found:
+                state = "asks to be let in" if one["waiting"] else "may talk"
+                print(
+                    f"{one['platform']:12} {one['user_id']:20} {one['user_name'] or '':20} {state}"
+                )
+            if not found:
+                print("Nobody yet.")
+            return 0
+        if args.pairing_action == "approve":
+            paired = db.approve_pairing(args.code)
+            if paired is None:
+                print("hermes: that code is wrong, used or too old.", file=sys.stderr)
+                return 1
+            print(f"{paired.user_name or paired.user_id} may now talk on {paired.platform}.")
+            return 0
+        if db.revoke_pairing(args.platform, args.user_id):
+            print(f"{args.user_id} may no longer talk on {args.platform}.")
+            return 0
+        print(f"hermes: {args.user_id} was not let in on {args.platform}.", file=sys.stderr)
+        return 1

@@ -1,0 +1,85 @@
+"""`hermes gateway setup`: from nothing to a first platform, with few questions."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+_TELEGRAM_TOKEN = re.compile(r"\d{6,}:[A-Za-z0-9_-]{30,}")
+
+
+def set_up(
+    home: Path,
+    ask: Callable[[str], str] = input,
+    ask_secret: Callable[[str], str] = getpass.getpass,
+    say: Callable[[str], None] = print,
+) -> int:
+    """Ask for a platform and what it needs, and keep it in `.env`; returns the exit code."""
+    say("Which platform?  1) Telegram   2) Matrix   3) API server for programs")
+    try:
+        choice = ask("Number: ").strip()
+        if choice == "1":
+            values = _telegram(ask, ask_secret, say)
+        elif choice == "2":
+            values = _matrix(ask, ask_secret)
+        elif choice == "3":
+            values = _api_server(say)
+        else:
+            say("Nothing was changed: answer with 1, 2 or 3.")
+            return 1
+    except (EOFError, KeyboardInterrupt):
+        say("\nNothing was changed.")
+        return 1
+    if values is None:
+        return 1
+    write_env(home / ".env", values)
+    say(f"Kept in {home / '.env'}. Now run: hermes gateway start")
+    return 0
+
+
+def _telegram(
+    ask: Callable[[str], str], ask_secret: Callable[[str], str], say: Callable[[str], None]
+) -> dict[str, str] | None:
+    say("Write to @BotFather on Telegram, send /newbot, and copy the token it gives you.")
+    token = ask_secret("Token: ").strip()
+    if not _TELEGRAM_TOKEN.fullmatch(token):
+        say("That is not a bot token: it looks like 123456:ABC…. Nothing was changed.")
+        return None
+    allowed = ask("Your Telegram user id (empty: you will pair with a code): ").strip()
+    values = {"TELEGRAM_BOT_TOKEN": token}
+    return {**values, "TELEGRAM_ALLOWED_USERS": allowed} if allowed else values
+
+
+def _matrix(ask: Callable[[str], str], ask_secret: Callable[[str], str]) -> dict[str, str]:
+    return {
+        "MATRIX_HOMESERVER": ask("Homeserver, e.g. https://matrix.org: ").strip(),
+        "MATRIX_USER_ID": ask("User id of the bot, e.g. @hermes:matrix.org: ").strip(),
+        "MATRIX_PASSWORD": ask_secret("Its password: "),
+        "MATRIX_ALLOWED_USERS": ask("Who may talk to it (user ids, with commas): ").strip(),
+    }
+
+
+def _api_server(say: Callable[[str], None]) -> dict[str, str]:
+    key = os.urandom(24).hex()
+    say(f"Programs use http://127.0.0.1:8642/v1 with this key:\n  {key}")
+    return {"API_SERVER_ENABLED": "1", "API_SERVER_KEY": key}
+
+
+def write_env(path: Path, values: dict[str, str]) -> None:
+    """Set names in a .env file; everything else in it stays as it is."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = [line for line in lines if line.partition("=")[0].strip() not in values]
+    added = [f"{name}={_quoted(value)}" for name, value in values.items() if value]
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = path.with_name(f".env.{os.getpid()}.partial")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write("\n".join([*kept, *added]) + "\n")
+    partial.replace(path)
+
+
+def _quoted(value: str) -> str:
+    return value if re.fullmatch(r"[\w@:/.,+=-]*", value) else "'" + value.replace("'", "") + "'"

@@ -1,0 +1,225 @@
+"""Images and files that go along with the next message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .. import live
+from .. import shapes_input as wire
+from ..rpc import Call, RpcError, method
+
+NOTHING_GIVEN = 4015
+NOT_THERE = 4016
+NOT_READABLE = 4017
+NOT_THIS_KIND = 4018
+BAD_PAGES = 4019
+NOT_KEPT = 5028
+SHOWN = 20_000
+"""Characters of a PDF that go into the message; the rest is in its file."""
+MOST_TEXT = 5_000_000
+
+
+@method("image.attach", slow=True)
+def attach(call: Call, session_id: str, path: str) -> wire.AttachedImage:
+    """Send an image on this machine along with the next message; text behind its path is kept."""
+    session = live.require(call.hub, session_id)
+    if not path.strip():
+        raise RpcError(NOTHING_GIVEN, "Which image? The path is empty.")
+    from ..paths import existing_file, split_path
+
+    folder = Path(session["cwd"])
+    found, rest = split_path(path, folder)
+    if found is None:
+        found, rest = existing_file(folder, path), ""
+    if found is None:
+        raise RpcError(NOT_THERE, f"There is no file {path[:200]!r}.")
+    count, size = _attached(session, found)
+    return {
+        "attached": True, "path": str(found), "count": count, "remainder": rest, "text": rest,
+        "bytes": size,
+    }  # fmt: skip
+
+
+def _attached(session: dict[str, Any], path: Path) -> tuple[int, int]:
+    from ..media import BadMediaError, TooLargeError, attach_image
+
+    try:
+        return attach_image(session, path), path.stat().st_size
+    except TooLargeError as error:
+        raise RpcError(NOT_READABLE, str(error)) from error
+    except BadMediaError as error:
+        raise RpcError(NOT_THERE, str(error)) from error
+
+
+def _given(data: str | None, content_base64: str | None, limit: int) -> bytes:
+    """The bytes that a client sent."""
+    from ..media import BadMediaError, decoded
+
+    sent = content_base64 or data
+    if not sent:
+        raise RpcError(NOTHING_GIVEN, "There is no content: give content_base64.")
+    if len(sent) > limit * 4 // 3 + 1000:
+        raise RpcError(NOT_READABLE, f"The content is larger than {limit // 2**20} MiB.")
+    try:
+        return decoded(sent)
+    except BadMediaError as error:
+        raise RpcError(NOT_READABLE, str(error)) from error
+
+
+@method("image.attach_bytes", slow=True)
+def attach_bytes(
+    call: Call,
+    session_id: str,
+    content_base64: str | None = None,
+    data: str | None = None,
+    filename: str = "image",
+) -> wire.AttachedImage:
+    """Send an image along with the next message, given as base64 or a data URL."""
+    from ..media import MAX_IMAGE, image_kind
+
+    session = live.require(call.hub, session_id)
+    content = _given(data, content_base64, MAX_IMAGE)
+    kind = image_kind(content)
+    if kind is None:
+        raise RpcError(NOT_THIS_KIND, "This is no image. PNG, JPEG, GIF and WebP can be sent.")
+    path = _kept(call, "images", f"{Path(filename).stem}.{kind}", content)
+    try:
+        count, size = _attached(session, path)
+    except RpcError:
+        path.unlink(missing_ok=True)
+        raise
+    return {
+        "attached": True, "path": str(path), "count": count, "remainder": "", "text": "",
+        "bytes": size,
+    }  # fmt: skip
+
+
+def _kept(call: Call, folder: str, name: str, content: bytes) -> Path:
+    from ..media import keep
+
+    try:
+        return keep(call.hub._get_config().home / folder, name, content)
+    except OSError as error:
+        raise RpcError(NOT_KEPT, f"It cannot be kept: {error.strerror}.") from error
+
+
+def _file(session: dict[str, Any], written: str) -> Path:
+    from ..paths import existing_file
+
+    found = existing_file(Path(session["cwd"]), written)
+    if found is None:
+        raise RpcError(NOT_THERE, f"There is no file {written[:200]!r}.")
+    return found
+
+
+@method("image.detach")
+def detach(call: Call, session_id: str, path: str) -> wire.Detached:
+    """Leave an image out of the next message again."""
+    attached = live.require(call.hub, session_id).setdefault("attached_images", [])
+    found = path in attached
+    if found:
+        attached.remove(path)
+    return {"detached": found, "count": len(attached)}
+
+
+@method("file.attach", slow=True)
+def attach_file(
+    call: Call,
+    session_id: str,
+    path: str | None = None,
+    data_url: str | None = None,
+    name: str = "file",
+) -> wire.AttachedFile:
+    """Let the model read a file: one on this machine by its path, or one that is sent along."""
+    from ..media import MAX_FILE
+
+    session = live.require(call.hub, session_id)
+    if path and path.strip():
+        found = _file(session, path)
+        name = found.name
+    else:
+        path = None
+        found = _kept(call, "uploads", name, _given(data_url, None, MAX_FILE))
+    return {
+        "attached": True,
+        "name": name,
+        "path": str(found),
+        "ref_path": str(found),
+        "ref_text": f"`{found}`",
+        "uploaded": not path,
+    }
+
+
+@method("pdf.attach", slow=True)
+def attach_pdf(
+    call: Call,
+    session_id: str,
+    path: str | None = None,
+    content_base64: str | None = None,
+    data: str | None = None,
+    filename: str = "document.pdf",
+    first_page: int = 1,
+    last_page: int | None = None,
+) -> wire.AttachedPdf:
+    """Take the text of a PDF for the next message; a long one is told by the file it is put in."""
+    from agent.threads import run_to_end
+    from tools.base import ToolError
+    from tools.web.pdf import pdf_text
+
+    from ..media import MAX_FILE, BadMediaError, read_file
+
+    session = live.require(call.hub, session_id)
+    if first_page < 1 or (last_page is not None and last_page < first_page):
+        raise RpcError(BAD_PAGES, "Pages count from 1, and the last is not before the first.")
+    if path and path.strip():
+        found = _file(session, path)
+        filename = found.name
+        try:
+            content = read_file(found, MAX_FILE)
+        except BadMediaError as error:
+            raise RpcError(NOT_THERE, str(error)) from error
+    else:
+        content = _given(data, content_base64, MAX_FILE)
+    if not content[:1024].lstrip().startswith(b"%PDF-"):
+        raise RpcError(NOT_THIS_KIND, f"{filename} is no PDF.")
+    try:
+        _, text = run_to_end(pdf_text(content, MOST_TEXT))
+    except ToolError as error:
+        raise RpcError(NOT_READABLE, str(error)) from error
+    pages = _pages(text)
+    chosen = {
+        number: page for number, page in pages.items() if _is_in(number, first_page, last_page)
+    }
+    if not chosen:
+        raise RpcError(BAD_PAGES, f"{filename} has {len(pages)} pages; none of them was chosen.")
+    whole = "\n\n".join(f"[page {number}]\n{page}" for number, page in chosen.items())
+    kept = _kept(call, "uploads", f"{Path(filename).stem}.txt", whole.encode("utf-8", "replace"))
+    return {
+        "attached": True,
+        "filename": filename,
+        "path": str(kept),
+        "pages": len(pages),
+        "pages_attached": len(chosen),
+        "count": len(session.get("attached_images") or ()),
+        "text": _told(filename, len(chosen), whole, kept),
+    }
+
+
+def _is_in(number: int, first: int, last: int | None) -> bool:
+    return number >= first and (last is None or number <= last)
+
+
+def _pages(text: str) -> dict[int, str]:
+    """The pages of a PDF's text, which has a line with its number before each."""
+    import re
+
+    parts = re.split(r"^\[page (\d+)\]\n", text, flags=re.MULTILINE)[1:]
+    return {int(parts[at]): parts[at + 1].strip() for at in range(0, len(parts) - 1, 2)}
+
+
+def _told(filename: str, pages: int, whole: str, kept: Path) -> str:
+    head = f"[{filename}, {pages} pages]"
+    if len(whole) <= SHOWN:
+        return f"{head}\n{whole}"
+    return f"{head}\n{whole[:SHOWN]}\n[… the whole text is in `{kept}`]"

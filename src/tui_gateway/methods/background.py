@@ -1,0 +1,90 @@
+"""Work that sub-agents do beside the conversations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import agents, live
+from .. import shapes_work as wire
+from ..hub import Hub
+from ..rpc import Call, RpcError, method
+from .processes import process_info, processes_of
+
+NO_TASK = 4012
+NO_SUBAGENT = 4000
+NOT_STARTED = 5008
+
+
+@method("prompt.background", slow=True)
+def start(call: Call, session_id: str, text: str) -> wire.Started:
+    """Have a task done beside the conversation; its result comes as background.complete."""
+    session = live.require(call.hub, session_id)
+    if not text.strip():
+        raise RpcError(NO_TASK, "What is to be done? The text is empty.")
+    from tools.base import ToolError
+
+    agent = agents.ensure_agent(call.hub, session_id, session)
+    try:
+        return {"task_id": agent.delegation.start([{"goal": text}])}
+    except ToolError as error:
+        raise RpcError(NOT_STARTED, str(error)) from error
+
+
+def _tasks(hub: Hub, state: str | None = None) -> list[wire.TaskInfo]:
+    """The background tasks of the live sessions."""
+    return [
+        _info(sid, one)
+        for sid, session in list(hub._sessions.items())
+        for one in hub._get_db().list_delegations(live.current_key(session), state)
+    ]
+
+
+def _info(sid: str, one: dict[str, Any]) -> wire.TaskInfo:
+    return {
+        "task_id": one["delegation_id"],
+        "session_id": sid,
+        "goals": one["goals"],
+        "state": one["state"],
+        "subagents": one["sessions"],
+        "started_at": one["dispatched_at"],
+        "ended_at": one["completed_at"],
+    }
+
+
+@method("agents.list", slow=True)
+def list_agents(call: Call) -> wire.Agents:
+    """The background processes and tasks of all live sessions."""
+    return {
+        "processes": [
+            process_info(sid, one)
+            for sid, session in list(call.hub._sessions.items())
+            for one in processes_of(session)
+        ],
+        "tasks": _tasks(call.hub),
+    }
+
+
+@method("delegation.status", slow=True)
+def status(call: Call) -> wire.DelegationStatus:
+    """The background tasks that run, and how many may."""
+    from agent.background import MOST_AT_ONCE
+
+    return {
+        "active": _tasks(call.hub, "running"),
+        "paused": False,
+        "max_spawn_depth": 1,
+        "max_concurrent_children": MOST_AT_ONCE,
+    }
+
+
+@method("subagent.interrupt", slow=True)
+def interrupt(call: Call, subagent_id: str) -> wire.SubagentStopped:
+    """Stop a background task, by its id or its sub-agent's session; what it did is kept."""
+    if not subagent_id.strip():
+        raise RpcError(NO_SUBAGENT, "Which one? delegation.status lists them.")
+    from agent import background
+
+    for one in _tasks(call.hub, "running"):
+        if subagent_id == one["task_id"] or subagent_id in one["subagents"]:
+            return {"found": background.stop(one["task_id"]), "subagent_id": subagent_id}
+    return {"found": False, "subagent_id": subagent_id}

@@ -1,0 +1,66 @@
+"""Handing a conversation over to a chat platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .. import live
+from .. import shapes_work as wire
+from ..rpc import Call, RpcError, method
+
+NO_PLATFORM = 4023
+UNKNOWN_PLATFORM = 4024
+NOTHING_SAID = 4025
+UNDER_WAY = 4026
+
+
+@method("handoff.request")
+def request(call: Call, session_id: str, platform: str) -> wire.HandoffRequested:
+    """Ask the gateway to go on with the conversation on a chat platform."""
+    session = live.require_idle(call.hub, session_id, "hand it over")
+    name = platform.strip().lower()
+    if not name:
+        raise RpcError(NO_PLATFORM, "To which platform?")
+    section = call.hub._get_config().section("platforms")
+    settings = section.get(name)
+    if not isinstance(settings, Mapping) or settings.get("enabled") is False:
+        there = ", ".join(map(str, section)) or "none; see platforms in config.yaml"
+        raise RpcError(UNKNOWN_PLATFORM, f"{name[:80]!r} is not set up. There are: {there}.")
+    db = call.hub._get_db()
+    key = db.get_compression_tip(live.current_key(session))
+    if db.get_session(key) is None:
+        raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to hand over.")
+    if not db.request_handoff(key, name):
+        raise RpcError(UNDER_WAY, "This conversation is being handed over already.")
+    home = settings.get("home_channel")
+    told = home.get("name") or home.get("chat_id") if isinstance(home, Mapping) else home
+    return {"queued": True, "session_key": key, "platform": name, "home_name": str(told or "")}
+
+
+def _state(call: Call, session_id: str) -> tuple[str, wire.HandoffState]:
+    session = live.require(call.hub, session_id)
+    db = call.hub._get_db()
+    key = db.get_compression_tip(live.current_key(session))
+    found = db.get_handoff_state(key) or {"state": "none", "platform": None, "error": None}
+    return key, {
+        "state": found["state"],
+        "platform": found["platform"] or "",
+        "error": found["error"] or "",
+    }
+
+
+@method("handoff.state")
+def state(call: Call, session_id: str) -> wire.HandoffState:
+    """How far the conversation's hand-off is."""
+    return _state(call, session_id)[1]
+
+
+@method("handoff.fail")
+def fail(call: Call, session_id: str, error: str = "given up") -> wire.HandoffFailed:
+    """Give a hand-off up that has not come to an end."""
+    key, before = _state(call, session_id)
+    call.hub._get_db().fail_handoff(key, error[:500])
+    return {
+        "failed": before["state"] in ("pending", "running"),
+        "state": _state(call, session_id)[1]["state"],
+    }

@@ -1,0 +1,78 @@
+"""Plugins: which there are, and which are loaded from the next start on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import shapes_settings as wire
+from ..rpc import Call, RpcError, method
+
+if TYPE_CHECKING:
+    from hermes_cli.plugin_discovery import Choice, Found
+
+BAD_ACTION = 4017
+UNKNOWN_PLUGIN = 4019
+NOT_WRITTEN = 5026
+
+
+@method("plugins.list", slow=True)
+def list_plugins(call: Call) -> wire.Plugins:
+    """Every plugin that is there, and whether it is loaded."""
+    from hermes_cli.plugin_discovery import find_plugins, read_choice
+
+    config = call.hub._get_config()
+    choice = read_choice(config.raw)
+    found = find_plugins(config.home, config.environ)
+    return {
+        "plugins": [_info(one, choice) for one in found],
+        "user_count": sum(one.source != "bundled" for one in found),
+        "bundled_count": sum(one.source == "bundled" for one in found),
+    }
+
+
+def _info(found: Found, choice: Choice) -> wire.PluginInfo:
+    from hermes_cli import plugins
+
+    manifest = found.manifest
+    enabled = not found.names & choice.disabled and (
+        found.source == "bundled" or bool(found.names & choice.enabled)
+    )
+    return {
+        "name": manifest.name,
+        "version": manifest.version,
+        "description": manifest.description,
+        "source": found.source,
+        "enabled": enabled,
+        "loaded": manifest.name in plugins.loaded_plugins(),
+        "problem": found.problem or plugins.plugin_problems().get(manifest.name, ""),
+    }
+
+
+@method("plugins.manage", slow=True)
+def manage(
+    call: Call, action: str = "list", name: str = "", enable: bool | None = None
+) -> wire.PluginChange:
+    """List plugins, or enable or disable one in config.yaml; it counts from the next start on.
+
+    The action toggle takes `enable`.
+    """
+    if action == "list":
+        return dict(list_plugins(call))  # type: ignore[return-value]  # the same keys
+    wanted = {"enable": True, "disable": False, "toggle": enable}.get(action)
+    if wanted is None:
+        raise RpcError(
+            BAD_ACTION, "action must be list, enable or disable, or toggle with enable given."
+        )
+    known = list_plugins(call)["plugins"]
+    if name not in [one["name"] for one in known]:
+        there = ", ".join(one["name"] for one in known) or "none"
+        raise RpcError(UNKNOWN_PLUGIN, f"There is no plugin {name[:80]!r}. There are: {there}.")
+    from hermes_cli.plugin_config import CannotEdit, set_enabled
+
+    try:
+        changed = set_enabled(call.hub._get_config().home / "config.yaml", name, wanted)
+    except (CannotEdit, OSError) as error:
+        raise RpcError(NOT_WRITTEN, str(error)) from error
+    call.hub.reload_config()
+    after = next(one for one in list_plugins(call)["plugins"] if one["name"] == name)
+    return {"ok": True, "unchanged": not changed, "name": name, "plugin": after}

@@ -1,0 +1,78 @@
+"""Background processes that sessions' terminals have started."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .. import live
+from .. import shapes_work as wire
+from ..hub import Hub, Session
+from ..rpc import Call, RpcError, method
+
+if TYPE_CHECKING:
+    from tools.processes.background import Background
+
+NO_PROCESS = 4012
+UNKNOWN_PROCESS = 4044
+
+
+def processes_of(session: Session) -> list[Background]:
+    """The processes of a live session."""
+    module = sys.modules.get("tools.processes.background")  # not imported: there are none
+    agent = session.get("agent")
+    if module is None or agent is None:
+        return []
+    found: list[Background] = module.table_of(agent.workspace).all()
+    return found
+
+
+def _all(hub: Hub, session_id: str | None) -> Iterator[tuple[str, Background]]:
+    chosen = {session_id: live.require(hub, session_id)} if session_id else dict(hub._sessions)
+    for sid, session in chosen.items():
+        for one in processes_of(session):
+            yield sid, one
+
+
+def process_info(sid: str, one: Background) -> wire.ProcessInfo:
+    """A process as clients get it."""
+    return {
+        "process_id": one.id,
+        "session_id": sid,
+        "command": one.command,
+        "status": one.status(),
+        "running": not one.done.is_set(),
+        "pid": one.run.child.pid,
+        "started_at": one.started,
+        "exit_code": one.ending.code if one.ending else None,
+        "log": str(one.log.path),
+    }
+
+
+@method("process.list")
+def list_processes(call: Call, session_id: str | None = None) -> wire.Processes:
+    """The background processes of a session, or of all."""
+    return {"processes": [process_info(sid, one) for sid, one in _all(call.hub, session_id)]}
+
+
+@method("process.kill", slow=True)
+def kill(call: Call, process_id: str, session_id: str | None = None) -> wire.KilledOne:
+    """End a background process and everything it started."""
+    if not process_id.strip():
+        raise RpcError(NO_PROCESS, "Which process? process.list has their ids.")
+    for _, one in _all(call.hub, session_id):
+        if one.id == process_id:
+            running = not one.done.is_set()
+            one.kill()
+            return {"process_id": one.id, "killed": running, "status": one.status()}
+    raise RpcError(UNKNOWN_PROCESS, f"There is no background process {process_id[:80]!r}.")
+
+
+@method("process.stop", slow=True)
+def stop(call: Call, session_id: str | None = None) -> wire.Killed:
+    """End every background process of a session, or of all."""
+    running = [one for _, one in _all(call.hub, session_id) if not one.done.is_set()]
+    for one in running:
+        one.kill()
+    return {"killed": len(running)}

@@ -1,0 +1,100 @@
+"""Undoing what turns did to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import live, turns
+from .. import shapes_work as wire
+from ..rpc import Call, RpcError, method
+
+if TYPE_CHECKING:
+    from tools.base import Workspace
+
+NO_CHECKPOINT = 4014
+NOT_RESTORED = 5021
+NOT_COMPARED = 5022
+
+
+def _place(call: Call, session: dict[str, Any]) -> tuple[Workspace, str]:
+    """Where a session works, and the id of its conversation."""
+    agent = session.get("agent")
+    conversation = call.hub._get_db().get_conversation_root(live.current_key(session))
+    if agent is not None:
+        return agent.workspace, conversation
+    from agent.build import tool_settings
+    from tools.base import Workspace
+
+    config = call.hub._get_config()
+    return Workspace(
+        config.home, Path(session["cwd"]), settings=tool_settings(config)
+    ), conversation
+
+
+@method("rollback.list", slow=True)
+def list_all(call: Call, session_id: str) -> wire.Checkpoints:
+    """What turns of the conversation did to files, newest first."""
+    session = live.require(call.hub, session_id)
+    from tools.checkpoints import enabled, list_checkpoints
+
+    workspace, conversation = _place(call, session)
+    return {
+        "enabled": enabled(workspace),
+        "checkpoints": [
+            {
+                "hash": one.id,
+                "at": one.at,
+                "tools": list(one.tools),
+                "files": [{"path": str(file.path), "change": file.change} for file in one.files],
+            }
+            for one in list_checkpoints(workspace, conversation)
+        ],
+    }
+
+
+@method("rollback.diff", slow=True)
+def diff(call: Call, session_id: str, hash: str) -> wire.CheckpointDiff:
+    """What differs between the files before a turn and now."""
+    session = live.require(call.hub, session_id)
+    _require(hash)
+    from tools import checkpoints
+    from tools.base import ToolError
+
+    workspace, conversation = _place(call, session)
+    try:
+        return {"hash": hash, "diff": checkpoints.diff(workspace, conversation, hash)}
+    except ToolError as error:
+        raise RpcError(NOT_COMPARED, str(error)) from error
+
+
+@method("rollback.restore", slow=True)
+def restore(
+    call: Call, session_id: str, hash: str, file_path: str | None = None, force: bool = False
+) -> wire.RolledBack:
+    """Put back what a turn changed, or one file of it; refused if it was changed since.
+
+    With `force` it is put back all the same. The result names what undoes it.
+    """
+    session = live.require(call.hub, session_id)
+    _require(hash)
+    from tools import checkpoints
+    from tools.base import ToolError
+
+    with turns.occupied(call.hub, session_id, session, "roll back"):
+        workspace, conversation = _place(call, session)
+        file = str(workspace.cwd / Path(file_path).expanduser()) if file_path else None
+        try:
+            done = checkpoints.restore(workspace, conversation, hash, file, force=force)
+        except ToolError as error:
+            raise RpcError(NOT_RESTORED, str(error)) from error
+    return {
+        "restored": [str(path) for path in done.files],
+        "not_kept": [str(path) for path in done.not_kept],
+        "undo": done.checkpoint,
+    }
+
+
+def _require(checkpoint: str) -> None:
+    if not checkpoint.strip():
+        raise RpcError(NO_CHECKPOINT, "Which one? rollback.list has their hashes.")

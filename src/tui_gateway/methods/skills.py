@@ -1,0 +1,76 @@
+"""Skills: listed, searched, looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .. import shapes_settings as wire
+from ..rpc import Call, RpcError, method
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tools.skills.index import Skill
+
+BAD_ACTION = 4017
+NOT_READ = 5024
+
+
+@method("skills.manage", slow=True)
+def manage(
+    call: Call, action: str = "list", query: str = "", page: int = 1, page_size: int = 50
+) -> wire.Skills:
+    """Skills: list them, search their names and descriptions, or inspect one by its name."""
+    top = call.hub._get_config().home / "skills"
+    if action not in ("list", "search", "inspect"):
+        raise RpcError(BAD_ACTION, "action must be one of list, search, inspect.")
+    if action == "inspect":
+        return _inspect(call, query)
+    from tools.skills.index import list_skills
+
+    found = list_skills(top)
+    words = query.lower().split() if action == "search" else []
+    matching = [
+        _info(one, top)
+        for one in found
+        if all(word in f"{one.name} {one.description}".lower() for word in words)
+    ]
+    size, number = max(1, min(page_size, 500)), max(1, page)
+    shown = matching[(number - 1) * size : number * size]
+    told: wire.Skills = {"installed": len(found), "page": number}
+    if action == "list":
+        told["skills"] = shown
+    else:
+        told["results"] = shown
+    return told
+
+
+def _info(skill: Skill, top: Path) -> wire.SkillInfo:
+    category = skill.folder.relative_to(top).parent.as_posix()
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "category": "" if category == "." else category,
+        "path": str(skill.folder),
+    }
+
+
+def _inspect(call: Call, name: str) -> wire.Skills:
+    from tools.base import ToolContext, ToolError, Workspace
+    from tools.skills import skill_view
+
+    home = call.hub._get_config().home
+    try:
+        text = skill_view.run(ToolContext("", "", workspace=Workspace(home, home)), name)
+    except ToolError as error:
+        raise RpcError(NOT_READ, str(error)) from error
+    return {"name": name, "info": text}
+
+
+@method("skills.reload", slow=True)
+def reload(call: Call) -> wire.SkillsReload:
+    """Look for skills again; they can be used as commands at once."""
+    from tools.skills.index import list_skills
+
+    count = len(list_skills(call.hub._get_config().home / "skills"))
+    return {"output": f"{count} skills. The model is told of new ones with /new.", "result": count}

@@ -1,0 +1,165 @@
+"""Tools: which there are, which a session has, and which later ones get."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from .. import agents, live
+from .. import shapes_settings as wire
+from ..rpc import Call, RpcError, method
+
+if TYPE_CHECKING:
+    from agent.config import Config
+    from tools.base import Tool
+
+NO_NAMES = 4018
+NOT_WRITTEN = 5035
+MCP_FAILED = 5015
+NO_SERVERS = "No MCP servers are configured."
+
+
+def _all_tools(config: Config) -> list[Tool]:
+    """Every tool that could be used here, also those that are switched off."""
+    from agent.build import tool_settings
+    from hermes_cli import plugins
+    from tools.toolsets import default_tools
+
+    settings = tool_settings(config)
+    settings.pop("toolsets", None)
+    settings["tools"] = {}
+    plugins.load_plugins(config.raw, config.home, config.environ)
+    return list(default_tools(settings, config.home, plugins.get_tools()))
+
+
+def _wanted(config: Config, tools: list[Tool]) -> set[str]:
+    from agent.build import tool_settings
+    from tools.toolsets import selected
+
+    return {one.name for one in selected(tools, tool_settings(config))}
+
+
+def _toolsets(call: Call, session_id: str | None) -> wire.Toolsets:
+    config = call.hub._get_config()
+    tools = _all_tools(config)
+    agent = live.require(call.hub, session_id).get("agent") if session_id else None
+    enabled = {one.name for one in agent.tools} if agent is not None else _wanted(config, tools)
+    groups: dict[str, list[wire.ToolInfo]] = {}
+    for one in tools:
+        groups.setdefault(one.toolset, []).append(_info(one, one.name in enabled))
+    return {
+        "toolsets": [
+            {
+                "name": name,
+                "enabled": any(one["enabled"] for one in infos),
+                "tool_count": len(infos),
+                "tools": infos,
+            }
+            for name, infos in groups.items()
+        ]
+    }
+
+
+def _info(tool: Tool, enabled: bool) -> wire.ToolInfo:
+    first = tool.description.strip().partition("\n")[0]
+    return {"name": tool.name, "description": first, "enabled": enabled}
+
+
+@method("tools.list", slow=True)
+def list_tools(call: Call, session_id: str | None = None) -> wire.Toolsets:
+    """Every tool by group, and whether a session (or the next one) has it."""
+    return _toolsets(call, session_id)
+
+
+@method("toolsets.list", slow=True)
+def list_toolsets(call: Call, session_id: str | None = None) -> wire.Toolsets:
+    """The groups of tools, and whether a session (or the next one) has them."""
+    return _toolsets(call, session_id)
+
+
+@method("tools.show", slow=True)
+def show(call: Call, session_id: str) -> wire.ToolSections:
+    """The tools that a session's model is told of."""
+    session = live.require(call.hub, session_id)
+    agent = agents.ensure_agent(call.hub, session_id, session)
+    groups: dict[str, list[wire.ToolInfo]] = {}
+    for one in agent.tools:
+        groups.setdefault(one.toolset, []).append(_info(one, True))
+    return {
+        "sections": [{"name": name, "tools": infos} for name, infos in groups.items()],
+        "total": sum(map(len, groups.values())),
+    }
+
+
+@method("tools.configure", slow=True)
+def configure(
+    call: Call, action: Literal["enable", "disable"], names: list[str]
+) -> wire.ToolsChange:
+    """Switch tools or groups of tools on or off, for conversations that begin from now on."""
+    from agent.config import ConfigError
+    from agent.config_write import set_config_value
+
+    if not names:
+        raise RpcError(NO_NAMES, "Which tools? tools.list has their names.")
+    config = call.hub._get_config()
+    tools = _all_tools(config)
+    known = {name for one in tools for name in (one.name, one.toolset)}
+    valid = [name for name in dict.fromkeys(names) if name in known]
+    changes = _changes(config.raw, action, valid)
+    try:
+        for key, value in changes.items():
+            set_config_value(config.home / "config.yaml", key, value)
+        after = call.hub.reload_config()
+    except ConfigError as error:
+        raise RpcError(NOT_WRITTEN, str(error)) from error
+    enabled = _wanted(after, tools)
+    groups = dict.fromkeys(one.toolset for one in tools if one.name in enabled)
+    servers = {f"mcp-{name}" for name in after.section("mcp_servers")}
+    return {
+        "changed": valid if changes else [],
+        "unknown": [name for name in names if name not in known],
+        "enabled_toolsets": list(groups),
+        "missing_servers": sorted(servers - known),
+        "info": "A conversation keeps its tools for life; the next one has these.",
+        "reset": False,
+    }
+
+
+def _changes(raw: Any, action: str, names: list[str]) -> dict[str, list[str]]:
+    """The keys of the configuration that change, with their new values."""
+    section = raw.get("tools")
+    off = _list(section.get("disabled") if isinstance(section, dict) else None)
+    only = _list(raw.get("toolsets"))
+    changes: dict[str, list[str]] = {}
+    if action == "disable":
+        new_off = [*off, *(name for name in names if name not in off)]
+    else:
+        new_off = [name for name in off if name not in names]
+        missing = [name for name in names if name not in only]
+        if only and missing:
+            changes["toolsets"] = [*only, *missing]
+    if new_off != off:
+        changes["tools.disabled"] = new_off
+    return changes
+
+
+def _list(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+@method("reload.mcp", slow=True)
+def reload_mcp(call: Call) -> wire.McpReload:
+    """Connect to the MCP servers anew; conversations that begin from now on have their tools."""
+    from agent.build import tool_settings
+
+    config = call.hub.reload_config()
+    if not config.section("mcp_servers"):
+        return {"status": "none", "message": NO_SERVERS, "tools": 0}
+    from tools.mcp.client import close_mcp, load_mcp_tools
+
+    close_mcp()
+    found = load_mcp_tools(tool_settings(config), config.home)
+    if not found:
+        raise RpcError(MCP_FAILED, "No MCP server has answered; the log says why.")
+    return {"status": "reloaded", "message": f"{len(found)} tools.", "tools": len(found)}

@@ -1,0 +1,302 @@
+"""Sessions of chats: begun, reset, expired, restarted, compressed, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from agent.scripted import say
+from gateway import expiry
+from gateway.config import Platform, ResetPolicy
+from gateway.delivery import UNSURE
+from gateway.recovery import CUT_OFF
+from gateway.session import SessionSource
+from hermes_state import SessionDB
+
+from .chats import Chats, echo, gateway
+
+
+@pytest.fixture
+def hooks() -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """Every hook that is fired, in order."""
+    fired: list[tuple[str, dict[str, Any]]] = []
+
+    def invoke(name: str, **facts: Any) -> list[Any]:
+        fired.append((name, facts))
+        return []
+
+    with patch("hermes_cli.plugins.invoke_hook", invoke):
+        yield fired
+
+
+def boundaries(fired: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, str]]:
+    names = ("on_session_finalize", "on_session_reset")
+    return [(name, facts["session_id"]) for name, facts in fired if name in names]
+
+
+async def test_new_begins_anew_and_tells_it_once_in_order(tmp_path: Path, hooks: Any) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        old = chats.session_id()
+        assert "New session" in await chats.ask("/new")
+        new = chats.session_id()
+        assert boundaries(hooks) == [("on_session_finalize", old), ("on_session_reset", new)]
+        await chats.ask("two")
+        assert chats.session_id() == new != old
+        row = chats.db.get_session(old)
+        assert row is not None and row["end_reason"] == "session_reset"
+        assert len(chats.model.requests[-1].messages) == 1, "nothing of the old one is sent"
+
+
+async def test_a_hook_that_hangs_or_fails_breaks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.boundaries.HOOK_SECONDS", 0.05)
+    release = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hang(name: str, **facts: Any) -> list[Any]:
+        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(5)
+        raise RuntimeError("broken")
+
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        with patch("hermes_cli.plugins.invoke_hook", hang):
+            assert "New session" in await chats.ask("/new")
+            release.set()
+        assert await chats.ask("two") == "re: two"
+
+
+async def test_a_chat_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        before = chats.session_id()
+    async with gateway(tmp_path) as chats:
+        assert await chats.ask("two") == "re: two"
+        assert chats.session_id() == before
+        assert [m["content"] for m in chats.model.requests[0].messages] == ["one", "re: one", "two"]
+
+
+async def test_what_was_accepted_and_not_begun_is_answered_after_a_restart(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        key, session_id = chats.key(), chats.session_id()
+        source = SessionSource(Platform.LOCAL, "1", user_id="u1").to_dict()
+        chats.db.accept_message(
+            "local:1:99", session_id, "left behind", source="local", session_key=key,
+            user_id="local:u1", platform_message_id="99", facts={"source": source},
+        )  # fmt: skip
+    async with gateway(tmp_path) as chats:
+        assert await chats.local.wait_for(1) == ["re: left behind"]
+        await chats.say("left behind", message_id="99")
+        assert await chats.ask("next") == "re: next"
+        assert chats.local.texts() == ["re: left behind", "re: next"]
+
+
+async def test_an_answer_that_was_stored_is_delivered_after_a_restart(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        to = {"session_key": chats.key(), "platform": "local", "chat_id": "1"}
+    with SessionDB(tmp_path / "state.db") as db:
+        db.add_delivery("owed", "the answer", **to)
+        db.add_delivery("unsure", "perhaps sent", **to)
+        db.begin_delivery("unsure")
+    async with gateway(tmp_path) as chats:
+        assert sorted(await chats.local.wait_for(2)) == sorted(["the answer", UNSURE])
+    async with gateway(tmp_path) as chats:
+        assert await chats.ask("more") == "re: more", "it is told once"
+
+
+async def test_a_turn_that_a_crash_cut_off_is_told(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        chats.db.append_message(chats.session_id(), "user", "cut off")
+    async with gateway(tmp_path) as chats:
+        assert await chats.local.wait_for(1) == [CUT_OFF]
+        assert await chats.ask("two") == "re: two"
+    async with gateway(tmp_path) as chats:
+        assert await chats.ask("three") == "re: three"
+
+
+async def test_stop_lets_a_turn_finish(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    async with gateway(tmp_path, [say(begun.set, 0.1, "whole answer")]) as chats:
+        local = chats.local
+        await chats.say("one")
+        await begun.wait()
+        await chats.runner.stop()
+        assert local.texts() == ["whole answer"]
+
+
+async def test_stop_ends_a_turn_that_takes_too_long(tmp_path: Path, hooks: Any) -> None:
+    begun = asyncio.Event()
+    steps = [say("a part", begun.set, asyncio.Event())]
+    async with gateway(tmp_path, steps, drain_timeout=0.05) as chats:
+        await chats.say("one")
+        await begun.wait()
+        session_id = chats.session_id()
+        db = chats.db
+        await chats.runner.stop()
+        assert [one["content"] for one in db.get_messages(session_id)] == ["one", "a part"]
+
+
+async def test_a_session_that_nobody_uses_ends_once(tmp_path: Path, hooks: Any) -> None:
+    policy = ResetPolicy("idle", idle_minutes=60)
+    async with gateway(tmp_path, reset=policy) as chats:
+        await chats.ask("one")
+        old = chats.session_id()
+        entry = chats.runner.session_store._entries[chats.key()]
+        assert await expiry.end_expired(chats.runner) == 0
+        entry.updated_at -= timedelta(hours=2)
+        assert await expiry.end_expired(chats.runner) == 1
+        assert await expiry.end_expired(chats.runner) == 0
+        assert boundaries(hooks) == [("on_session_finalize", old)]
+        assert entry.expiry_finalized
+        assert chats.key() not in chats.runner._agent_cache
+        assert "has ended" in (await chats.local.wait_for(2))[1]
+        await chats.ask("two")
+        assert chats.session_id() != old
+
+
+async def test_the_chat_follows_a_compression_before_it_is_answered(tmp_path: Path) -> None:
+    long = "word " * 400
+    yaml = "compression: {threshold: 0.5, target_ratio: 0.2, protect_last_n: 2}\n"
+    async with gateway(
+        tmp_path, itertools.repeat(say(long)), context_length=6000, yaml=yaml
+    ) as chats:
+        first = None
+        for number in range(12):
+            await chats.ask(f"m{number} {long}")
+            first = first or chats.session_id()
+        last = chats.session_id()
+        assert last != first, "it was compressed"
+        assert chats.db.get_compression_tip(first) == last
+        kept = chats.db.load_gateway_routing_entries()[chats.key()]
+        assert json.loads(kept)["session_id"] == last
+        row = chats.db.get_session(last)
+        assert row is not None
+        assert (row["user_id"], row["session_key"]) == ("local:u1", chats.key())
+
+
+async def test_a_key_that_points_at_a_compressed_session_heals(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        old = chats.session_id()
+        chats.db.rotate_session(old, "elsewhere", [{"role": "user", "content": "a summary"}])
+        assert await chats.ask("two") == "re: two"
+        assert chats.session_id() == "elsewhere"
+
+
+async def test_a_stranger_gets_a_code_and_nothing_else(tmp_path: Path) -> None:
+    async with gateway(tmp_path, allow_all=False) as chats:
+        told = await chats.ask("let me in", user_id="stranger")
+        code = told.split("pairing code is ")[1].split()[0]
+        assert chats.model.calls == 0
+        assert chats.db.session_count() == 0
+        await chats.say("hello?", chat_id="g", user_id="stranger", chat_type="group")
+        while chats.db.list_waiting():
+            await asyncio.sleep(0.01)
+        assert chats.db.approve_pairing(code) is not None
+        assert await chats.ask("thanks", user_id="stranger") == "re: thanks"
+        assert chats.local.texts("g") == []
+
+
+async def test_nobody_sees_another_persons_conversations(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("my secret plan", chat_id="a", user_id="ann")
+        mine = chats.session_id("a")
+        await chats.ask("hello", chat_id="b", user_id="bob")
+        for command in ("/sessions", f"/resume {mine}", "/search secret", "/resume 1"):
+            told = await chats.ask(command, chat_id="b", user_id="bob")
+            assert "secret" not in told.replace("/search secret", "").replace("'secret'", "")
+        assert chats.session_id("b") != mine
+        assert "secret plan" in await chats.ask("/sessions", chat_id="a", user_id="ann")
+
+
+async def test_a_person_goes_back_to_an_earlier_conversation(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("the first talk")
+        first = chats.session_id()
+        await chats.ask("/new")
+        await chats.ask("the second talk")
+        await chats.ask(f"/resume {first}")
+        assert chats.session_id() == first
+        await chats.ask("and on")
+        sent = [one["content"] for one in chats.model.requests[-1].messages]
+        assert sent == ["the first talk", "re: the first talk", "and on"]
+
+
+async def test_people_in_a_group_have_their_own_sessions(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        for person in ("ann", "bob"):
+            await chats.ask("hi", chat_id="g", user_id=person, chat_type="group")
+        keys = set(chats.runner.session_store._entries)
+        assert keys == {"agent:main:local:group:g:ann", "agent:main:local:group:g:bob"}
+    async with gateway(tmp_path / "shared", group_sessions_per_user=False) as chats:
+        for person in ("ann", "bob"):
+            await chats.ask("hi", chat_id="g", user_id=person, chat_type="group")
+        assert set(chats.runner.session_store._entries) == {"agent:main:local:group:g"}
+
+
+async def test_routing_of_an_older_version_is_taken_over(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        chats.db.create_session("old", "local", user_id="local:u1")
+        chats.db.append_message("old", "user", "long ago")
+        chats.db.append_message("old", "assistant", "yes")
+        key = chats.key()
+    (tmp_path / "sessions").mkdir()
+    entry = {
+        "session_id": "old", "created_at": "2026-01-01T00:00:00", "memory_flushed": False,
+        "updated_at": "2026-01-01T00:00:00", "platform": "local", "chat_type": "dm",
+    }  # fmt: skip
+    kept = {"_README": "mine", key: entry, "bad": {"session_id": "../../etc"}}
+    (tmp_path / "sessions" / "sessions.json").write_text(json.dumps(kept))
+    async with gateway(tmp_path) as chats:
+        await chats.ask("go on")
+        assert chats.session_id() == "old"
+        assert len(chats.model.requests[0].messages) == 3
+
+
+async def test_agents_are_let_go_when_there_are_many(tmp_path: Path) -> None:
+    async with gateway(tmp_path, cache_size=3) as chats:
+        for number in range(8):
+            await chats.ask("hi", chat_id=str(number))
+        assert len(chats.runner._agent_cache) <= 4
+        assert await chats.ask("again", chat_id="0") == "re: again"
+        assert next(one["content"] for one in chats.model.requests[-1].messages) == "hi"
+
+
+async def many_at_once(chats: Chats, count: int) -> None:
+    await asyncio.gather(*(chats.ask(f"m{n}", chat_id=str(n)) for n in range(count)))
+
+
+async def test_hundreds_of_chats_at_once(tmp_path: Path) -> None:
+    steps = itertools.repeat(echo)
+    async with gateway(tmp_path, steps) as chats:
+        await many_at_once(chats, 200)
+        for number in range(200):
+            assert chats.local.texts(str(number)) == [f"re: m{number}"]
+
+
+async def test_turns_at_once_are_limited_where_that_is_wanted(tmp_path: Path) -> None:
+    running, most = 0, 0
+
+    async def enter() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+
+    steps = itertools.repeat(say(enter, "ok"))
+    async with gateway(tmp_path, steps, max_concurrent_sessions=3) as chats:
+        await many_at_once(chats, 12)
+    assert most == 3

@@ -1,0 +1,273 @@
+"""Every method is called well, with parameters missing, of the wrong type, and without a session.
+
+Whatever is wrong gets a code and a sentence that helps, and the next request is served.
+"""
+
+from __future__ import annotations
+
+import base64
+import types
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from method_calls import Gateway
+
+from tui_gateway import methods, rpc
+
+methods.load_rest()
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(20)).decode()
+
+Good = dict[str, Any] | Callable[[Gateway, str], dict[str, Any]]
+
+
+def _write(gateway: Gateway, name: str, content: bytes) -> str:
+    path = gateway.home.parent / name
+    path.write_bytes(content)
+    return str(path)
+
+
+SAID = (
+    "session.undo", "session.branch", "session.compress", "session.save", "handoff.request",
+)  # fmt: skip
+"""Methods that need something to have been said."""
+
+GOOD: dict[str, Good] = {
+    "approval.pending": {},
+    "approval.respond": {"choice": "once"},
+    "clarify.respond": {"request_id": "nobody", "answer": "yes"},
+    "sudo.respond": {"request_id": "nobody", "password": "x"},
+    "agents.list": {},
+    "command.dispatch": {"name": "help", "arg": "title"},
+    "command.resolve": {"name": "reset"},
+    "commands.catalog": {},
+    "complete.path": {"word": "./"},
+    "complete.slash": {"text": "/ti"},
+    "config.get": {"key": "model.default"},
+    "config.set": {"key": "display.show_reasoning", "value": True},
+    "config.show": {},
+    "delegation.status": {},
+    "file.attach": lambda gateway, sid: {"path": _write(gateway, "a.txt", b"text")},
+    "handoff.fail": {},
+    "handoff.request": {"platform": "telegram"},
+    "handoff.state": {},
+    "image.attach": lambda gateway, sid: {"path": _write(gateway, "a.png", base64.b64decode(PNG))},
+    "image.attach_bytes": {"content_base64": PNG},
+    "image.detach": {"path": "/nowhere"},
+    "input.detect_drop": {"text": "just words"},
+    "insights.get": {"days": 7},
+    "llm.oneshot": {"input": "Say something."},
+    "model.disconnect": {"slug": "openai"},
+    "model.options": {},
+    "model.save_key": {"slug": "anthropic", "api_key": "sk-not-a-real-key"},
+    "paste.collapse": {"text": "a\nb\n"},
+    "pdf.attach": {},
+    "plugins.list": {},
+    "plugins.manage": {"action": "list"},
+    "process.kill": {"process_id": "proc_none"},
+    "process.list": {},
+    "process.stop": {},
+    "prompt.background": {"text": "Look it up."},
+    "prompt.submit": {"text": "hello"},
+    "reload.env": {},
+    "reload.mcp": {},
+    "rollback.diff": {"hash": "none"},
+    "rollback.list": {},
+    "rollback.restore": {"hash": "none"},
+    "session.activate": {},
+    "session.active_list": {},
+    "session.branch": {},
+    "session.close": {},
+    "session.compress": {},
+    "session.context_breakdown": {},
+    "session.create": {},
+    "session.cwd.set": lambda gateway, sid: {"cwd": str(gateway.home)},
+    "session.delete": {},
+    "session.events.since": {},
+    "session.history": {},
+    "session.interrupt": {},
+    "session.list": {},
+    "session.most_recent": {},
+    "session.resume": {},
+    "session.save": {},
+    "session.search": {"query": "hello"},
+    "session.status": {},
+    "session.steer": {"text": "faster"},
+    "session.title": {"title": "A plan"},
+    "session.undo": {},
+    "session.usage": {},
+    "setup.runtime_check": {},
+    "setup.status": {},
+    "shell.exec": {"command": "echo hello"},
+    "skills.manage": {},
+    "skills.reload": {},
+    "slash.exec": {"command": "/status"},
+    "subagent.interrupt": {"subagent_id": "bg_none"},
+    "terminal.resize": {"cols": 120},
+    "tools.configure": {"action": "disable", "names": ["web"]},
+    "tools.list": {},
+    "tools.show": {},
+    "toolsets.list": {},
+}
+"""Parameters that are right for each method, besides its session."""
+
+REFUSED = {
+    "model.disconnect": 4005,
+    "pdf.attach": 4015,
+    "process.kill": 4044,
+    "rollback.diff": 5022,
+    "rollback.restore": 5021,
+    "session.delete": 4023,
+}
+"""What must be refused even so, and the code."""
+
+NOT_LIVE = {"session.resume": 4007, "session.delete": 4007, "session.close": None}
+"""Methods whose session_id is not that of a live session: what an unknown one gets."""
+
+
+def names() -> list[str]:
+    return sorted(rpc.METHODS)
+
+
+def parameters(name: str) -> dict[str, tuple[Any, bool]]:
+    return rpc.parameters(rpc.METHODS[name].run)
+
+
+def good(gateway: Gateway, name: str, sid: str) -> dict[str, Any]:
+    given = GOOD[name]
+    params = dict(given(gateway, sid) if callable(given) else given)
+    if "session_id" in parameters(name):
+        params["session_id"] = gateway.key(sid) if name in NOT_LIVE else sid
+    if name == "session.close":
+        params["session_id"] = sid
+    return params
+
+
+def test_the_table_is_complete() -> None:
+    assert sorted(GOOD) == names()
+
+
+@pytest.mark.parametrize("name", names())
+def test_called_well(gateway: Gateway, name: str) -> None:
+    """The result has the shape that is declared and documented."""
+    with (gateway.home / "config.yaml").open("a") as file:
+        file.write("platforms: {telegram: {enabled: true}}\n")
+    sid = gateway.open()
+    if name in SAID or name in NOT_LIVE:
+        gateway.ask(sid, "hello")
+    shape = typing.get_type_hints(rpc.METHODS[name].run)["return"]
+    assert typing.is_typeddict(shape), f"{name} returns {shape}"
+    params = good(gateway, name, sid)
+    if name in REFUSED:
+        refusal = gateway.refused(name, **params)
+        assert refusal.code == REFUSED[name], refusal
+        assert refusal.message.endswith((".", "?"))
+        return
+    check(gateway.call(name, **params), shape, name)
+    if sid in gateway.server._sessions:
+        gateway.settle(sid)
+
+
+def required_keys(shape: Any) -> set[str]:
+    if not shape.__total__:
+        return set()
+    hints = typing.get_type_hints(shape, include_extras=True)
+    optional = typing.NotRequired
+    return {name for name, kind in hints.items() if typing.get_origin(kind) is not optional}
+
+
+def check(value: Any, kind: Any, where: str) -> None:
+    """Fail unless a value has the type that a shape declares."""
+    if kind is Any:
+        return
+    origin = typing.get_origin(kind)
+    if typing.is_typeddict(kind):
+        assert isinstance(value, dict), where
+        hints = typing.get_type_hints(kind)
+        assert set(value) <= set(hints), (where, set(value) - set(hints))
+        assert set(value) >= required_keys(kind), (where, required_keys(kind) - set(value))
+        for key, one in value.items():
+            check(one, hints[key], f"{where}.{key}")
+    elif origin in (typing.Union, types.UnionType):
+        for option in typing.get_args(kind):
+            try:
+                check(value, option, where)
+            except AssertionError:
+                continue
+            return
+        raise AssertionError(f"{where} is {value!r}, not {kind}")
+    elif origin is list:
+        assert isinstance(value, list), where
+        for number, one in enumerate(value):
+            check(one, typing.get_args(kind)[0], f"{where}[{number}]")
+    elif origin is dict or kind is dict:
+        assert isinstance(value, dict), where
+    elif kind is float:
+        assert isinstance(value, int | float) and not isinstance(value, bool), where
+    elif kind is int:
+        assert isinstance(value, int) and not isinstance(value, bool), where
+    elif kind is type(None):
+        assert value is None, where
+    else:
+        assert isinstance(value, kind), f"{where} is {value!r}, not {kind}"
+
+
+@pytest.mark.parametrize("name", names())
+def test_missing_parameters(gateway: Gateway, name: str) -> None:
+    sid = gateway.open()
+    for missing, (_, required) in parameters(name).items():
+        if not required:
+            continue
+        params = {key: value for key, value in good(gateway, name, sid).items() if key != missing}
+        refusal = gateway.refused(name, **params)
+        assert refusal.code == rpc.INVALID_PARAMS
+        assert missing in refusal.message and name in refusal.message
+    assert gateway.call("session.active_list")["sessions"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_parameters_of_the_wrong_type(gateway: Gateway, name: str) -> None:
+    sid = gateway.open()
+    for wrong, (kind, _) in parameters(name).items():
+        if kind is Any:
+            continue
+        for value in ({"an": "object"}, [{}]):
+            refusal = gateway.refused(name, **{**good(gateway, name, sid), wrong: value})
+            assert refusal.code == rpc.INVALID_PARAMS
+            assert wrong in refusal.message and "must be" in refusal.message
+    for params in ([], "text", 7):
+        assert gateway.request(name, params)["error"]["code"] == rpc.INVALID_PARAMS
+
+
+@pytest.mark.parametrize("name", [name for name in names() if "session_id" in parameters(name)])
+def test_unknown_session(gateway: Gateway, name: str) -> None:
+    params = {**good(gateway, name, gateway.open()), "session_id": "nowhere"}
+    expected = NOT_LIVE.get(name, rpc.SESSION_NOT_FOUND)
+    if expected is None:
+        assert gateway.call(name, **params) == {"closed": False}
+        return
+    refusal = gateway.refused(name, **params)
+    assert refusal.code == expected
+    assert "nowhere" in refusal.message
+
+
+@pytest.mark.parametrize("name", names())
+def test_strange_texts(gateway: Gateway, name: str) -> None:
+    """Texts that no file, title or key can be: an error with a code, or a result; never a crash."""
+    sid = gateway.open()
+    for text in ("", " ", "\0", "../../etc/passwd", "\ud800", "x" * 5000, "~nobody/x", "-rf"):
+        params = good(gateway, name, sid)
+        for key, (kind, _) in parameters(name).items():
+            if kind in (str, str | None) and key != "session_id":
+                params[key] = text
+        if name == "shell.exec" and text.startswith("../"):
+            continue  # a program of that name might be there
+        response = gateway.request(name, params)
+        code = response.get("error", {}).get("code")
+        assert code != rpc.HANDLER_FAILED, response
+        if sid not in gateway.server._sessions:
+            sid = gateway.open()
+        elif name in ("prompt.submit", "session.steer"):
+            gateway.settle(sid)
