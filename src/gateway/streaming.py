@@ -7,8 +7,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from .platforms.base import SendError
+from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
+from .splitting import split_message
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
@@ -17,6 +18,8 @@ log = logging.getLogger(__name__)
 
 TYPING_SECONDS = 4.0
 FIRST_CHARACTERS = 24
+STOP_SECONDS = 15.0
+"""How long the end of a turn waits for a preview that is on its way."""
 
 
 class Stream:
@@ -28,6 +31,7 @@ class Stream:
         self._text = ""
         self._shown = ""
         self.message_id: str | None = None
+        """The message that grows, once there is one."""
         settings = runner.config.streaming
         self._edits = bool(
             settings.get("enabled") and self._adapter and self._adapter.capabilities.edits
@@ -35,7 +39,7 @@ class Stream:
         self._interval = float(settings.get("edit_interval") or 0.8)
         self._cursor = str(settings.get("cursor") or " ▉")
         self._task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
+        self._over = asyncio.Event()
 
     def start(self) -> None:
         """Show that an answer is being made."""
@@ -46,42 +50,69 @@ class Stream:
     def feed(self, text: str) -> None:
         """A piece of the answer."""
         self._text += text
-        self._changed.set()
 
     async def stop(self) -> None:
         """The turn is over; what is shown stays until the whole answer takes its place."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        if self._task is None:
+            return
+        self._over.set()
+        # A preview that is on its way is waited for: cut off, nobody would know its id.
+        _, late = await asyncio.wait([self._task], timeout=STOP_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
 
     async def _show(self) -> None:
         adapter = self._adapter
         assert adapter is not None
-        last_typing = 0.0
-        while True:
+        self._interval = max(self._interval, adapter.capabilities.edit_interval)
+        last_typing: float | None = None
+        while not self._over.is_set():
+            now = time.monotonic()
+            pause = self._interval if self._edits else TYPING_SECONDS
+            if adapter.capabilities.typing and (
+                last_typing is None or now - last_typing >= TYPING_SECONDS
+            ):
+                last_typing = now
+                await self._type(adapter)
+            if self._edits:
+                pause = await self._grow_within_limits(adapter)
             try:
-                if time.monotonic() - last_typing >= TYPING_SECONDS and adapter.capabilities.typing:
-                    last_typing = time.monotonic()
-                    await adapter.typing(self._source.chat_id, self._source.thread_id)
-                if self._edits:
-                    await self._grow()
-            except (SendError, OSError) as error:
-                # Only a preview: the whole answer is delivered with its own attempts.
-                log.info("The preview in %s is given up: %s", self._source.chat_id, error)
-                self._edits = False
-            interval = max(self._interval, adapter.capabilities.edit_interval)
-            await asyncio.sleep(interval if self._edits else TYPING_SECONDS)
+                async with asyncio.timeout(pause):
+                    await self._over.wait()
+            except TimeoutError:
+                pass  # the turn goes on
 
-    async def _grow(self) -> None:
-        adapter = self._adapter
-        assert adapter is not None
-        text = self._text[: adapter.capabilities.max_length - len(self._cursor) - 1]
+    async def _type(self, adapter: PlatformAdapter) -> None:
+        try:
+            await adapter.typing(self._source.chat_id, self._source.thread_id)
+        except (SendError, OSError) as error:
+            log.info("No typing sign in %s: %s", self._source.chat_id, error)
+
+    async def _grow_within_limits(self, adapter: PlatformAdapter) -> float:
+        """Let the message grow; returns how long to wait before the next time."""
+        try:
+            await self._grow(adapter)
+        except (SendError, OSError) as error:
+            if isinstance(error, SendError) and error.retry_after is not None:
+                self._interval *= 2
+                return max(error.retry_after, self._interval)
+            # Only a preview: the whole answer is delivered with its own attempts.
+            log.info("The preview in %s is given up: %s", self._source.chat_id, error)
+            self._edits = False
+        return self._interval
+
+    async def _grow(self, adapter: PlatformAdapter) -> None:
+        room = adapter.capabilities.max_length - adapter.measure(self._cursor)
+        text = split_message(self._text[: room + 1], room, adapter.measure)[0]
         if text == self._shown or len(text) < FIRST_CHARACTERS:
             return
+        shown = adapter.format(text + self._cursor)
         if self.message_id is None:
             self.message_id = await adapter.send(
-                self._source.chat_id, text + self._cursor, thread_id=self._source.thread_id
+                self._source.chat_id, shown, thread_id=self._source.thread_id
             )
         else:
-            await adapter.edit(self._source.chat_id, self.message_id, text + self._cursor)
+            await adapter.edit(self._source.chat_id, self.message_id, shown)
         self._shown = text

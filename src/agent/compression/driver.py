@@ -12,15 +12,14 @@ import asyncio
 import contextvars
 import dataclasses
 import logging
-import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agent import events
 from agent.config_schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.journal import Journal
-from agent.model import Message, Model
+from agent.model import Message
 from agent.threads import in_thread
 from gateway import session_context
 from hermes_state import SessionDB
@@ -28,8 +27,9 @@ from hermes_state.errors import SessionEndedError
 
 from .aside import set_aside
 from .compress import Compressed, compress, preview, shorten_to_fit
+from .counting import Counting
 from .lock import compression_lock
-from .policy import Budget, Gauge, is_saving, require_room, share_out
+from .policy import Budget, Gauge, is_saving
 from .record import Record
 from .result import CompressionResult
 from .tokens import estimate_tokens
@@ -104,10 +104,8 @@ class Compressor:
         self._platform = platform
         self._lock_db = db
         self._record = Record(db)
+        self._counting = Counting(settings)
         self._gauge = Gauge()
-        self._gauged: Model | None = None
-        self._fixed: tuple[str, Sequence[Any], int] = ("", (), 0)
-        self._counted: list[tuple[Message, int]] = []
         self._fresh = False
         """Whether the conversation was made smaller for the very request that comes next."""
 
@@ -116,9 +114,10 @@ class Compressor:
     async def make_room(self, turn: Turn) -> list[Message]:
         """The messages of the next request; compressed first if they are too many."""
         messages = self._journal.history()
-        estimate = self._estimate(turn, messages)
+        self._gauge = self._counting.gauge(turn)
+        estimate = self._counting.estimate(turn, messages)
         if self._settings.enabled and turn.model.context_length > 0:
-            budget = self._budget(turn)
+            budget = self._counting.budget(turn)
             size = self._gauge.corrected(estimate)
             many = len(messages) > self._settings.hygiene_hard_message_limit
             fresh, self._fresh = self._fresh, False
@@ -126,7 +125,7 @@ class Compressor:
                 target = min(budget.target, (size - budget.fixed) // 2) if many else budget.target
                 await self._compress_if_due(turn, budget, target, must=size > budget.limit)
                 messages = self._journal.history()
-                estimate = self._estimate(turn, messages)
+                estimate = self._counting.estimate(turn, messages)
         self._gauge.note_sent(estimate)
         return messages
 
@@ -139,8 +138,7 @@ class Compressor:
         if not self._settings.enabled or attempt >= MOST_REFUSALS:
             return False
         self._gauge.note_refused(turn.model.context_length)
-        require_room(turn.model.context_length, self._fixed_tokens(turn), certain=True)
-        budget = self._budget(turn)
+        budget = self._counting.budget(turn, refused=True)
         messages = self._journal.history()
         if estimate_tokens(messages) < SMALLEST:
             return False
@@ -165,14 +163,15 @@ class Compressor:
         """Compress whatever there is; with `dry_run` only say what that would do."""
         self._journal.refresh()
         messages = self._journal.history()
-        size = self._gauge_for(turn.model).tokens(messages)
+        self._gauge = self._counting.gauge(turn)
+        size = self._gauge.tokens(messages)
         session_id = self._journal.session_id
         if not messages:
             return CompressionResult(session_id, session_id, False, "There are no messages yet.")
-        target = max(1, min(self._budget(turn).target, size // 2))
+        target = max(1, min(self._counting.budget(turn).target, size // 2))
         if not dry_run:
             return await self._compress(
-                turn, _Wish(target, self._budget(turn).room, focus=focus, manual=True)
+                turn, _Wish(target, self._counting.budget(turn).room, focus=focus, manual=True)
             )
         plan = preview(
             messages,
@@ -373,40 +372,6 @@ class Compressor:
         run = contextvars.copy_context().run
         facts |= {"platform": self._platform, "model": turn.model.name}
         await in_thread(lambda: run(plugins.invoke_hook, hook, **facts))
-
-    # Counting
-
-    def _budget(self, turn: Turn) -> Budget:
-        window, fixed = turn.model.context_length, self._fixed_tokens(turn)
-        require_room(window, fixed, certain=self._gauge.known)
-        return share_out(self._settings, window, fixed, turn.request_options.get("max_tokens"))
-
-    def _estimate(self, turn: Turn, messages: list[Message]) -> int:
-        self._gauge_for(turn.model)
-        # Messages are not changed once they are there: only new ones are counted.
-        same = 0
-        for (counted, _), message in zip(self._counted, messages, strict=False):
-            if counted is not message:
-                break
-            same += 1
-        new = [(message, estimate_tokens([message])) for message in messages[same:]]
-        self._counted[same:] = new
-        return sum(tokens for _, tokens in self._counted) + self._fixed_estimate(turn)
-
-    def _fixed_tokens(self, turn: Turn) -> int:
-        return math.ceil(self._fixed_estimate(turn) * self._gauge_for(turn.model).ratio)
-
-    def _fixed_estimate(self, turn: Turn) -> int:
-        system, tools, estimate = self._fixed
-        if system is not turn.system or tools is not turn.tool_schemas:
-            estimate = estimate_tokens([], turn.system, turn.tool_schemas)
-            self._fixed = (turn.system, turn.tool_schemas, estimate)
-        return estimate
-
-    def _gauge_for(self, model: Model) -> Gauge:
-        if self._gauged is not model:
-            self._gauged, self._gauge = model, Gauge()
-        return self._gauge
 
 
 def summary_text(made: Compressed) -> str:

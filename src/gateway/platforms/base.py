@@ -39,9 +39,16 @@ class SendError(Exception):
     """A platform did not take a message. `retry_after` is its own wish in seconds."""
 
     def __init__(
-        self, message: str, *, retry_after: float | None = None, permanent: bool = False
+        self,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        permanent: bool = False,
+        unsure: bool = False,
     ) -> None:
         super().__init__(message)
+        self.unsure = unsure
+        """Whether it may have been shown all the same: the connection broke before the reply."""
         self.retry_after = retry_after
         self.sent = 0
         """How many parts of a text were shown before it; set by the delivery."""
@@ -54,7 +61,7 @@ class Capabilities:
     """What a platform can do."""
 
     max_length: int = 4000
-    """Characters of one message."""
+    """How long one message may be, as `PlatformAdapter.measure` counts."""
     edits: bool = False
     buttons: bool = False
     typing: bool = False
@@ -110,6 +117,7 @@ class PlatformAdapter(ABC):
     ) -> str | None:
         """Show a text in a chat; returns the platform's id for it. Raises SendError.
 
+        `text` is as `format` made it, and so it is for `edit` and for the caption of a file.
         Where the platform knows such a thing, `key` keeps a repeated request from showing twice.
         """
 
@@ -134,3 +142,7 @@ class PlatformAdapter(ABC):
     def format(self, markdown: str) -> str:
         """Markdown as the platform wants it; plain text by default."""
         return markdown
+
+    def measure(self, markdown: str) -> int:
+        """How long the platform takes a text to be; never less than its characters."""
+        return len(markdown)

@@ -67,9 +67,8 @@ def resume(
             session = revived(call.hub, key, cols)
             session["close_on_disconnect"] = close_on_disconnect
             sid = live.add(call.hub, session, call.peer)
-    opened = _opened(call, sid, session)
     turns.run_waiting(call.hub, sid, session)
-    return opened
+    return _opened(call, sid, session)
 
 
 def _find(call: Call, wanted: str) -> str:

@@ -1,0 +1,105 @@
+"""Files that come with messages, and files that answers name.
+
+What comes in is kept privately under <home>/media/<platform>/<chat>. What goes out is a file that
+an answer names as `MEDIA:/path` or as a Markdown image, and only from inside the working directory:
+a model that was talked into naming something else sends nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+_UNSAFE = re.compile(r"[^\w.-]+")
+_NAMED = re.compile(r"^[ \t]*MEDIA:[ \t]*(?:\"([^\"\n]+)\"|`([^`\n]+)`|([^\n]+?))[ \t]*$", re.M)
+_IMAGE = re.compile(r"!\[[^\[\]\n]*\]\(<?(?:file://)?(/[^()<>\n]+?)>?\)")
+_CODE = re.compile(r"^[ \t]*(```+|~~~+).*?(?:^[ \t]*\1|\Z)", re.M | re.S)
+
+
+class MediaTooLargeError(Exception):
+    """A file is larger than the configuration allows."""
+
+
+def safe_name(name: str, fallback: str = "file") -> str:
+    """A file name that names no other place and hides nothing."""
+    plain = _UNSAFE.sub("_", name.replace("\\", "/").rpartition("/")[2]).strip("._")
+    stem, dot, ending = plain.rpartition(".")
+    if not dot:
+        return plain[:80] or fallback
+    return f"{stem[:80] or fallback}.{ending[:12]}"
+
+
+async def keep(
+    home: Path, platform: str, chat_id: str, name: str, data: AsyncIterator[bytes], limit: int
+) -> Path:
+    """Keep a file that came in; raises MediaTooLargeError beyond `limit` bytes.
+
+    The same name in the same chat is the same file: one that is delivered again replaces itself.
+    """
+    folder = home / "media" / safe_name(platform) / safe_name(chat_id, "chat")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / safe_name(name)
+    unfinished = folder / f".{path.name}.{os.urandom(4).hex()}"
+    try:
+        with os.fdopen(
+            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+        ) as file:
+            size = 0
+            async for chunk in data:
+                size += len(chunk)
+                if size > limit:
+                    raise MediaTooLargeError(f"{path.name} is larger than {limit:,} bytes")
+                file.write(chunk)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def outgoing(text: str, working_directory: Path, home: Path) -> tuple[str, list[Path]]:
+    """The files that an answer names, and the answer without the names of those that are sent."""
+    if "MEDIA:" not in text and "](" not in text:
+        return text, []
+    code = [(found.start(), found.end()) for found in _CODE.finditer(text)]
+    files: list[Path] = []
+
+    def take(found: re.Match[str]) -> str:
+        if any(begin <= found.start() < end for begin, end in code):
+            return found[0]
+        name = next(group for group in found.groups() if group)
+        path = _allowed(name, working_directory, home)
+        if path is None:
+            return found[0]
+        if path not in files:
+            files.append(path)
+        return ""
+
+    # Marks in code stay; positions hold because each pattern is tried on the text as it was.
+    spans = sorted(
+        [*_NAMED.finditer(text), *_IMAGE.finditer(text)], key=lambda found: found.start()
+    )
+    rest, at = [], 0
+    for found in spans:
+        if found.start() < at:
+            continue
+        rest += [text[at : found.start()], take(found)]
+        at = found.end()
+    left = "".join([*rest, text[at:]])
+    return (re.sub(r"\n{3,}", "\n\n", left).strip() if files else text), files
+
+
+def _allowed(name: str, working_directory: Path, home: Path) -> Path | None:
+    """The file of that name if it may be sent: a regular one in the working directory."""
+    try:
+        root = working_directory.resolve()
+        path = (root / Path(name.strip()).expanduser()).resolve(strict=True)
+        if not path.is_file():
+            return None
+    except (OSError, ValueError, RuntimeError):
+        return None  # no such file, or a name that cannot be one
+    if not path.is_relative_to(root) or path.is_relative_to(home.resolve()):
+        return None
+    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
+    return None if hidden else path

@@ -1,0 +1,90 @@
+"""The routes, and what becomes of errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from . import chat_completions, info, responses, sessions
+from .context import Api
+from .errors import ApiError, error_body, json_response
+from .runs import Runs
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Api, str, Request], Awaitable[Any]]
+
+
+def build_app(api: Api, runs: Runs) -> ASGIApp:
+    """The API as an application."""
+
+    def route(path: str, handler: Handler, method: str = "GET") -> Route:
+        return Route(path, _Endpoint(api, handler), methods=[method])
+
+    one = "/api/sessions/{session_id}"
+    return Starlette(
+        routes=[
+            Route("/health", _Endpoint(api, info.health, open=True)),
+            Route("/v1/health", _Endpoint(api, info.health, open=True)),
+            route("/v1/chat/completions", chat_completions.chat_completions, "POST"),
+            route("/v1/responses", responses.create, "POST"),
+            route("/v1/responses/{response_id}", responses.retrieve),
+            route("/v1/responses/{response_id}", responses.delete, "DELETE"),
+            route("/v1/runs", runs.create, "POST"),
+            route("/v1/runs/{run_id}", runs.retrieve),
+            route("/v1/runs/{run_id}/events", runs.events),
+            route("/v1/runs/{run_id}/approval", runs.approve, "POST"),
+            route("/v1/runs/{run_id}/stop", runs.stop, "POST"),
+            route("/api/sessions", sessions.list_all),
+            route("/api/sessions", sessions.create, "POST"),
+            route(one, sessions.retrieve),
+            route(one, sessions.update, "PATCH"),
+            route(one, sessions.delete, "DELETE"),
+            route(f"{one}/messages", sessions.messages),
+            route(f"{one}/fork", sessions.fork, "POST"),
+            route(f"{one}/chat", sessions.chat, "POST"),
+            route(f"{one}/chat/stream", sessions.chat_stream, "POST"),
+            route("/health/detailed", info.detailed),
+            route("/v1/models", info.models),
+            route("/v1/capabilities", info.capabilities),
+            route("/v1/skills", info.skills),
+            route("/v1/toolsets", info.toolsets),
+        ],
+        exception_handlers={HTTPException: _http_error},
+    ).router
+
+
+class _Endpoint:
+    """A handler behind the key, with errors turned into answers."""
+
+    def __init__(self, api: Api, handler: Handler, *, open: bool = False) -> None:
+        self._api, self._handler, self._open = api, handler, open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        try:
+            owner = "" if self._open else self._api.keys.require(request)
+            response = await self._handler(self._api, owner, request)
+        except ApiError as error:
+            response = error.response()
+        except Exception:
+            # The last boundary: what it was is for the log, not for the network.
+            log.exception("A request to %s failed", scope.get("path"))
+            response = json_response(
+                error_body(500, "Something went wrong here; see the gateway's log."), 500
+            )
+        await response(scope, receive, send)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    what = {404: "There is no such route.", 405: "This route takes another method."}
+    return json_response(error_body(status, what.get(status, str(error))), status)

@@ -1,0 +1,259 @@
+"""What every route needs: who asks, which conversation it is about, and how a turn is run there.
+
+A conversation belongs to the owner of the key it was begun with; to everybody else it does not
+exist. It is named by the id of any of its sessions, or by a key of the client's own choosing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request as HttpRequest
+
+from gateway.config import Platform
+from gateway.requests import (
+    AlreadyAskedError,
+    Request,
+    Requests,
+    StoppingError,
+    TooManyWaitingError,
+    event_of,
+    stored_answer,
+)
+from gateway.session import SessionSource
+from gateway.session_store import new_gateway_session_id
+from hermes_state import StoreError
+
+from .auth import Keys
+from .errors import ApiError
+from .reading import (
+    IDEMPOTENCY_HEADER,
+    KEY_HEADER,
+    MAX_BODY,
+    SESSION_HEADER,
+    header,
+    read_json,
+    session_name,
+)
+
+if TYPE_CHECKING:
+    from agent.events import Event
+    from gateway.run import GatewayRunner
+    from hermes_state import SessionDB
+
+ON_DISCONNECT_HEADER = "X-Hermes-On-Disconnect"
+_UNSAFE = re.compile(r"[^\x20-\x7e]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request's message goes."""
+
+    owner: str
+    session_id: str
+    conversation_id: str
+    is_new: bool
+    client_key: str | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the client is told about it."""
+        found = {SESSION_HEADER: self.session_id}
+        if self.client_key is not None:
+            found[KEY_HEADER] = self.client_key
+        return found
+
+
+class Api:
+    """The server's state, shared by its routes."""
+
+    def __init__(self, runner: GatewayRunner, keys: Keys, max_body: int = MAX_BODY) -> None:
+        self.runner = runner
+        self.keys = keys
+        self.max_body = max_body
+        self.requests = Requests(runner)
+
+    @property
+    def db(self) -> SessionDB:
+        """The store, for short reads."""
+        found: SessionDB = self.runner._session_db._db
+        return found
+
+    @property
+    def model(self) -> str:
+        """The name of the model that answers."""
+        return self.runner.settings.model.name or "hermes"
+
+    async def body(self, request: HttpRequest) -> dict[str, Any]:
+        """The request's JSON object."""
+        return await read_json(request, self.max_body)
+
+    # Whose
+
+    def owned(self, owner: str, session_id: str) -> dict[str, Any]:
+        """A session's row; one of somebody else is as unknown as one that does not exist."""
+        row = self.db.get_session(session_id)
+        if row is None or row["user_id"] != owner_id(owner):
+            raise ApiError(404, f"There is no session {session_id}.", code="session_not_found")
+        return row
+
+    def place(self, http: HttpRequest, owner: str, session_id: str | None = None) -> Place:
+        """The conversation a request is about, by its headers (or `session_id`); or a new one."""
+        client_key = header(http, KEY_HEADER)
+        named = session_id or http.headers.get(SESSION_HEADER, "").strip()
+        if named:
+            return self._named(owner, session_name(named), client_key)
+        if client_key is not None:
+            source = SessionSource(
+                Platform.API_SERVER, owner, user_id=owner, thread_id=f"key={client_key}"
+            )
+            entry = self.runner.session_store.get_or_create_session(source)
+            return self._named(owner, entry.session_id, client_key)
+        once = header(http, IDEMPOTENCY_HEADER)
+        new_id = new_gateway_session_id() if once is None else _id_for(owner, once)
+        return self._named(owner, new_id) if once else Place(owner, new_id, new_id, True)
+
+    def _named(self, owner: str, session_id: str, client_key: str | None = None) -> Place:
+        if self.db.get_session(session_id) is None:
+            return Place(owner, session_id, session_id, True, client_key)
+        row = self.owned(owner, session_id)
+        tip = self.db.get_compression_tip(session_id)
+        is_new = not row["message_count"] and tip == session_id
+        return Place(owner, tip, row["conversation_id"] or session_id, is_new, client_key)
+
+    # Turns
+
+    def request(
+        self,
+        http: HttpRequest,
+        place: Place,
+        content: Any,
+        history: list[dict[str, Any]] | None = None,
+        instructions: str = "",
+    ) -> Request:
+        """The message, ready to be asked."""
+        once = header(http, IDEMPOTENCY_HEADER)
+        return Request(
+            f"{Platform.API_SERVER.value}:{place.owner}:{once or os.urandom(12).hex()}",
+            place.owner,
+            place.session_id,
+            place.conversation_id,
+            content,
+            (history or []) if place.is_new else [],
+            instructions,
+            once,
+        )
+
+    async def ask(
+        self,
+        http: HttpRequest,
+        request: Request,
+        on_event: Callable[[Event], None] | None = None,
+        on_accepted: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
+        """Run the message's turn; what was answered before is answered the same. ApiError."""
+        await self._let_plugins_see(request)
+        watcher = self._stop_when_gone(http, request)
+        try:
+            return await self.requests.ask(request, on_event, on_accepted=on_accepted)
+        except AlreadyAskedError:
+            return self.earlier(request.session_id, str(request.message_id))
+        except TooManyWaitingError as error:
+            raise ApiError(
+                429, str(error), code="conversation_busy", headers={"Retry-After": "5"}
+            ) from error
+        except StoppingError as error:
+            raise ApiError(503, str(error), code="stopping") from error
+        except StoreError as error:
+            raise ApiError(503, f"It could not be stored: {error}", code="store_error") from error
+        finally:
+            if watcher is not None:
+                watcher.cancel()
+
+    async def _let_plugins_see(self, request: Request) -> None:
+        from hermes_cli import plugins
+
+        if not plugins.has_hook("pre_gateway_dispatch"):
+            return
+        from gateway.pipeline import Inbound
+
+        event = event_of(request)
+        before = event.text
+        if not await self.runner.pipeline._hooked(Inbound(event, request.key, request.id)):
+            raise ApiError(403, "A plugin left this message out.", code="left_out")
+        if event.text != before:
+            request.content = event.text
+
+    def _stop_when_gone(self, http: HttpRequest, request: Request) -> asyncio.Task[None] | None:
+        if http.headers.get(ON_DISCONNECT_HEADER, "").lower() != "stop":
+            return None
+
+        async def watch() -> None:
+            while (await http.receive())["type"] != "http.disconnect":
+                pass
+            if self.requests.is_open(request.id):
+                self.interrupt(request.key)
+
+        return asyncio.ensure_future(watch())
+
+    def interrupt(self, key: str) -> bool:
+        """Stop the turn that runs in a conversation; False if none does."""
+        agent = self.runner._running_agents.get(key)
+        interrupt = getattr(agent, "interrupt", None)
+        return bool(interrupt is not None and interrupt())
+
+    def earlier(self, session_id: str, message_id: str) -> dict[str, Any]:
+        """The result of a message that was answered before, from the store; ApiError if none is."""
+        turn = self.turn_of(session_id, message_id)
+        answer = turn[-1] if turn else None
+        if answer is None or answer["role"] != "assistant" or answer.get("tool_calls"):
+            raise ApiError(
+                409,
+                "A request with this name was accepted before and has no answer (yet). Look into"
+                " the session, or send it under another name.",
+                code="already_accepted",
+                headers={"Retry-After": "5", "x-should-retry": "false"},
+            )
+        failed = answer.get("finish_reason") == "error"
+        return {
+            "final_response": None if failed else answer["content"],
+            "error": answer["content"] if failed else None,
+            "failed": failed,
+            "completed": not failed,
+            "partial": answer.get("finish_reason") == "length",
+            "interrupted": answer.get("finish_reason") == "interrupted",
+            "session_id": answer["session_id"],
+            "messages": turn,
+            "api_calls": 1,
+            "usage": {},
+        }
+
+    def turn_of(self, session_id: str, message_id: str) -> list[dict[str, Any]] | None:
+        """The stored rows of the turn that a client's message began."""
+        for segment in self.db.get_compression_lineage(session_id):
+            if self.db.has_platform_message_id(segment, message_id):
+                return stored_answer(self.db.get_messages(segment, True), message_id)
+        return None
+
+
+def owner_id(owner: str) -> str:
+    """An owner as the store knows them."""
+    return f"{Platform.API_SERVER.value}:{owner}"
+
+
+def header_text(text: str, limit: int = 200) -> str:
+    """A text as it may stand in a header."""
+    from hermes_state.redact import redact
+
+    return _UNSAFE.sub(" ", redact(text))[:limit].strip()
+
+
+def _id_for(owner: str, once: str) -> str:
+    """The same new session for the same request, however often it is sent."""
+    return f"api_{hashlib.sha256((owner + chr(0) + once).encode()).hexdigest()[:24]}"

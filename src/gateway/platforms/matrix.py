@@ -1,0 +1,281 @@
+"""Matrix, through matrix-nio: direct chats and rooms, threads, edits, files.
+
+Every text carries the transaction id that its delivery has, so a repeated request is shown once.
+End-to-end encryption is not supported: whoever writes in an encrypted room is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..config import Platform, PlatformConfig
+from ..session import SessionSource
+from . import matrix_media
+from .base import Button, Capabilities, OnMessage, PlatformAdapter, SendError
+from .matrix_events import edit_content, fitting, text_content
+from .matrix_state import Login, MatrixState, Place
+from .matrix_sync import Reader
+
+if TYPE_CHECKING:
+    import nio
+
+    from ..run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 30
+TYPING_MS = 8_000
+_PERMANENT = frozenset(
+    {
+        "M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_BAD_JSON", "M_INVALID_PARAM",
+        "M_UNRECOGNIZED", "M_GUEST_ACCESS_FORBIDDEN", "M_USER_DEACTIVATED",
+    }
+)  # fmt: skip
+
+
+class MatrixError(Exception):
+    """The account cannot be used; the message says what to change."""
+
+
+class MatrixAdapter(PlatformAdapter):
+    """One account on one homeserver."""
+
+    platform = Platform.MATRIX
+    capabilities = Capabilities(
+        max_length=4000, edits=True, typing=True, reactions=True, media=True, edit_interval=1.0
+    )
+
+    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
+        super().__init__(config, on_message)
+        extra = config.extra
+        self.homeserver = str(extra.get("homeserver") or "").rstrip("/")
+        self.require_mention = bool(extra.get("require_mention", True))
+        self.user_id = ""
+        self.names: tuple[str, ...] = ()
+        """What people call it in a room."""
+        self._account = str(extra.get("user_id") or "")
+        self._password = str(extra.get("password") or "")
+        self._client: nio.AsyncClient | None = None
+        self._runner: GatewayRunner | None = None
+        self._home: Path | None = None
+
+    def bind(self, runner: GatewayRunner) -> None:
+        """Know the gateway: whom it lets in, and where its home is."""
+        self._runner = runner
+        self._home = runner.home
+
+    # Connection
+
+    async def connect(self) -> None:
+        """Log in; raises MatrixError if the account cannot be used."""
+        if urlsplit(self.homeserver).scheme not in ("http", "https"):
+            raise MatrixError(
+                "Set platforms.matrix.homeserver (or MATRIX_HOMESERVER) to the address of your"
+                " server, such as https://matrix.example.org."
+            )
+        client = self._client or self._new_client()
+        self._client = client
+        try:
+            await self._log_in(client)
+            shown = await self._ask(client.get_displayname(self.user_id))
+        except BaseException:
+            await client.close()  # else its sockets stay open until it is tried again
+            raise
+        local = self.user_id.removeprefix("@").partition(":")[0]
+        self.names = tuple(one for one in (getattr(shown, "displayname", None), local) if one)
+
+    async def run(self) -> None:
+        """Read the account's rooms until cancelled."""
+        client = self.client
+        place = self.state.place(self.homeserver, self.user_id)
+        await Reader(self, client, place).run()
+
+    async def disconnect(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.close()
+
+    @property
+    def client(self) -> nio.AsyncClient:
+        """The logged-in client."""
+        if self._client is None:
+            raise SendError("Matrix is not connected")
+        return self._client
+
+    @property
+    def state(self) -> MatrixState:
+        """What is kept in the home."""
+        return MatrixState(self.home)
+
+    @property
+    def home(self) -> Path:
+        """The Hermes home."""
+        if self._home is None:
+            from agent.home import hermes_home
+
+            self._home = hermes_home()
+        return self._home
+
+    @property
+    def media_limit(self) -> int:
+        """Bytes of a file that is fetched."""
+        return self._runner.config.max_inbound_media_bytes if self._runner else 128 * 1024 * 1024
+
+    async def may_talk(self, user_id: str) -> bool:
+        """Whether somebody is on the list or has paired."""
+        if self._runner is None:
+            return self.config.allow_all or user_id in self.config.allowed_users
+        from ..authorization import is_allowed
+
+        return await is_allowed(self._runner, SessionSource(self.platform, user_id=user_id))
+
+    @property
+    def gives_codes(self) -> bool:
+        """Whether strangers may ask to be let in, in a direct chat."""
+        runner = self._runner
+        return runner is not None and runner.config.unauthorized_dm_behavior == "pair"
+
+    def _new_client(self) -> nio.AsyncClient:
+        try:
+            import nio
+        except ImportError as error:
+            raise MatrixError(
+                "Matrix needs a package that is not installed: pip install 'hermes[matrix]'"
+            ) from error
+        # Nothing is tried again in there: the delivery and the supervisor do that, and say so.
+        settings = nio.AsyncClientConfig(
+            max_limit_exceeded=0,
+            max_timeouts=0,
+            request_timeout=REQUEST_SECONDS,
+            encryption_enabled=False,
+        )
+        return nio.AsyncClient(self.homeserver, self._account, config=settings)
+
+    async def _log_in(self, client: nio.AsyncClient) -> None:
+        import nio
+
+        kept = self.state.login(self.homeserver, self._account)
+        token = self.config.token or (kept.access_token if kept else "")
+        if token:
+            client.access_token = token
+            answer = await self._ask(client.whoami())
+            if isinstance(answer, nio.WhoamiResponse):
+                self.user_id = client.user_id = answer.user_id
+                client.device_id = answer.device_id or ""
+                return
+            client.access_token = ""
+            if answer.status_code != "M_UNKNOWN_TOKEN" or self.config.token:
+                raise MatrixError(f"The Matrix access token was not accepted: {answer.message}")
+        if not (self._account and self._password):
+            raise MatrixError(
+                "Set platforms.matrix.token (MATRIX_ACCESS_TOKEN), or user_id and password"
+                " (MATRIX_USER_ID, MATRIX_PASSWORD)."
+            )
+        # The same device as before, so that its transaction ids still count.
+        client.device_id = kept.device_id if kept else ""
+        login = await self._ask(client.login(self._password, device_name="Hermes"))
+        if not isinstance(login, nio.LoginResponse):
+            raise MatrixError(f"Matrix did not log {self._account} in: {login.message}")
+        self.user_id = client.user_id = login.user_id
+        from agent.redact import register_secret
+
+        register_secret(login.access_token)
+        self.state.keep_login(
+            Login(self.homeserver, login.user_id, login.device_id, login.access_token)
+        )
+
+    # Out
+
+    async def send(
+        self,
+        chat_id: str,
+        text: str,
+        *,
+        thread_id: str | None = None,
+        reply_to: str | None = None,
+        buttons: Sequence[Button] = (),
+        key: str | None = None,
+    ) -> str | None:
+        """Show a text in a room."""
+        return await self._put(
+            chat_id, text_content(text, thread_id=thread_id, reply_to=reply_to), key
+        )
+
+    async def edit(self, chat_id: str, message_id: str, text: str) -> None:
+        """Replace the text of a message of ours."""
+        await self._put(chat_id, edit_content(message_id, text))
+
+    async def typing(self, chat_id: str, thread_id: str | None = None) -> None:
+        """Show that an answer is being made."""
+        await self._send(self.client.room_typing(chat_id, True, TYPING_MS))
+
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
+        """Put a reaction under a message."""
+        relation = {"rel_type": "m.annotation", "event_id": message_id, "key": emoji}
+        await self._put(chat_id, {"m.relates_to": relation}, kind="m.reaction")
+
+    async def send_media(
+        self, chat_id: str, path: str, *, caption: str = "", thread_id: str | None = None
+    ) -> str | None:
+        """Upload a file and show it."""
+        content = await matrix_media.upload(
+            self.homeserver, self.client.access_token, Path(path).expanduser()
+        )
+        if caption:
+            content["body"] = caption
+        if thread_id:
+            content["m.relates_to"] = text_content("", thread_id=thread_id)["m.relates_to"]
+        return await self._put(chat_id, fitting(content))
+
+    async def _put(
+        self,
+        room_id: str,
+        content: dict[str, Any],
+        key: str | None = None,
+        kind: str = "m.room.message",
+    ) -> str | None:
+        transaction = hashlib.sha256((key or os.urandom(16).hex()).encode()).hexdigest()[:40]
+        answer = await self._send(self.client.room_send(room_id, kind, content, tx_id=transaction))
+        return str(answer.event_id)
+
+    async def _send(self, request: Awaitable[Any]) -> Any:
+        """The server's answer to a request; SendError if it did not do it."""
+        from nio import ErrorResponse
+
+        try:
+            answer = await self._ask(request)
+        except ConnectionError as error:
+            raise SendError(str(error)) from error
+        if isinstance(answer, ErrorResponse):
+            wait = answer.retry_after_ms
+            raise SendError(
+                str(answer),
+                retry_after=wait / 1000 if wait else None,
+                permanent=answer.status_code in _PERMANENT,
+            )
+        return answer
+
+    async def _ask(self, request: Awaitable[Any]) -> Any:
+        """The server's answer, good or bad; ConnectionError if there was none."""
+        import aiohttp
+        from nio import LocalProtocolError
+
+        try:
+            return await request
+        except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError) as error:
+            raise ConnectionError(
+                f"{self.homeserver} does not answer: {error or type(error).__name__}"
+            ) from error
+        except LocalProtocolError as error:
+            raise ConnectionError(f"Matrix is not logged in: {error}") from error
+
+    def keep(self, place: Place) -> None:
+        """Everything before this place is stored."""
+        self.state.keep_place(place)

@@ -1,0 +1,282 @@
+"""Reading a Matrix account: batch after batch, each kept as read only when all of it is stored.
+
+A batch that leaves events out (there were too many) is completed from the room's history. Rooms
+are joined when somebody who may talk invites; whatever came after the invitation is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..session import SessionSource
+from .base import MessageEvent, SendError
+from .matrix_events import (
+    Incoming,
+    is_addressed,
+    membership_change,
+    read_event,
+    without_address,
+)
+from .matrix_media import MediaError, fetch
+from .matrix_state import Place
+
+if TYPE_CHECKING:
+    import nio
+
+    from .matrix import MatrixAdapter
+
+log = logging.getLogger(__name__)
+
+POLL_MS = 30_000
+PAGE = 100
+MOST_PAGES = 100
+"""How much of one room's history completes a batch: 10,000 events."""
+JOIN_ATTEMPTS = 20
+_TIMELINE = {
+    "limit": PAGE,
+    "types": ["m.room.message", "m.room.encrypted", "m.room.member"],
+}
+_STATE = ["m.room.member", "m.room.name", "m.room.canonical_alias", "m.room.create"]
+FILTER: dict[str, Any] = {
+    "presence": {"types": []},
+    "account_data": {"types": []},
+    "room": {
+        "timeline": _TIMELINE,
+        "state": {"types": _STATE},
+        "ephemeral": {"types": []},
+        "account_data": {"types": []},
+    },
+}
+ENCRYPTED = (
+    "🔒 I cannot read encrypted messages. Please write to me in a room without encryption"
+    " (it can be switched off only when a room is made)."
+)
+
+
+class Reader:
+    """Hands the events of an account in, in order."""
+
+    def __init__(self, adapter: MatrixAdapter, client: nio.AsyncClient, place: Place) -> None:
+        self._adapter = adapter
+        self._client = client
+        self._place = place
+        self._told: set[str] = set()
+        """Encrypted rooms that were told."""
+
+    async def run(self) -> None:
+        """Read until cancelled; raises when the server cannot be reached."""
+        from nio import SyncResponse
+
+        full_state = True  # who is in which room is known to the client only from here
+        self._client.next_batch = ""
+        while True:
+            response = await self._adapter._ask(
+                self._client.sync(
+                    None if full_state else POLL_MS,
+                    FILTER,
+                    since=self._place.since or None,
+                    full_state=full_state,
+                )
+            )
+            if not isinstance(response, SyncResponse):
+                raise ConnectionError(f"Matrix: {response}")
+            full_state = False
+            await self._take(response)
+
+    async def _take(self, response: nio.SyncResponse) -> None:
+        place = self._place
+        before = (place.since, {room: dict(facts) for room, facts in place.invites.items()})
+        for room_id, invited in response.rooms.invite.items():
+            self._invited(room_id, [one.source for one in invited.invite_state])
+        for room_id in (*response.rooms.leave, *response.rooms.join):
+            place.invites.pop(room_id, None)
+        if place.since:  # else everything is older than we are
+            for room_id, info in response.rooms.join.items():
+                for source in await self._events(room_id, info.timeline):
+                    await self._event(room_id, source)
+        await self._join_invited()
+        place.since = response.next_batch
+        if (place.since, place.invites) != before:
+            await asyncio.to_thread(self._adapter.keep, place)
+
+    # Rooms
+
+    def _invited(self, room_id: str, state: list[Mapping[str, Any]]) -> None:
+        for source in state:
+            if membership_change(source, self._adapter.user_id) == "invite":
+                content = source.get("content") or {}
+                self._place.invites[room_id] = {
+                    "by": source.get("sender"),
+                    "direct": content.get("is_direct") is True,
+                    "attempts": 0,
+                }
+
+    async def _join_invited(self) -> None:
+        from nio import JoinResponse
+
+        for room_id, facts in list(self._place.invites.items()):
+            inviter = str(facts.get("by"))
+            # A stranger's direct chat is where they are given their code.
+            if not await self._adapter.may_talk(inviter) and not (
+                facts.get("direct") and self._adapter.gives_codes
+            ):
+                log.info("%s invites into %s and is not known; not joined", inviter, room_id)
+                del self._place.invites[room_id]
+                continue
+            answer = await self._adapter._ask(self._client.join(room_id))
+            if isinstance(answer, JoinResponse):
+                del self._place.invites[room_id]
+                continue
+            facts["attempts"] = int(facts.get("attempts") or 0) + 1
+            log.warning("%s could not be joined: %s", room_id, answer)
+            gone = answer.status_code in ("M_FORBIDDEN", "M_NOT_FOUND")
+            if gone or facts["attempts"] >= JOIN_ATTEMPTS:
+                del self._place.invites[room_id]
+
+    async def _events(self, room_id: str, timeline: Any) -> list[Mapping[str, Any]]:
+        """What happened in a room since the last batch, oldest first, as far as it concerns us."""
+        found = [one.source for one in timeline.events]
+        token = timeline.prev_batch if timeline.limited else None
+        for _ in range(MOST_PAGES):
+            if not token or self._joined_at(found) is not None:
+                break
+            page = await self._earlier(room_id, token)
+            found[:0] = [one.source for one in reversed(page.chunk)]
+            token = page.end if page.end != token else None
+        else:
+            log.error("%s has more events than were read; the oldest are left out", room_id)
+        joined = self._joined_at(found)
+        if joined is None:
+            return found
+        changes = [membership_change(one, self._adapter.user_id) for one in found[:joined]]
+        invited = [number for number, change in enumerate(changes) if change == "invite"]
+        return found[invited[-1] :] if invited else found[joined:]
+
+    def _joined_at(self, found: list[Mapping[str, Any]]) -> int | None:
+        me = self._adapter.user_id
+        numbers = [n for n, one in enumerate(found) if membership_change(one, me) == "join"]
+        return numbers[-1] if numbers else None
+
+    async def _earlier(self, room_id: str, token: str) -> Any:
+        from nio import MessageDirection, RoomMessagesResponse
+
+        answer = await self._adapter._ask(
+            self._client.room_messages(
+                room_id, token, self._place.since, MessageDirection.back, PAGE, _TIMELINE
+            )
+        )
+        if not isinstance(answer, RoomMessagesResponse):
+            raise ConnectionError(f"The history of {room_id} cannot be read: {answer}")
+        return answer
+
+    # Messages
+
+    async def _event(self, room_id: str, source: Mapping[str, Any]) -> None:
+        incoming = read_event(source)
+        if incoming is None or incoming.sender == self._adapter.user_id:
+            return
+        if incoming.encrypted:
+            await self._tell_encrypted(room_id, incoming.sender)
+            return
+        if incoming.replaces is not None and not await self._follow_original(room_id, incoming):
+            return
+        room = self._client.rooms.get(room_id)
+        is_direct = room is None or len(room.users) <= 2
+        if not is_direct and not await self._is_for_us(room_id, incoming):
+            return
+        names = (self._adapter.user_id, *self._adapter.names)
+        text = incoming.text if is_direct else without_address(incoming.text, names)
+        chat = SessionSource(
+            self._adapter.platform,
+            room_id,
+            chat_name=room.display_name if room else None,
+            chat_type="dm" if is_direct else "group",
+            user_id=incoming.sender,
+            user_name=(room.user_name(incoming.sender) if room else None) or incoming.sender,
+            thread_id=incoming.thread_id,
+        )
+        text, media = await self._with_file(as_command(text), incoming)
+        await self._adapter.on_message(
+            MessageEvent(
+                text,
+                chat,
+                incoming.event_id,
+                media,
+                reply_to=incoming.reply_to,
+                timestamp=incoming.timestamp,
+                is_edit=incoming.replaces is not None,
+                raw=source,
+            )
+        )
+
+    async def _is_for_us(self, room_id: str, incoming: Incoming) -> bool:
+        adapter = self._adapter
+        if not adapter.require_mention or is_addressed(incoming, adapter.user_id, adapter.names):
+            return True
+        if as_command(incoming.text).startswith("/"):
+            return True
+        if incoming.reply_to is None:
+            return False
+        answered = await self._original(room_id, incoming.reply_to)
+        return answered.get("sender") == adapter.user_id
+
+    async def _follow_original(self, room_id: str, incoming: Incoming) -> bool:
+        """Put an edit where its message was; False if it is not its writer's."""
+        original = await self._original(room_id, str(incoming.replaces))
+        if original.get("sender") not in (None, incoming.sender):
+            return False
+        first = read_event(original)
+        if first is not None:
+            incoming.thread_id, incoming.reply_to = first.thread_id, first.reply_to
+        return True
+
+    async def _original(self, room_id: str, event_id: str) -> Mapping[str, Any]:
+        from nio import RoomGetEventResponse
+
+        answer = await self._adapter._ask(self._client.room_get_event(room_id, event_id))
+        if isinstance(answer, RoomGetEventResponse):
+            source: Mapping[str, Any] = answer.event.source
+            return source
+        return {}
+
+    async def _with_file(self, text: str, incoming: Incoming) -> tuple[str, list[str]]:
+        attachment = incoming.attachment
+        if attachment is None or not await self._adapter.may_talk(incoming.sender):
+            return text, []
+        folder = self._adapter.home / "media" / "matrix"
+        adapter = self._adapter
+        try:
+            path = await fetch(
+                adapter.homeserver,
+                self._client.access_token,
+                attachment,
+                folder,
+                adapter.media_limit,
+            )
+        except MediaError as error:
+            log.warning("A file was left out: %s", error)
+            return f"{text}\n[The file {error}.]".strip(), []
+        return text, [str(path)]
+
+    async def _tell_encrypted(self, room_id: str, sender: str) -> None:
+        if room_id in self._told or not await self._adapter.may_talk(sender):
+            return
+        self._told.add(room_id)
+        try:
+            await self._adapter.send(room_id, ENCRYPTED, key=f"encrypted:{room_id}")
+        except SendError as error:
+            log.warning("%s could not be told that it is encrypted: %s", room_id, error)
+
+
+def as_command(text: str) -> str:
+    """`text`, with "!stop" as "/stop": many clients keep a line that begins with / to themselves."""
+    from agent.slash.table import lookup, parse
+
+    if not text.startswith(("!", "/")):
+        return text
+    line = f"/{text[1:]}"
+    known = len(text) > 1 and lookup(parse(line)[0], "gateway") is not None
+    return line if known else text

@@ -1,0 +1,130 @@
+"""`hermes gateway` and `hermes pairing`, as somebody at a terminal uses them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.process import install_unit
+from gateway.status import GatewayLock, GatewayRunningError, running_pid
+from hermes_cli.gateway_setup import set_up, write_env
+from hermes_state import SessionDB
+
+
+def hermes(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hermes_cli.main", *args],
+        env={**os.environ, "HERMES_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_gateway_from_start_to_stop(tmp_path: Path) -> None:
+    assert hermes(tmp_path, "gateway", "status").returncode == 3
+    started = hermes(tmp_path, "gateway", "start")
+    assert started.returncode == 0, started.stderr
+    try:
+        shown = json.loads(hermes(tmp_path, "gateway", "status", "--json").stdout)
+        assert shown["state"] == "running"
+        assert str(shown["pid"]) in started.stdout
+        again = hermes(tmp_path, "gateway", "start")
+        assert again.returncode == 2
+        assert "running for this home already" in again.stderr
+        restarted = hermes(tmp_path, "gateway", "restart")
+        assert restarted.returncode == 0, restarted.stderr
+        assert running_pid(tmp_path) != shown["pid"]
+    finally:
+        stopped = hermes(tmp_path, "gateway", "stop")
+    assert "has ended" in stopped.stdout
+    assert "No gateway was running" in hermes(tmp_path, "gateway", "stop").stdout
+    assert (tmp_path / ".clean_shutdown").exists()
+
+
+def test_a_killed_gateway_does_not_block_the_next(tmp_path: Path) -> None:
+    hermes(tmp_path, "gateway", "start")
+    pid = running_pid(tmp_path)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    while running_pid(tmp_path) is not None:
+        pass
+    assert not (tmp_path / ".clean_shutdown").exists()
+    assert hermes(tmp_path, "gateway", "start").returncode == 0
+    hermes(tmp_path, "gateway", "stop")
+
+
+def test_one_gateway_per_home(tmp_path: Path) -> None:
+    first, second = GatewayLock(tmp_path), GatewayLock(tmp_path)
+    first.acquire()
+    with pytest.raises(GatewayRunningError, match=str(os.getpid())):
+        second.acquire()
+    assert running_pid(tmp_path) == os.getpid()
+    first.release()
+    assert running_pid(tmp_path) is None
+    second.acquire()
+    second.release()
+
+
+def test_pairing_by_command(tmp_path: Path) -> None:
+    assert "Nobody yet" in hermes(tmp_path, "pairing", "list").stdout
+    with SessionDB(tmp_path / "state.db") as db:
+        code = db.offer_pairing("telegram", "42", "Ann")
+    assert code is not None
+    assert "asks to be let in" in hermes(tmp_path, "pairing", "list").stdout
+    wrong = hermes(tmp_path, "pairing", "approve", "NOPE")
+    assert (wrong.returncode, "wrong" in wrong.stderr) == (1, True)
+    assert "Ann may now talk on telegram" in hermes(tmp_path, "pairing", "approve", code).stdout
+    assert "may talk" in hermes(tmp_path, "pairing", "list").stdout
+    assert hermes(tmp_path, "pairing", "revoke", "telegram", "42").returncode == 0
+    assert hermes(tmp_path, "pairing", "revoke", "telegram", "42").returncode == 1
+
+
+def test_a_bad_configuration_is_told_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("model: {provider: nowhere}\n")
+    ended = hermes(tmp_path, "gateway", "run")
+    assert ended.returncode == 2
+    assert "nowhere" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_setting_telegram_up(tmp_path: Path) -> None:
+    token = "123456789:" + "a" * 35
+    said: list[str] = []
+    answers = iter(["1", "42"])
+    assert set_up(tmp_path, lambda _: next(answers), lambda _: token, said.append) == 0
+    kept = (tmp_path / ".env").read_text()
+    assert f"TELEGRAM_BOT_TOKEN={token}" in kept
+    assert "TELEGRAM_ALLOWED_USERS=42" in kept
+    assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
+    assert token not in "".join(said)
+
+
+@pytest.mark.parametrize(("first", "token"), [("9", ""), ("1", "not a token")])
+def test_a_wrong_answer_changes_nothing(tmp_path: Path, first: str, token: str) -> None:
+    said: list[str] = []
+    assert set_up(tmp_path, lambda _: first, lambda _: token, said.append) == 1
+    assert not (tmp_path / ".env").exists()
+    assert "Nothing was changed" in said[-1]
+
+
+def test_other_lines_of_the_env_file_stay(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("# mine\nOTHER=1\nMATRIX_PASSWORD=old\n")
+    write_env(path, {"MATRIX_PASSWORD": "new one", "EMPTY": ""})
+    assert path.read_text() == "# mine\nOTHER=1\nMATRIX_PASSWORD='new one'\n"
+
+
+def test_a_unit_for_systemd(tmp_path: Path) -> None:
+    path = install_unit(Path("/home/x/.hermes"), tmp_path)
+    text = path.read_text()
+    assert "gateway run" in text
+    assert "HERMES_HOME=/home/x/.hermes" in text
