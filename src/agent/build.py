@@ -81,8 +81,8 @@ def build_agent(
     if small:
         tools = Registry()
     elif tools is None:
-        tools = default_tools(settings, config.home, plugins.get_tools())
-    if not config.memory.enabled:
+        tools = usable_tools(config)
+    elif not config.memory.enabled:
         tools = tools.usable(lambda tool: tool.toolset != "memory")
 
     def prompt() -> str:
@@ -118,6 +118,15 @@ def build_agent(
     )
     plugins.lend(agent, lambda name: build_models(config, name))
     return agent
+
+
+def usable_tools(config: Config) -> Registry:
+    """The tools that the configuration wants and this machine has, with those of plugins."""
+    plugins.load_plugins(config.raw, config.home, config.environ)
+    tools = default_tools(tool_settings(config), config.home, plugins.get_tools())
+    if not config.memory.enabled:
+        tools = tools.usable(lambda tool: tool.toolset != "memory")
+    return tools
 
 
 def learning_settings(config: Config) -> LearningSettings:

@@ -154,11 +154,17 @@ def finish_reply(turn: Turn, calls: list[dict[str, Any]]) -> None:
     if reply.is_empty:
         raise BrokenReplyError("The model returned an empty answer several times in a row.")
     message = reply.message(calls)
-    if turn.deliver_to is not None and not calls:
-        target = turn.deliver_to
-        message[OUTBOX] = {"id": f"{target['id']}:{turn.api_calls}", "to": target["to"]}
+    if not calls:
+        owe(turn, message)
     turn.journal.record([message], turn.cost(reply.usage, reply.model))
     turn.emit(ReplyFinished(reply.text, len(calls), reply.usage))
+
+
+def owe(turn: Turn, message: Message) -> None:
+    """Let an answer be owed to where the question came from, with the step that stores it."""
+    target = turn.deliver_to
+    if target is not None:
+        message[OUTBOX] = {"id": f"{target['id']}:{turn.api_calls}", "to": target["to"]}
 
 
 def partial_text(turn: Turn) -> str:
@@ -171,4 +177,7 @@ def note(turn: Turn, text: str, finish_reason: str | None = None) -> None:
     last = turn.journal.messages[-1] if turn.journal.messages else None
     if last is not None and last["role"] == "assistant" and not last.get("tool_calls"):
         return
-    turn.journal.record([{"role": "assistant", "content": text, "finish_reason": finish_reason}])
+    message: Message = {"role": "assistant", "content": text, "finish_reason": finish_reason}
+    if finish_reason is None:  # of an error or an interruption the front end tells in its own words
+        owe(turn, message)
+    turn.journal.record([message])

@@ -36,15 +36,21 @@ async def run_command(runner: GatewayRunner, inbound: Inbound) -> bool:
 
 async def _slash(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
     from agent.slash.dispatch import run
+    from agent.slash.table import lookup, parse
 
     from .surface import ChatSurface
 
     source, key = inbound.event.source, inbound.session_key
-    name = line[1:].split()[0].lower()
+    name = parse(line)[0]
+    found = lookup(name, "gateway")
+    name = found.name if found else name  # an alias is no way around what it stands for
     if not may_command(runner, source, name):
         await runner.delivery.say(source, key, f"/{name} is for administrators of this gateway.")
         return
-    if name in ("new", "reset"):
+    if name == "last":
+        await runner.delivery.say(source, key, await _last_answer(runner, key))
+        return
+    if name == "new":
         await runner.delivery.say(source, key, await runner._handle_reset_command(inbound.event))
         return
     await runner.emit_event(f"command:{name}", source, key)
@@ -57,6 +63,16 @@ async def _slash(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
         await runner.turns.send(inbound, message)
         return
     await runner.delivery.say(source, key, getattr(result, "output", "") or "Done.")
+
+
+async def _last_answer(runner: GatewayRunner, session_key: str) -> str:
+    """What was answered last, for whoever did not get it."""
+    session_id = runner.session_store.peek_session_id(session_key)
+    messages = await runner._session_db.get_messages(session_id) if session_id else []
+    for message in reversed(messages):
+        if message["role"] == "assistant" and message["content"]:
+            return str(message["content"])
+    return "There is no answer in this conversation yet."
 
 
 def _pressed(runner: GatewayRunner, session_key: str, data: str) -> bool:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config import Platform
+from .media import outgoing
 from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
 from .splitting import split_message
@@ -27,6 +29,9 @@ LONGEST_PAUSE = 60.0
 GIVE_UP_AFTER = 60
 """Attempts after which a delivery counts as failed: about an hour."""
 UNSURE = "⚠️ I was restarted while I was sending an answer. If you do not see one above, send /last."
+BROKEN = (
+    "⚠️ The connection broke while I was sending an answer. If you do not see one above, send /last."
+)
 
 
 class Delivery:
@@ -36,11 +41,21 @@ class Delivery:
         self._runner = runner
         self._chats: dict[str, asyncio.Task[None]] = {}
         self._streams: dict[str, Stream] = {}
+        self._sent: dict[str, int] = {}
+        """How many parts of an unfinished delivery were sent."""
+        self._sending: set[str] = set()
+        self.working_directory = Path(os.getcwd())  # noqa: PTH109 - as the agents are built
         self.delivered = 0
         self.failed = 0
 
-    async def say(self, source: SessionSource, session_key: str, text: str) -> None:
-        """Owe a chat a text that is no answer of the model, and send it."""
+    async def say(
+        self, source: SessionSource, session_key: str, text: str, stream: Stream | None = None
+    ) -> None:
+        """Owe a chat a text that is no answer of the model, and send it.
+
+        It takes the place of what `stream` has shown.
+        """
+        self._follow(session_key, stream)
         await self._runner._session_db.add_delivery(
             f"say:{os.urandom(8).hex()}",
             text,
@@ -53,15 +68,20 @@ class Delivery:
 
     async def flush(self, session_key: str, stream: Stream | None = None) -> None:
         """Send what a chat is owed; `stream` holds what it has seen of it already."""
-        if stream is not None and stream.message_id is not None:
-            self._streams[session_key] = stream
+        self._follow(session_key, stream)
         task = self._wake(session_key)
         await asyncio.wait([task], timeout=self._runner.config.drain_timeout)
+
+    def _follow(self, session_key: str, stream: Stream | None) -> None:
+        if stream is not None and stream.message_id is not None:
+            self._streams[session_key] = stream
 
     async def resume(self) -> None:
         """After a start: report what may have been sent, and send what was not."""
         db = self._runner._session_db
         for row in await db.list_deliveries(("sending",)):
+            if row["obligation_id"] in self._sending:
+                continue  # a platform that is connected already is being told
             await db.finish_delivery(row["obligation_id"], "failed", "unknown: restarted")
             source = SessionSource(
                 Platform(row["platform"]), row["chat_id"], thread_id=row["thread_id"]
@@ -99,57 +119,93 @@ class Delivery:
         """Send one text, however long its platform makes us wait; False if nobody can take it."""
         db = self._runner._session_db
         delivery_id = row["obligation_id"]
-        sent = 0
         pause = FIRST_PAUSE
+        reason = "no more attempts"
         for _ in range(GIVE_UP_AFTER):
             adapter = self._adapter(row["platform"])
             if adapter is None:
                 return False  # not connected: it waits in the outbox
-            if not await db.begin_delivery(delivery_id):
-                return True  # somebody else has it
+            self._sending.add(delivery_id)
             try:
-                sent = await self._send(adapter, row, sent)
+                if not await db.begin_delivery(delivery_id):
+                    return True  # somebody else has it
+                await self._send(adapter, row)
             except SendError as error:
-                sent = getattr(error, "sent", sent)
+                reason = str(error)
+                if error.unsure and not delivery_id.startswith("say:"):
+                    await self._report_unsure(row, reason)
+                    return True
                 if error.permanent:
                     break
-                await db.finish_delivery(delivery_id, "pending", str(error))
-                log.warning("%s does not take a message: %s", row["platform"], error)
+                await db.finish_delivery(delivery_id, "pending", reason)
+                log.warning("%s does not take a message: %s", row["platform"], reason)
                 await asyncio.sleep(error.retry_after or pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
-                row = {**row, "last_error": str(error)}
                 continue
+            finally:
+                self._sending.discard(delivery_id)
             await db.finish_delivery(delivery_id, "delivered")
+            self._sent.pop(delivery_id, None)
             self.delivered += 1
             return True
         self.failed += 1
-        await db.finish_delivery(delivery_id, "failed", str(row.get("last_error")))
-        log.error("An answer to %s could not be delivered", row["session_key"])
+        self._sent.pop(delivery_id, None)
+        await db.finish_delivery(delivery_id, "failed", reason)
+        log.error("An answer to %s could not be delivered: %s", row["session_key"], reason)
         return True
 
-    async def _send(self, adapter: PlatformAdapter, row: dict[str, Any], done: int) -> int:
-        """Send the parts of a text that were not sent yet; returns how many are."""
-        parts = split_message(row["content"], adapter.capabilities.max_length)
-        stream = self._streams.pop(row["session_key"], None) if done == 0 else None
+    async def _report_unsure(self, row: dict[str, Any], reason: str) -> None:
+        """An answer may have been shown or not: say so rather than send it twice."""
+        self.failed += 1
+        self._sent.pop(row["obligation_id"], None)
+        await self._runner._session_db.finish_delivery(
+            row["obligation_id"], "failed", f"unknown: {reason}"
+        )
+        log.warning("Whether an answer to %s arrived is unknown: %s", row["session_key"], reason)
+        source = SessionSource(
+            Platform(row["platform"]), row["chat_id"], thread_id=row["thread_id"]
+        )
+        await self.say(source, row["session_key"], BROKEN)
+
+    async def _send(self, adapter: PlatformAdapter, row: dict[str, Any]) -> None:
+        """Send the parts of a text, then its files, that were not sent yet."""
+        delivery_id = row["obligation_id"]
+        text: str = row["content"]
+        files: list[Path] = []
+        if adapter.capabilities.media and not delivery_id.startswith("say:"):
+            text, files = outgoing(text, self.working_directory, self._runner.home)
+        parts = split_message(text, adapter.capabilities.max_length, adapter.measure)
+        if files and not text:
+            parts = []
+        for number in range(self._sent.get(delivery_id, 0), len(parts) + len(files)):
+            if number >= len(parts):
+                await adapter.send_media(
+                    row["chat_id"], str(files[number - len(parts)]), thread_id=row["thread_id"]
+                )
+            elif number > 0 or not await self._replaced(adapter, row, parts[0]):
+                await adapter.send(
+                    row["chat_id"],
+                    adapter.format(parts[number]),
+                    thread_id=row["thread_id"],
+                    key=f"{delivery_id}:{number}",
+                )
+            self._sent[delivery_id] = number + 1
+
+    async def _replaced(self, adapter: PlatformAdapter, row: dict[str, Any], part: str) -> bool:
+        """Let the beginning of a text take the place of its preview; False if there is none."""
+        stream = self._streams.get(row["session_key"])
+        if stream is None or stream.message_id is None:
+            return False
         try:
-            for number, part in enumerate(parts):
-                if number < done:
-                    continue
-                text = adapter.format(part)
-                if number == 0 and stream is not None and stream.message_id is not None:
-                    await adapter.edit(row["chat_id"], stream.message_id, text)
-                else:
-                    await adapter.send(
-                        row["chat_id"],
-                        text,
-                        thread_id=row["thread_id"],
-                        key=f"{row['obligation_id']}:{number}",
-                    )
-                done = number + 1
+            await adapter.edit(row["chat_id"], stream.message_id, adapter.format(part))
         except SendError as error:
-            error.sent = done
-            raise
-        return done
+            if not error.permanent:
+                error.unsure = False  # an edit may be repeated
+                raise
+            log.info("The preview in %s cannot be replaced: %s", row["chat_id"], error)
+            stream.message_id = None  # deleted by somebody: the answer is a new message
+        del self._streams[row["session_key"]]
+        return stream.message_id is not None
 
     def _adapter(self, platform: str) -> PlatformAdapter | None:
         try:

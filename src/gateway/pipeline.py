@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -124,7 +125,11 @@ def inbox_id(event: MessageEvent, session_key: str) -> str:
     import os
 
     message_id = event.message_id or os.urandom(8).hex()
-    edited = ":edited" if event.is_edit else ""
+    edited = ""
+    if event.is_edit:
+        # Each version is a message; the same version delivered again is not.
+        told = hashlib.sha256(event.text.encode("utf-8", "replace")).hexdigest()[:12]
+        edited = f":edited:{event.timestamp.timestamp() if event.timestamp else 0:.0f}:{told}"
     return f"{event.source.platform.value}:{event.source.chat_id}:{message_id}{edited}"
 
 

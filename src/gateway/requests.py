@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -60,6 +60,18 @@ class StoppingError(RequestError):
         self.accepted = accepted
 
 
+def _source(owner: str, conversation_id: str) -> SessionSource:
+    return SessionSource(
+        Platform.API_SERVER, owner, user_id=owner, user_name=owner,
+        thread_id=conversation_id, role_authorized=True,
+    )  # fmt: skip
+
+
+def conversation_key(owner: str, conversation_id: str) -> str:
+    """The key under which an owner's conversation is reached."""
+    return build_session_key(_source(owner, conversation_id))
+
+
 @dataclass(slots=True)
 class Request:
     """A message with everything its turn needs."""
@@ -83,15 +95,12 @@ class Request:
     @property
     def source(self) -> SessionSource:
         """Where it comes from."""
-        return SessionSource(
-            Platform.API_SERVER, self.owner, user_id=self.owner, user_name=self.owner,
-            thread_id=self.conversation_id, role_authorized=True,
-        )  # fmt: skip
+        return _source(self.owner, self.conversation_id)
 
     @property
     def key(self) -> str:
         """The key of its conversation."""
-        return build_session_key(self.source)
+        return conversation_key(self.owner, self.conversation_id)
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +121,7 @@ class Requests:
         self._runner = runner
         self._lines: dict[str, deque[_Asked]] = {}
         self._asked: dict[str, _Asked] = {}
-        self._models: dict[str, Any] = {}
+        self._lining_up: Counter[str] = Counter()
 
     def is_busy(self, key: str) -> bool:
         """Whether a turn runs in a conversation."""
@@ -160,18 +169,20 @@ class Requests:
     async def _line_up(self, request: Request) -> _Asked:
         if not self._runner._running:
             raise StoppingError(False)
-        line = self._lines.get(request.key)
-        if line is not None and len(line) > MOST_WAITING:
-            raise TooManyWaitingError(len(line) - 1)
+        key = request.key
+        ahead = len(self._lines.get(key, ())) + self._lining_up[key]
+        if ahead > MOST_WAITING:
+            raise TooManyWaitingError(ahead - 1)
         asked = self._new(request)
-        if line is not None or request.durable or request.message_id is not None:
+        if ahead or request.durable or request.message_id is not None:
+            self._lining_up[key] += 1
             try:
                 request.stored = await self._store(request)
-            except BaseException:
-                del self._asked[request.id]
-                raise
+            finally:
+                self._lining_up -= Counter([key])
+                if not request.stored:
+                    del self._asked[request.id]
             if not request.stored:
-                del self._asked[request.id]
                 raise AlreadyAskedError(request.id)
         self._append(asked)
         return asked

@@ -90,6 +90,8 @@ class GatewayRunner:
         await tell_cut_off(self)
         await self.turns.resume()
         self._update_runtime_status("running")
+        platforms = [platform.value for platform in self.adapters]
+        await self.hooks.emit("gateway:startup", {"platforms": platforms})
 
     async def stop(self) -> None:
         """Take nothing more, let turns end for a while, tell what is cut off, disconnect."""

@@ -20,6 +20,7 @@ from .pipeline import Inbound, content_of
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource
 from .streaming import Stream
+from .turn_events import TurnEvents
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
@@ -208,12 +209,15 @@ class Turns:
         session_context.set_inbox_id(inbound.inbox_id)
         if source.platform is not Platform.API_SERVER:
             agent.deliver_to = delivery_target(inbound)
+        events = TurnEvents(runner, source, entry, inbound.event.text)
+        await events.start(agent)
         stream.start()
         runner._agent_used[key] = time.monotonic()
         content = content_of(inbound.event.text, inbound.event.media)
         result: dict[str, Any] = await agent.run(content, stream_callback=stream.feed)
         if result.get("failed") and not result.get("api_calls"):
             await runner._session_db.drop_message(inbound.inbox_id)
+        await events.end(result.get("final_response") or "")
         return result
 
     async def _tell_reset(self, entry: SessionEntry, source: SessionSource) -> None:
@@ -238,8 +242,11 @@ class Turns:
         stored = result.get("final_response") or ""
         history = len(result.get("messages") or ())
         text = _normalize_empty_agent_response(result, stored, history_len=history)
-        if not stored and text:
-            await runner.delivery.say(source, key, text)
+        if stored:
+            answer_id = f"{inbound.inbox_id}:{result.get('api_calls')}"
+            await runner._session_db.revise_delivery(answer_id, stored)
+        elif text:
+            await runner.delivery.say(source, key, text, stream)
         await runner.delivery.flush(key, stream)
 
 

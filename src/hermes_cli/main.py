@@ -1,97 +1,151 @@
 """The `hermes` command line.
 
-Only the standard library is imported here: what a command needs, it imports itself, so that
-`hermes --version` and `hermes --help` answer at once.
+Only what every command needs is imported here; a command's own module is imported when it is
+called, so that `hermes --version` and `hermes --help` answer at once.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 
-from hermes_cli import __version__, gateway_command, mcp_command, plugin_commands
+from hermes_cli import __version__
+
+TYPE_CHECKING = False  # importing typing would take longer than all of this
+if TYPE_CHECKING:
+    import argparse
+    from typing import Any
+
+    from hermes_cli.command_parser import Parser
 
 EXAMPLES = """\
-examples:
-  hermes                               talk, in the terminal
-  hermes chat -q "What is new here?"   one question, one answer
-  git diff | hermes chat -q "Review"   a question about what is piped in
-  hermes chat --continue               go on with the last conversation
+hermes                               talk, in the terminal
+hermes chat -q "What is new here?"   one question, one answer
+git diff | hermes chat -q "Review"   a question about what is piped in
+hermes chat --continue               go on with the last conversation
+hermes setup                         connect a model
+hermes sessions list                 what was talked about
 """
+CHAT_EXAMPLES = """\
+hermes chat                          talk, in the terminal
+hermes chat -q "What is new here?"   one question, one answer
+git diff | hermes chat -q "Review"   a question about what is piped in
+hermes chat --continue               go on with the last conversation
+hermes chat --resume "Trip to Rome"  go on with this one
+"""
+_WITH_VALUE = ("-q", "--query", "-r", "--resume", "-m", "--model")
+EVERY = "*"
+"""Stands for every command: the parser is then complete, and slow to make."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser for every command and option."""
-    parser = argparse.ArgumentParser(
+def build_parser(command: str | None = EVERY) -> Parser:
+    """The parser: every command by its name, and the wanted one (or every one) in full."""
+    from hermes_cli.command_parser import Parser
+    from hermes_cli.commands.table import COMMANDS, module_of
+
+    parser = Parser(
         prog="hermes",
         description="A self-hosted AI agent that cannot lose the thread.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
     )
     parser.add_argument("--version", action="version", version=f"hermes {__version__}")
-    _add_chat_options(parser)
+    add_chat_options(parser)
     commands = parser.add_subparsers(dest="command", metavar="command")
-    chat = commands.add_parser("chat", help="talk to the agent (the default)")
-    _add_chat_options(chat)
-    commands.add_parser("version", help="print the version")
-    plugin_commands.add_parsers(commands)
-    mcp_command.add_parsers(commands)
-    gateway_command.add_parsers(commands)
+    wanted = "" if command is None else module_of(command)
+    added: set[str] = set()
+    for name, help_, module in COMMANDS:
+        if not module:
+            add_chat_options(commands.add_parser(name, help=help_, examples=CHAT_EXAMPLES))
+        elif module in added:
+            continue  # it brought this one along
+        elif module == wanted or command == EVERY:
+            _describe(module, commands)
+            added.add(module)
+        else:
+            commands.add_parser(name, help=help_, add_help=False)
     return parser
 
 
-def _add_chat_options(parser: argparse.ArgumentParser) -> None:
+def _describe(module: str, commands: Any) -> None:
+    from importlib import import_module
+
+    found = import_module(module)
+    describe = getattr(found, "add_parser", None) or found.add_parsers
+    describe(commands)
+
+
+def add_chat_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a chat; each is absent unless it is given."""
+    from argparse import SUPPRESS
+
     # SUPPRESS: an option given before the command must not be undone by the command's default.
-    parser.add_argument(
-        "-q", "--query", metavar="PROMPT", default=argparse.SUPPRESS,
-        help="ask one question and exit",
-    )  # fmt: skip
-    parser.add_argument(
-        "-Q", "--quiet", action="store_true", default=argparse.SUPPRESS,
-        help="only the answer on standard output",
-    )  # fmt: skip
-    parser.add_argument(
-        "-r", "--resume", metavar="ID|TITLE", default=argparse.SUPPRESS,
-        help="go on with this conversation",
-    )  # fmt: skip
-    parser.add_argument(
-        "-c", "--continue", dest="continue_last", action="store_true", default=argparse.SUPPRESS,
+    def add(*names: str, **options: Any) -> None:
+        parser.add_argument(*names, default=SUPPRESS, **options)
+
+    add("-q", "--query", metavar="PROMPT", help="ask one question and exit")
+    add("-Q", "--quiet", action="store_true", help="only the answer on standard output")
+    add("-r", "--resume", metavar="ID|TITLE", help="go on with this conversation")
+    add(
+        "-c", "--continue", dest="continue_last", action="store_true",
         help="go on with the last conversation",
     )  # fmt: skip
-    parser.add_argument(
-        "-m", "--model", metavar="MODEL", default=argparse.SUPPRESS,
-        help="ask this model, e.g. anthropic:claude-sonnet-5-5",
-    )  # fmt: skip
-    parser.add_argument(
-        "--safe-mode", action="store_true", default=argparse.SUPPRESS,
-        help="load no plugins and run no shell hooks",
-    )  # fmt: skip
-    parser.add_argument(
-        "--accept-hooks", action="store_true", default=argparse.SUPPRESS,
-        help="agree to the shell hooks in config.yaml",
-    )  # fmt: skip
+    add("-m", "--model", metavar="MODEL", help="ask this model, e.g. anthropic:claude-sonnet-5-5")
+    add("--yolo", action="store_true", help="do everything without asking; for a sandbox")
+    add("--safe-mode", action="store_true", help="load no plugins and run no shell hooks")
+    add("--accept-hooks", action="store_true", help="agree to the shell hooks in config.yaml")
+
+
+def command_in(argv: list[str]) -> str | None:
+    """The command that is called: the first word that is neither an option nor its value."""
+    takes_value = False
+    for one in argv:
+        if takes_value:
+            takes_value = False
+        elif not one.startswith("-"):
+            return one
+        else:
+            takes_value = one in _WITH_VALUE
+    return None
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    parser = build_parser()
-    code = plugin_commands.run_plugin_command(parser, sys.argv[1:] if argv is None else argv)
-    if code is not None:
-        return code
-    args = parser.parse_args(argv)
-    for name in ("safe_mode", "accept_hooks"):
-        if getattr(args, name, False):
-            os.environ[f"HERMES_{name.upper()}"] = "1"
-    if args.command in ("plugins", "hooks"):
-        return plugin_commands.run(args)
-    if args.command == "mcp":
-        return mcp_command.run(args)
-    if args.command in ("gateway", "pairing"):
-        return gateway_command.run(args)
-    if args.command == "version":
+    argv = sys.argv[1:] if argv is None else argv
+    if argv == ["--version"]:
         print(f"hermes {__version__}")
         return 0
+    command = command_in(argv)
+    parser = build_parser(command)
+    if command is not None:
+        from hermes_cli.commands.table import module_of
+
+        if not module_of(command) and command != "chat":
+            from hermes_cli import plugin_commands
+
+            code = plugin_commands.run_plugin_command(parser, argv)
+            if code is not None:
+                return code
+    args = parser.parse_args(argv)
+    _set_environment(args)
+    if args.command in (None, "chat"):
+        return _chat(args)
+    from hermes_cli.command_run import carry_out
+
+    return carry_out(module_of(args.command), args)
+
+
+def _set_environment(args: argparse.Namespace) -> None:
+    for option, variable in (
+        ("yolo", "HERMES_YOLO_MODE"),
+        ("safe_mode", "HERMES_SAFE_MODE"),
+        ("accept_hooks", "HERMES_ACCEPT_HOOKS"),
+    ):
+        if getattr(args, option, False):
+            import os
+
+            os.environ[variable] = "1"
+
+
+def _chat(args: argparse.Namespace) -> int:
     from hermes_cli.chat import ChatOptions, run_chat
 
     return run_chat(

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from . import (
+    activity,
     approvals,
+    checkup,
     compression_state,
     delegations,
+    family,
     inbox,
     insights,
     lineage,
@@ -188,6 +191,7 @@ class SessionDB:
     archive_and_compact = _writes(rotation.archive_and_compact)
     compact_seen = _writes(rotation.compact_seen)
     branch_session = _writes(rotation.branch_session)
+    get_family = _reads(family.get_family)
 
     # Messages
     append_message = _writes(messages.append_message)
@@ -225,6 +229,7 @@ class SessionDB:
 
     # Outbox
     add_delivery = _writes(outbox.add_delivery)
+    revise_delivery = _writes(outbox.revise_delivery)
     begin_delivery = _writes(outbox.begin_delivery)
     finish_delivery = _writes(outbox.finish_delivery)
     list_deliveries = _reads(outbox.list_deliveries)
@@ -247,6 +252,8 @@ class SessionDB:
     update_token_counts = _writes(usage.update_token_counts)
     record_auxiliary_usage = _writes(usage.record_auxiliary_usage)
     usage_since = _reads(insights.usage_since)
+    activity_since = _reads(activity.activity_since)
+    store_stats = _reads(activity.store_stats)
 
     # Looking back
     count_user_turns = _reads(reviews.count_user_turns)
@@ -395,6 +402,9 @@ class SessionDB:
         )
 
     # Upkeep
+    check_store = _reads(checkup.check_store)
+    mend_store = _writes(checkup.mend_store)
+
     def settle_at_startup(self, sessions_dir: Path | None = None) -> dict[str, int]:
         """What whoever opens the store for users does first: settle what older crashes left.
 

@@ -54,19 +54,24 @@ _MESSAGE_TEXTS = [
 ]
 
 
-def validate_import(sessions: list[Any]) -> list[dict[str, Any]]:
-    """What is wrong with an import payload: a list of {index, error}, empty if nothing."""
+def validate_import(sessions: list[Any], unlimited: bool = False) -> list[dict[str, Any]]:
+    """What is wrong with an import payload: a list of {index, error}, empty if nothing.
+
+    With `unlimited` it may be of any size.
+    """
     errors: list[dict[str, Any]] = []
-    if len(sessions) > MAX_SESSIONS:
+    if len(sessions) > MAX_SESSIONS and not unlimited:
         errors.append({"index": None, "error": f"more than {MAX_SESSIONS} sessions at once"})
         return errors
     total_messages = total_bytes = 0
     for index, session in enumerate(sessions):
-        problem, messages, size = _examine(session)
+        problem, messages, size = _examine(session, unlimited)
         total_messages += messages
         total_bytes += size
         if problem:
             errors.append({"index": index, "error": problem})
+    if unlimited:
+        return errors
     if total_messages > MAX_MESSAGES:
         errors.append({"index": None, "error": f"more than {MAX_MESSAGES} messages at once"})
     if total_bytes > MAX_BYTES:
@@ -74,7 +79,7 @@ def validate_import(sessions: list[Any]) -> list[dict[str, Any]]:
     return errors
 
 
-def _examine(session: Any) -> tuple[str | None, int, int]:
+def _examine(session: Any, unlimited: bool) -> tuple[str | None, int, int]:
     if not isinstance(session, Mapping):
         return "a session must be an object", 0, 0
     if not isinstance(session.get("id"), str) or not session["id"]:
@@ -82,7 +87,7 @@ def _examine(session: Any) -> tuple[str | None, int, int]:
     messages = session.get("messages") or []
     if not isinstance(messages, list):
         return "messages must be a list", 0, 0
-    if len(messages) > MAX_MESSAGES_PER_SESSION:
+    if len(messages) > MAX_MESSAGES_PER_SESSION and not unlimited:
         return f"more than {MAX_MESSAGES_PER_SESSION} messages", len(messages), 0
     try:
         size = len(json.dumps(session))
@@ -99,7 +104,7 @@ def _examine(session: Any) -> tuple[str | None, int, int]:
                 return f"{name} must be a number", len(messages), size
     except (TypeError, ValueError, OverflowError, RecursionError, StoreError) as error:
         return str(error), len(messages), 0
-    if size > MAX_SESSION_BYTES:
+    if size > MAX_SESSION_BYTES and not unlimited:
         return f"more than {MAX_SESSION_BYTES} bytes", len(messages), size
     return None, len(messages), size
 

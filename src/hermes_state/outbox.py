@@ -63,6 +63,15 @@ def owed(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mappin
     return kept
 
 
+def revise_delivery(conn: Connection, delivery_id: str, content: str) -> None:
+    """Send another text in its place, while nobody was told anything yet."""
+    conn.execute(
+        "UPDATE delivery_obligations SET content = ?"
+        " WHERE obligation_id = ? AND state = 'pending' AND content <> ?",
+        (encode_text(content, "content"), delivery_id, content),
+    )
+
+
 def begin_delivery(conn: Connection, delivery_id: str) -> bool:
     """A platform is about to be told; True for exactly one of those who try."""
     conn.execute(

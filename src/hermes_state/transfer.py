@@ -83,8 +83,13 @@ def export_all(
     return [session for (one,) in ids if (session := export_session(conn, one, redact))]
 
 
-def import_sessions(conn: Connection, sessions: list[dict[str, Any]]) -> dict[str, Any]:
+def import_sessions(
+    conn: Connection, sessions: list[dict[str, Any]], unlimited: bool = False
+) -> dict[str, Any]:
     """Bring in exported sessions; ids that are here already are skipped.
+
+    There are limits to how much comes in at once, unless `unlimited`: for what a person brings in
+    from files of their own.
 
     Returns `ok`, `imported`, `skipped`, `detached` (children whose parent is not known), the ids,
     and `errors`. With errors nothing is imported. A title that is taken gets a number.
@@ -98,7 +103,7 @@ def import_sessions(conn: Connection, sessions: list[dict[str, Any]]) -> dict[st
         "detached": 0,
         "imported_ids": [],
         "skipped_ids": [],
-        "errors": validate_import(sessions),
+        "errors": validate_import(sessions, unlimited),
     }
     if report["errors"]:
         return {**report, "ok": False}

@@ -82,7 +82,6 @@ class SessionAsker:
                 return asked.answer
         raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
 
-
     def sudo_password(self) -> str | None:
         """Ask for the password that sudo wants; None if nobody gives it in time."""
         request_id = os.urandom(6).hex()

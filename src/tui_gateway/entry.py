@@ -7,6 +7,7 @@ only waits for the end, so that a signal is answered whatever the others are bus
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import signal
 import sys
@@ -105,11 +106,23 @@ def _exit_in_any_case() -> None:
     timer.start()
 
 
-def _start_logging() -> None:
-    from agent.home import hermes_home
-    from agent.logs import setup_logging
+class _LogLater(logging.Handler):
+    """Opens the log files with the first record: until then a start need not wait for them."""
 
-    setup_logging(hermes_home())
+    def emit(self, record: logging.LogRecord) -> None:
+        from agent.home import hermes_home
+        from agent.logs import setup_logging
+
+        root = logging.getLogger()
+        root.removeHandler(self)
+        setup_logging(hermes_home())
+        root.handle(record)
+
+
+def _start_logging() -> None:
+    root = logging.getLogger()
+    root.addHandler(_LogLater())
+    root.setLevel(logging.INFO)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from .peers import encode
@@ -63,7 +63,7 @@ class EventLog:
             self._said = ["".join(self._said)]
             return self._seq, self._said[0]
 
-    def add(self, kind: str, payload: dict[str, Any] | None = None) -> None:
+    def add(self, kind: str, payload: Mapping[str, Any] | None = None) -> None:
         """An event; what was being joined goes first."""
         with self._lock:
             self._flush()
@@ -104,7 +104,7 @@ class EventLog:
         self._last_flush = time.monotonic()
         self._hand_out(kind, {"text": "".join(pieces)})
 
-    def _hand_out(self, kind: str, payload: dict[str, Any] | None) -> None:
+    def _hand_out(self, kind: str, payload: Mapping[str, Any] | None) -> None:
         if kind == "message.delta":
             self._said.append((payload or {}).get("text", ""))
         elif kind in _ENDS_TEXT:

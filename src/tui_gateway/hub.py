@@ -6,6 +6,7 @@ replaces one of them there is what everybody uses.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Hub(Protocol):
         """Read the configuration again."""
         ...
 
-    def _emit(self, event: str, sid: str, payload: dict[str, Any] | None = None) -> None:
+    def _emit(self, event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
         """Tell whoever watches a session."""
         ...
 

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .event_log import EventLog
 from .hub import Hub, Session
@@ -18,6 +18,7 @@ from .rpc import SESSION_BUSY, SESSION_LIMIT, SESSION_NOT_FOUND, RpcError
 
 if TYPE_CHECKING:
     from .peers import Peer
+    from .shapes import SessionInfo
 
 OPENING = threading.RLock()
 """Held while it is decided whether a conversation is live, so that it never is twice."""
@@ -135,11 +136,14 @@ def switch(hub: Hub, sid: str, old: Session, new: Session, end_reason: str) -> N
 
     Clients go on watching, and the numbers of events go on.
     """
-    for name in ("events", "watchers", "close_on_disconnect", "cols"):
+    for name in ("events", "watchers", "close_on_disconnect", "detached_at", "cols"):
         new[name] = old[name]
     # Prompts go to the new one from now on, but its agent is not built before the old one's end.
     with new["agent_lock"]:
-        hub._sessions[sid] = new
+        with OPENING:
+            if hub._sessions.get(sid) is not old or old.get("closing"):
+                raise RpcError(SESSION_NOT_FOUND, f"The session {sid} is being closed.")
+            hub._sessions[sid] = new
         hub._finalize_session(old, end_reason)
     told = {"stored_session_id": current_key(new), "reason": end_reason}
     hub._emit("session.switched", sid, told)
@@ -229,7 +233,7 @@ def _deliver(session: Session, sid: str, line: bytes) -> None:
         peer.send_event(line, sid)
 
 
-def info(hub: Hub, sid: str, session: Session) -> dict[str, Any]:
+def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
     """What a front end shows about a session (the payload of session.info)."""
     from hermes_cli import __version__
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from . import agents, finalize, live, rpc
@@ -132,7 +133,7 @@ def reload_config() -> Config:
     return _get_config()
 
 
-def _emit(event: str, sid: str, payload: dict[str, Any] | None = None) -> None:
+def _emit(event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
     """Tell whoever watches a session; numbered and kept, so that nobody misses it."""
     session = _sessions.get(sid)
     events = session.get("events") if session is not None else None

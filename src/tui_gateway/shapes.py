@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class WireMessage(TypedDict, total=False):
@@ -18,6 +18,42 @@ class WireMessage(TypedDict, total=False):
     reasoning: str
 
 
+class SessionInfo(TypedDict):
+    """What a front end shows about a session."""
+
+    model: str
+    provider: str
+    cwd: str
+    branch: str
+    title: str
+    running: bool
+    reasoning_effort: str
+    approval_mode: str
+    yolo: bool
+    """Whether dangerous commands run without asking."""
+    stored_session_id: str
+    version: str
+    usage: dict[str, Any]
+    """Tokens since the session is live."""
+    skin: str
+
+
+class Inflight(TypedDict):
+    """The message that is being answered, and the answer so far."""
+
+    user: str
+    timestamp: float | None
+    assistant: str
+    streaming: bool
+
+
+class PendingQuestion(TypedDict):
+    """A question that waits for an answer, as the event that asked it."""
+
+    type: str
+    payload: dict[str, Any]
+
+
 class Opened(TypedDict):
     """A live session and everything a client needs to show it."""
 
@@ -26,11 +62,12 @@ class Opened(TypedDict):
     session_key: str
     message_count: int
     messages: list[WireMessage]
-    info: dict[str, Any]
+    info: SessionInfo
     running: bool
     status: str
-    inflight: dict[str, Any] | None
-    pending: list[dict[str, Any]]
+    """running or idle."""
+    inflight: Inflight | None
+    pending: list[PendingQuestion]
     started_at: float
     latest_seq: int
     epoch: str
@@ -40,7 +77,7 @@ class Submitted(TypedDict):
     """What became of a message."""
 
     status: str
-    """streaming, queued, steered or interrupting."""
+    """streaming, queued, steered, interrupting, or known if it was sent before."""
 
 
 class Steered(TypedDict):
@@ -81,10 +118,19 @@ class PendingApprovals(TypedDict):
     approvals: list[PendingApproval]
 
 
+class WireEvent(TypedDict):
+    """An event, as in the notifications."""
+
+    type: str
+    session_id: str
+    seq: int
+    payload: NotRequired[dict[str, Any]]
+
+
 class Missed(TypedDict):
     """What happened since a client last looked."""
 
-    events: list[dict[str, Any]]
+    events: list[WireEvent]
     latest_seq: int
     truncated: bool
     epoch: str

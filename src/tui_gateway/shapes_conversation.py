@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from .shapes import WireMessage
+from .shapes import SessionInfo, WireMessage
 
 
 class Title(TypedDict):
@@ -66,7 +66,7 @@ class Compression(TypedDict):
     after_tokens: int
     summary: str
     usage: dict[str, Any]
-    info: dict[str, Any]
+    info: SessionInfo
     messages: list[WireMessage]
     preview: NotRequired[CompressionPreview]
 

@@ -87,11 +87,14 @@ class LiveSurface(Surface):
         self._go(revived(self._hub, tip, self._session.get("cols", 80)), "session_switch")
 
     def _go(self, new: Session, reason: str) -> None:
-        old, self._session = self._session, new
+        old = self._session
         if self.is_holding:
             old["turn_done"].set()  # no turn runs there whose end would be worth waiting for
-        live.switch(self._hub, self._sid, old, new, reason)
-        self.options = new["options"]
+        try:
+            live.switch(self._hub, self._sid, old, new, reason)
+        except RpcError as error:
+            raise CommandError(str(error)) from error
+        self._session, self.options = new, new["options"]
         turns.run_waiting(self._hub, self._sid, new)
 
     def set_title(self, title: str) -> bool:

@@ -276,3 +276,19 @@ async def test_the_record_survives_the_store_and_every_original_is_found(tmp_pat
             assert db.search_messages(f"token-{stage}{stage}", conversation_id="s0")
     finally:
         db.close()
+
+
+def test_results_stay_with_their_calls_when_the_user_has_said_nothing() -> None:
+    call = {"id": "a", "function": {"name": "terminal", "arguments": "{}"}}
+    lost = {"role": "tool", "tool_call_id": "gone", "content": "nobody asked"}
+    record = shorten_to_fit(talk(40), target_tokens=900).messages[2:3]
+    assert is_record(record[0])
+    steps = [
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": "line " * 400},
+    ]
+    for messages in ([*record, *steps], [lost, *record, lost, *steps], steps):
+        for target in (100, 200, 400, 800):
+            made = shorten_to_fit(messages, target_tokens=target)
+            assert problems(made.messages) == []
+            assert made.after_tokens <= target

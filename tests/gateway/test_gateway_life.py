@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from agent.scripted import say
+from agent.scripted import call, say
 from gateway import expiry
 from gateway.config import Platform, ResetPolicy
 from gateway.delivery import UNSURE
@@ -300,3 +300,40 @@ async def test_turns_at_once_are_limited_where_that_is_wanted(tmp_path: Path) ->
     async with gateway(tmp_path, steps, max_concurrent_sessions=3) as chats:
         await many_at_once(chats, 12)
     assert most == 3
+
+
+async def test_event_hooks_see_a_turn(tmp_path: Path) -> None:
+    folder = tmp_path / "hooks" / "watch"
+    folder.mkdir(parents=True)
+    (folder / "HOOK.yaml").write_text(
+        "name: watch\nevents: ['gateway:*', 'session:*', 'agent:*', 'command:*']\n"
+    )
+    (folder / "handler.py").write_text(
+        "import json, pathlib\n"
+        f"FILE = pathlib.Path({str(tmp_path / 'seen')!r})\n"
+        "def handle(event, context):\n"
+        "    with FILE.open('a') as file:\n"
+        "        file.write(json.dumps([event, sorted(context)]) + '\\n')\n"
+    )
+    steps = [call("todo", todos=[]), say("done"), say("again")]
+    async with gateway(tmp_path, steps) as chats:
+        await chats.ask("hello")
+        await chats.ask("/status")
+        await chats.ask("once more")
+    seen = [json.loads(line) for line in (tmp_path / "seen").read_text().splitlines()]
+    names = [name for name, _ in seen]
+    assert [name for name in names if name != "agent:step"] == [
+        "gateway:startup", "session:start", "agent:start", "agent:end", "command:status",
+        "agent:start", "agent:end",
+    ]  # fmt: skip
+    assert "agent:step" in names
+    assert seen[2][1] == [
+        "chat_id", "chat_type", "message", "platform", "session_id", "thread_id", "user_id",
+    ]  # fmt: skip
+
+
+async def test_a_turn_that_used_up_its_budget_says_so(tmp_path: Path) -> None:
+    steps = itertools.repeat(call("todo", todos=[]))
+    yaml = "agent: {max_turns: 3, max_iterations: 3}\n"
+    async with gateway(tmp_path, steps, yaml=yaml) as chats:
+        assert "Stopped after 3 model calls" in await chats.ask("count")

@@ -87,9 +87,13 @@ def test_each_part_of_a_long_answer_can_be_parsed_and_fits(text: str) -> None:
         assert utf16_length(without_tags(formatted)) <= 100
 
 
-@given(st.text("abc *_~|\\<>&`\n", max_size=120))
+@given(
+    st.text("abc *_~|\\<>&`\n", max_size=120).filter(
+        lambda text: "```" not in text and "~~~" not in text
+    )
+)
 def test_no_letter_is_lost(text: str) -> None:
-    letters = re.sub(r"[^abc]", "", re.sub(r"(?m)^\s*(```+|~~~+).*$", "", text))
+    letters = re.sub(r"[^abc]", "", text)
     for convert in (to_telegram_html, to_matrix_html):
         tagless = html.unescape(re.sub(r"<[^>]*>", "", convert(text)))
         assert re.sub(r"[^abc]", "", tagless) == letters

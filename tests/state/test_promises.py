@@ -84,6 +84,7 @@ def furnish(db: SessionDB) -> None:
     db.create_delegation("under way", "s", {"goals": ["g"]})
     db.create_delegation("over", "s", {"goals": ["g"]})
     db.finish_delegation("over", "completed", "done")
+    db.create_session("miscounted", "cli")
     db.create_session("chain", "cli", started_at=old)
     db.append_message("chain", "user", "long ago", timestamp=old)
     db.rotate_session("chain", "chain2", say("summary"))
@@ -95,6 +96,7 @@ def furnish(db: SessionDB) -> None:
 
     def age(conn: Connection) -> None:
         conn.execute("UPDATE sessions SET ended_at = started_at WHERE id = 'ancient'")
+        conn.execute("UPDATE sessions SET message_count = 9 WHERE id = 'miscounted'")
         conn.execute("UPDATE inbox SET updated_at = 0 WHERE id = 'long gone'")
         conn.execute(
             "UPDATE delivery_obligations SET updated_at = 0 WHERE obligation_id = 'settled'"
@@ -185,6 +187,7 @@ TABLE = [
     m("drop_message", inbox_id="waiting"),
     m("forget_taken"),
     m("add_delivery", delivery_id="new", content="x", session_key="k", platform="p", chat_id="1"),
+    m("revise_delivery", delivery_id="owed", content="another"),
     m("begin_delivery", delivery_id="owed"),
     m("finish_delivery", delivery_id="sending", state="delivered"),
     m("forget_delivered"),
@@ -208,6 +211,7 @@ TABLE = [
     m("expire_approvals"),
     m("grant_patterns", pattern_keys=["k"], granted_by="me"),
     m("revoke_pattern", pattern_key="old"),
+    m("mend_store", "miscounted"),
     m("import_sessions", "imported", sessions=[EXPORT]),
     m("archive_sessions", "ancient", older_than_days=90),
     m("finalize_orphaned_compression_sessions", "chain2"),

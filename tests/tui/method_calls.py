@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 from agent.scripted import ScriptedModel, StepLike, say
 from hermes_state import SessionDB
 from tui_gateway import server
-from tui_gateway.peers import Peer
 
 CONFIG = """\
 # Mine.
@@ -131,14 +130,3 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway
     yield made
     server.shut_down("test")
     server._config = None
-
-
-class Mailbox(Peer):
-    """A client that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.lines: list[dict[str, Any]] = []
-        super().__init__(lambda line: self.lines.append(json.loads(line)), "mailbox")
-
-
-Wanted = Callable[[], bool]

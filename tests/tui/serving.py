@@ -152,7 +152,7 @@ def require_valid(messages: list[dict[str, Any]]) -> None:
         else:
             assert not open_calls, f"no result for {open_calls}"
             assert role != last, f"two messages of {role} in a row"
-            last = role
+        last = role
         open_calls += [one["id"] for one in message.get("tool_calls") or ()]
     assert not open_calls, f"no result for {open_calls}"
 

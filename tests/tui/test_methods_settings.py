@@ -30,7 +30,7 @@ def test_a_global_value_is_written_and_counts_at_once(gateway: Gateway) -> None:
     ("key", "value"),
     [
         ("display.busy_input_mode", "perhaps"),
-        ("model.provider", "nobody"),
+        ("model.base_url", ""),
         ("display.nothing", 1),
         ("model.api_key", KEY),
         ("yolo", "maybe"),

@@ -266,7 +266,8 @@ class Compressor:
         fits = made is not None and wish.must and made.after_tokens <= wish.room < before
         if made is None or not (fits or is_saving(before, made.after_tokens)):
             failure = failure or TOO_LITTLE
-            self._record.failed(session_id, failure)
+            if not wish.manual:
+                self._record.failed(session_id, failure)
         elif failure and self._aborts() and not wish.manual:
             self._record.failed(session_id, failure)
         else:

@@ -50,8 +50,6 @@ class SendError(Exception):
         self.unsure = unsure
         """Whether it may have been shown all the same: the connection broke before the reply."""
         self.retry_after = retry_after
-        self.sent = 0
-        """How many parts of a text were shown before it; set by the delivery."""
         self.permanent = permanent
         """Whether trying again is useless: the chat is gone, or we were thrown out."""
 

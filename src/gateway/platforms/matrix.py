@@ -6,7 +6,6 @@ End-to-end encryption is not supported: whoever writes in an encrypted room is t
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import os
@@ -24,7 +23,7 @@ from .matrix_state import Login, MatrixState, Place
 from .matrix_sync import Reader
 
 if TYPE_CHECKING:
-    import nio
+    import nio  # type: ignore[import-untyped]
 
     from ..run import GatewayRunner
 
@@ -269,7 +268,7 @@ class MatrixAdapter(PlatformAdapter):
 
         try:
             return await request
-        except (aiohttp.ClientError, TimeoutError, asyncio.TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionError(
                 f"{self.homeserver} does not answer: {error or type(error).__name__}"
             ) from error

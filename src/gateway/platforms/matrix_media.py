@@ -10,63 +10,43 @@ from typing import Any
 
 import httpx
 
+from ..media import MediaTooLargeError, keep, safe_name
 from .base import SendError
 from .matrix_events import Attachment
 
 FETCH_SECONDS = 60.0
 _MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]+)/([A-Za-z0-9_-]+)")
-_UNSAFE = re.compile(r"[^\w.-]+")
 
 
 class MediaError(Exception):
     """A file could not be had; the message is for the person who sent it."""
 
 
-def file_name(url: str, name: str) -> str:
-    """The name a file is kept under: its own, made harmless, after what tells it from others."""
-    told = hashlib.sha256(url.encode()).hexdigest()[:16]
-    return f"{told}-{_UNSAFE.sub('_', Path(name).name)[-80:].lstrip('.') or 'file'}"
-
-
 async def fetch(
-    homeserver: str, token: str, attachment: Attachment, folder: Path, limit: int
+    homeserver: str, token: str, attachment: Attachment, home: Path, chat_id: str, limit: int
 ) -> Path:
-    """A message's file on disk; one that was fetched before is not fetched again."""
+    """A message's file on disk; raises MediaError if it cannot be had."""
     found = _MXC.fullmatch(attachment.url)
     if found is None:
         raise MediaError(f"{attachment.name} has no address I understand")
     if attachment.encrypted:
         raise MediaError(f"{attachment.name} is encrypted, which I cannot read")
-    too_large = MediaError(f"{attachment.name} is larger than {limit / 1_000_000:.0f} MB")
     if attachment.size is not None and attachment.size > limit:
-        raise too_large
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / file_name(attachment.url, attachment.name)
-    if path.exists():
-        return path
-    partial = path.with_name(f"{path.name}.partial")
+        raise MediaError(f"{attachment.name} is larger than {limit:,} bytes")
     url = f"{homeserver}/_matrix/client/v1/media/download/{found[1]}/{found[2]}"
-    headers = {"Authorization": f"Bearer {token}"}
+    # Two files of one name are two files.
+    name = f"{hashlib.sha256(attachment.url.encode()).hexdigest()[:8]}-{safe_name(attachment.name)}"
     try:
         async with (
             httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=True) as client,
-            client.stream("GET", url, headers=headers) as response,
+            client.stream("GET", url, headers={"Authorization": f"Bearer {token}"}) as response,
         ):
             response.raise_for_status()
-            size = 0
-            with partial.open("wb") as file:
-                partial.chmod(0o600)
-                async for chunk in response.aiter_bytes():
-                    size += len(chunk)
-                    if size > limit:
-                        raise too_large
-                    file.write(chunk)
-        partial.replace(path)
+            return await keep(home, "matrix", chat_id, name, response.aiter_bytes(), limit)
+    except MediaTooLargeError as error:
+        raise MediaError(str(error)) from error
     except (httpx.HTTPError, OSError) as error:
         raise MediaError(f"{attachment.name} could not be fetched: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return path
 
 
 async def upload(homeserver: str, token: str, path: Path) -> dict[str, Any]:

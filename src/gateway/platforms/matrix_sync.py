@@ -24,7 +24,7 @@ from .matrix_media import MediaError, fetch
 from .matrix_state import Place
 
 if TYPE_CHECKING:
-    import nio
+    import nio  # type: ignore[import-untyped]
 
     from .matrix import MatrixAdapter
 
@@ -90,7 +90,7 @@ class Reader:
         place = self._place
         before = (place.since, {room: dict(facts) for room, facts in place.invites.items()})
         for room_id, invited in response.rooms.invite.items():
-            self._invited(room_id, [one.source for one in invited.invite_state])
+            self._invited(room_id, invited.invite_state)
         for room_id in (*response.rooms.leave, *response.rooms.join):
             place.invites.pop(room_id, None)
         if place.since:  # else everything is older than we are
@@ -104,15 +104,17 @@ class Reader:
 
     # Rooms
 
-    def _invited(self, room_id: str, state: list[Mapping[str, Any]]) -> None:
-        for source in state:
-            if membership_change(source, self._adapter.user_id) == "invite":
-                content = source.get("content") or {}
+    def _invited(self, room_id: str, state: list[Any]) -> None:
+        from nio import InviteMemberEvent
+
+        for event in state:
+            if not isinstance(event, InviteMemberEvent) or event.membership != "invite":
+                continue
+            if event.state_key == self._adapter.user_id:
+                direct = event.content.get("is_direct") is True
                 self._place.invites[room_id] = {
-                    "by": source.get("sender"),
-                    "direct": content.get("is_direct") is True,
-                    "attempts": 0,
-                }
+                    "by": event.sender, "direct": direct, "attempts": 0,
+                }  # fmt: skip
 
     async def _join_invited(self) -> None:
         from nio import JoinResponse
@@ -198,7 +200,7 @@ class Reader:
             user_name=(room.user_name(incoming.sender) if room else None) or incoming.sender,
             thread_id=incoming.thread_id,
         )
-        text, media = await self._with_file(as_command(text), incoming)
+        text, media = await self._with_file(room_id, as_command(text) or text, incoming)
         await self._adapter.on_message(
             MessageEvent(
                 text,
@@ -216,7 +218,7 @@ class Reader:
         adapter = self._adapter
         if not adapter.require_mention or is_addressed(incoming, adapter.user_id, adapter.names):
             return True
-        if as_command(incoming.text).startswith("/"):
+        if as_command(incoming.text) is not None:
             return True
         if incoming.reply_to is None:
             return False
@@ -242,18 +244,20 @@ class Reader:
             return source
         return {}
 
-    async def _with_file(self, text: str, incoming: Incoming) -> tuple[str, list[str]]:
+    async def _with_file(
+        self, room_id: str, text: str, incoming: Incoming
+    ) -> tuple[str, list[str]]:
         attachment = incoming.attachment
         if attachment is None or not await self._adapter.may_talk(incoming.sender):
             return text, []
-        folder = self._adapter.home / "media" / "matrix"
         adapter = self._adapter
         try:
             path = await fetch(
                 adapter.homeserver,
                 self._client.access_token,
                 attachment,
-                folder,
+                adapter.home,
+                room_id,
                 adapter.media_limit,
             )
         except MediaError as error:
@@ -271,12 +275,14 @@ class Reader:
             log.warning("%s could not be told that it is encrypted: %s", room_id, error)
 
 
-def as_command(text: str) -> str:
-    """`text`, with "!stop" as "/stop": many clients keep a line that begins with / to themselves."""
+def as_command(text: str) -> str | None:
+    """The command a line is, if it is one; "!stop" is "/stop".
+
+    Many clients keep a line that begins with / to themselves.
+    """
     from agent.slash.table import lookup, parse
 
-    if not text.startswith(("!", "/")):
-        return text
     line = f"/{text[1:]}"
-    known = len(text) > 1 and lookup(parse(line)[0], "gateway") is not None
-    return line if known else text
+    if not text.startswith(("!", "/")) or not line[1:].strip():
+        return None
+    return line if lookup(parse(line)[0], "gateway") is not None else None

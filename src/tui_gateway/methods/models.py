@@ -41,14 +41,14 @@ def options(
 
     config = call.hub._get_config()
     everything = include_unconfigured and not explicit_only
-    current = (
-        live.info(call.hub, session_id, live.require(call.hub, session_id)) if session_id else {}
-    )
+    current = None
+    if session_id:
+        current = live.info(call.hub, session_id, live.require(call.hub, session_id))
     found = [_option(config, slug) for slug in KNOWN if slug not in ("responses", "custom")]
     return {
         "providers": [one for one in found if everything or one["authenticated"]],
-        "model": current.get("model") or config.model.name,
-        "provider": current.get("provider") or config.model.provider,
+        "model": current["model"] if current else config.model.name,
+        "provider": current["provider"] if current else config.model.provider,
     }
 
 

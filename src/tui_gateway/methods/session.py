@@ -126,10 +126,16 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
     with session["history_lock"]:
         latest_seq, said = session["events"].now()
         running = bool(session.get("running"))
-        inflight = session.get("inflight")
-        if inflight is not None:
-            inflight = {**inflight, "assistant": said, "streaming": True}
-        pending = [
+        begun = session.get("inflight")
+        inflight: shapes.Inflight | None = None
+        if begun is not None:
+            inflight = {
+                "user": begun["user"],
+                "timestamp": begun["timestamp"],
+                "assistant": said,
+                "streaming": True,
+            }
+        pending: list[shapes.PendingQuestion] = [
             {"type": question.kind, "payload": question.payload}
             for question in list(asking.pending_of(session).values())
         ]

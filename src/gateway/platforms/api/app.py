@@ -59,7 +59,7 @@ def build_app(api: Api, runs: Runs) -> ASGIApp:
             route("/v1/toolsets", info.toolsets),
         ],
         exception_handlers={HTTPException: _http_error},
-    ).router
+    )
 
 
 class _Endpoint:

@@ -23,6 +23,7 @@ from gateway.requests import (
     Requests,
     StoppingError,
     TooManyWaitingError,
+    conversation_key,
     event_of,
     stored_answer,
 )
@@ -60,6 +61,11 @@ class Place:
     conversation_id: str
     is_new: bool
     client_key: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the conversation."""
+        return conversation_key(self.owner, self.conversation_id)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -108,18 +114,19 @@ class Api:
         client_key = header(http, KEY_HEADER)
         named = session_id or http.headers.get(SESSION_HEADER, "").strip()
         if named:
-            return self._named(owner, session_name(named), client_key)
+            return self.named(owner, session_name(named), client_key)
         if client_key is not None:
             source = SessionSource(
                 Platform.API_SERVER, owner, user_id=owner, thread_id=f"key={client_key}"
             )
             entry = self.runner.session_store.get_or_create_session(source)
-            return self._named(owner, entry.session_id, client_key)
+            return self.named(owner, entry.session_id, client_key)
         once = header(http, IDEMPOTENCY_HEADER)
         new_id = new_gateway_session_id() if once is None else _id_for(owner, once)
-        return self._named(owner, new_id) if once else Place(owner, new_id, new_id, True)
+        return self.named(owner, new_id) if once else Place(owner, new_id, new_id, True)
 
-    def _named(self, owner: str, session_id: str, client_key: str | None = None) -> Place:
+    def named(self, owner: str, session_id: str, client_key: str | None = None) -> Place:
+        """The conversation that a session belongs to; a new one if there is no such session."""
         if self.db.get_session(session_id) is None:
             return Place(owner, session_id, session_id, True, client_key)
         row = self.owned(owner, session_id)

@@ -1,0 +1,235 @@
+"""/api/sessions: an owner's conversations, and turns in them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from agent.events import Event
+from gateway.requests import Request
+from gateway.session_store import new_gateway_session_id
+from hermes_state import StoreError
+
+from .chat_completions import begin
+from .context import Api, Place, owner_id
+from .errors import ApiError, json_response
+from .outcomes import outcome_of
+from .reading import Said, chat_messages, flag, number, session_name
+from .session_events import SessionEvents
+from .sse import Outlet, SseResponse
+
+_SHOWN = (
+    "id", "source", "user_id", "model", "title", "started_at", "ended_at", "end_reason",
+    "message_count", "tool_call_count", "input_tokens", "output_tokens", "cache_read_tokens",
+    "cache_write_tokens", "reasoning_tokens", "estimated_cost_usd", "actual_cost_usd",
+    "api_call_count", "parent_session_id", "last_active", "preview", "_lineage_root_id",
+    "archived", "conversation_id",
+)  # fmt: skip
+_MESSAGE = (
+    "id", "session_id", "role", "content", "tool_call_id", "tool_calls", "tool_name", "timestamp",
+    "token_count", "finish_reason", "reasoning", "reasoning_content",
+)  # fmt: skip
+
+
+async def list_all(api: Api, owner: str, http: HttpRequest) -> Response:
+    """GET: the newest first."""
+    limit, offset = number(http, "limit", 50, 200), number(http, "offset", 0, 10**8)
+    found = await api.runner._session_db.list_sessions_rich(
+        user_id=owner_id(owner), limit=limit + 1, offset=offset, order_by_last_active=True,
+        include_children=flag(http.query_params.get("include_children", "")),
+        include_archived=flag(http.query_params.get("include_archived", "")),
+        search_query=http.query_params.get("q") or None, compact_rows=True,
+    )  # fmt: skip
+    return json_response(
+        {
+            "object": "list",
+            "data": [_shown(row) for row in found[:limit]],
+            "limit": limit,
+            "offset": offset,
+            "has_more": len(found) > limit,
+        }
+    )
+
+
+async def create(api: Api, owner: str, http: HttpRequest) -> Response:
+    """POST: an empty conversation, under an id of the client's or a new one."""
+    body = await api.body(http)
+    given = body.get("id") or body.get("session_id")
+    session_id = session_name(str(given), "id") if given else new_gateway_session_id()
+    if api.db.get_session(session_id) is not None:
+        raise ApiError(409, f"There is a session {session_id} already.", code="session_exists")
+    facts = {"user_id": owner_id(owner), "model": str(body.get("model") or api.model)}
+    if body.get("system_prompt") is not None:
+        if not isinstance(body["system_prompt"], str):
+            raise ApiError(400, "system_prompt must be text.", param="system_prompt")
+        facts["system_prompt"] = body["system_prompt"]
+    await api.runner._session_db.create_session(session_id, "api_server", **facts)
+    try:
+        await _set_title(api, session_id, body.get("title"))
+    except ApiError:
+        await api.runner._session_db.delete_session(session_id)
+        raise
+    return _session(api.owned(owner, session_id), 201)
+
+
+async def retrieve(api: Api, owner: str, http: HttpRequest) -> Response:
+    """GET /{id}."""
+    return _session(api.owned(owner, _id(http)))
+
+
+async def update(api: Api, owner: str, http: HttpRequest) -> Response:
+    """PATCH /{id}: title and archived."""
+    session_id = _id(http)
+    api.owned(owner, session_id)
+    body = await api.body(http)
+    unknown = body.keys() - {"title", "archived"}
+    if unknown:
+        raise ApiError(400, f"{min(unknown)} cannot be changed; title and archived can.")
+    await _set_title(api, session_id, body.get("title"))
+    if "archived" in body:
+        await api.runner._session_db.set_session_archived(session_id, flag(body["archived"]))
+    return _session(api.owned(owner, session_id))
+
+
+async def delete(api: Api, owner: str, http: HttpRequest) -> Response:
+    """DELETE /{id}: the whole conversation, for good."""
+    session_id = _id(http)
+    api.owned(owner, session_id)
+    place = api.named(owner, session_id)
+    if api.requests.is_busy(place.key):
+        raise ApiError(409, "A turn runs in it; stop it first.", code="session_busy")
+    api.runner._evict_cached_agent(place.key)
+    await api.runner._session_db.delete_conversation(session_id)
+    return json_response({"object": "hermes.session.deleted", "id": session_id, "deleted": True})
+
+
+async def messages(api: Api, owner: str, http: HttpRequest) -> Response:
+    """GET /{id}/messages: what was said, all of it unless `limit` says less."""
+    session_id = _id(http)
+    api.owned(owner, session_id)
+    tip = api.db.get_compression_tip(session_id)
+    limit, offset = number(http, "limit", 10**6, 10**6), number(http, "offset", 0, 10**8)
+    if flag(http.query_params.get("include_ancestors", "")):
+        rows = await api.runner._session_db.get_messages_as_conversation(tip, True)
+        rows = rows[offset : offset + limit]
+    else:
+        rows = await api.runner._session_db.get_messages(tip, limit=limit, offset=offset)
+    listed = [{name: row[name] for name in _MESSAGE if name in row} for row in rows]
+    return json_response({"object": "list", "session_id": tip, "data": listed})
+
+
+async def fork(api: Api, owner: str, http: HttpRequest) -> Response:
+    """POST /{id}/fork: the same history as a conversation of its own; the first one stays."""
+    session_id = _id(http)
+    api.owned(owner, session_id)
+    body = await api.body(http)
+    given = body.get("id") or body.get("session_id")
+    new_id = session_name(str(given), "id") if given else new_gateway_session_id()
+    if api.db.get_session(new_id) is not None:
+        raise ApiError(409, f"There is a session {new_id} already.", code="session_exists")
+    until = body.get("until_message_id")
+    if until is not None and (not isinstance(until, int) or isinstance(until, bool)):
+        raise ApiError(400, "until_message_id must be a number.", param="until_message_id")
+    tip = api.db.get_compression_tip(session_id)
+    await api.runner._session_db.branch_session(
+        tip, new_id, until_message_id=until, source="api_server"
+    )
+    await _set_title(api, new_id, body.get("title"))
+    return _session(api.owned(owner, new_id), 201)
+
+
+async def chat(api: Api, owner: str, http: HttpRequest) -> Response:
+    """POST /{id}/chat: one turn."""
+    place, request = await _asked(api, owner, http)
+    result = await api.ask(http, request)
+    outcome = outcome_of(result, place)
+    if outcome.error is not None:
+        raise outcome.error
+    content = {
+        "object": "hermes.session.chat.completion",
+        "session_id": result["session_id"],
+        "message": {"role": "assistant", "content": outcome.text},
+        "usage": result.get("usage") or {},
+        "hermes": outcome.facts,
+    }
+    return json_response(content, headers=outcome.headers)
+
+
+async def chat_stream(api: Api, owner: str, http: HttpRequest) -> SseResponse:
+    """POST /{id}/chat/stream: one turn as named events."""
+    place, request = await _asked(api, owner, http)
+    events = SessionEvents(f"run_{os.urandom(12).hex()}", place.session_id, request.content)
+    outlet, begun = Outlet(), asyncio.Event()
+
+    def on_event(event: Event) -> None:
+        piece, remark = events.of(event)
+        if piece:
+            outlet.put(piece, remark=remark)
+            begun.set()
+
+    async def run() -> None:
+        try:
+            result = await api.ask(http, request, on_event)
+            outlet.put(events.end(result, outcome_of(result, place)))
+        except ApiError as error:
+            if not begun.is_set():
+                raise
+            outlet.put(events.fail(error))
+        finally:
+            outlet.close()
+            begun.set()
+
+    await begin(asyncio.ensure_future(run()), begun)
+    return SseResponse(outlet, place.headers)
+
+
+async def _asked(api: Api, owner: str, http: HttpRequest) -> tuple[Place, Request]:
+    session_id = _id(http)
+    api.owned(owner, session_id)
+    body = await api.body(http)
+    said = _said(body)
+    place = api.place(http, owner, session_id)
+    return place, api.request(http, place, said.content, [], said.instructions)
+
+
+def _said(body: dict[str, Any]) -> Said:
+    content = next(
+        (body[name] for name in ("message", "content", "input", "prompt") if body.get(name)), None
+    )
+    if isinstance(content, dict):
+        content = content.get("content")
+    if content is None:
+        raise ApiError(400, "message is missing: what is to be answered?", param="message")
+    instructions = body.get("system_message") or body.get("instructions") or ""
+    if not isinstance(instructions, str):
+        raise ApiError(400, "system_message must be text.", param="system_message")
+    said = chat_messages([{"role": "user", "content": content}])
+    return said._replace(instructions=instructions)
+
+
+async def _set_title(api: Api, session_id: str, title: Any) -> None:
+    if title is None:
+        return
+    try:
+        await api.runner._session_db.set_session_title(session_id, str(title))
+    except (ValueError, StoreError) as error:
+        raise ApiError(400, str(error), code="invalid_title", param="title") from error
+
+
+def _id(http: HttpRequest) -> str:
+    return session_name(http.path_params["session_id"], "session_id")
+
+
+def _session(row: dict[str, Any], status: int = 200) -> Response:
+    return json_response({"object": "hermes.session", "session": _shown(row)}, status)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: row[name] for name in _SHOWN if name in row}
+    if "system_prompt" in row:
+        shown["has_system_prompt"] = bool(row["system_prompt"])
+    return shown

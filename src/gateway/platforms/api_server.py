@@ -1,0 +1,126 @@
+"""The API server as a platform: OpenAI-compatible HTTP, on loopback unless told otherwise.
+
+Its requests take the same turns as chats, but their answers go back the way they came: there is
+nothing to send later, and nobody to send it to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..config import Platform, PlatformConfig
+from ..session import SessionSource
+from .base import Button, Capabilities, OnMessage, PlatformAdapter, SendError
+
+if TYPE_CHECKING:
+    from ..run import GatewayRunner
+    from .api.asker import ApiAsker
+    from .api.context import Api
+    from .api.runs import Runs
+    from .api.server import HttpServer
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+PORT = 8642
+STOP_SECONDS = 3.0
+NEEDED = "The API server needs Starlette and uvicorn: pip install 'hermes[api]'"
+
+
+class ApiServerAdapter(PlatformAdapter):
+    """Serves the API."""
+
+    platform = Platform.API_SERVER
+    capabilities = Capabilities(max_length=10_000_000)
+
+    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
+        super().__init__(config, on_message)
+        self._runner: GatewayRunner | None = None
+        self._api: Api | None = None
+        self._runs: Runs | None = None
+        self._server: HttpServer | None = None
+        self.host = str(config.extra.get("host") or HOST)
+
+    def bind(self, runner: GatewayRunner) -> None:
+        """The gateway whose turns it serves."""
+        self._runner = runner
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None, "connect first"
+        return self._server.port
+
+    async def connect(self) -> None:
+        """Listen."""
+        try:
+            from .api.app import build_app
+            from .api.context import Api
+            from .api.runs import Runs
+            from .api.server import HttpServer
+        except ModuleNotFoundError as error:
+            raise RuntimeError(NEEDED) from error
+        from .api.auth import load_keys
+        from .api.reading import MAX_BODY
+
+        runner = self._runner
+        assert runner is not None, "bind a runner first"
+        if self._api is None:
+            settings = self.config.extra
+            keys = load_keys(settings, runner.home, self.host)
+            self._api = Api(runner, keys, _number(settings, "max_body_bytes", MAX_BODY))
+            self._runs = Runs(self._api)
+        assert self._runs is not None
+        app = build_app(self._api, self._runs)
+        server = HttpServer(app, self.host, _number(self.config.extra, "port", PORT))
+        await server.start()
+        self._server = server
+        log.info("The API is served on http://%s:%d", self.host, server.port)
+
+    async def run(self) -> None:
+        """Serve until cancelled; then nobody new is let in."""
+        assert self._server is not None and self._api is not None
+        await self._api.requests.resume()
+        try:
+            await self._server.wait()
+        finally:
+            self._server.stop_listening()
+
+    async def disconnect(self) -> None:
+        """End the connections; requests that are being answered get a moment."""
+        if self._server is not None:
+            await self._server.stop(STOP_SECONDS)
+            self._server = None
+
+    def asker(self, session_key: str, source: SessionSource) -> ApiAsker:
+        """Whom the tools of a conversation ask."""
+        from .api.asker import ApiAsker
+
+        assert self._runner is not None and self._runs is not None
+        return ApiAsker(self._runner, session_key, source, self._runs)
+
+    async def send(
+        self,
+        chat_id: str,
+        text: str,
+        *,
+        thread_id: str | None = None,
+        reply_to: str | None = None,
+        buttons: Sequence[Button] = (),
+        key: str | None = None,
+    ) -> str | None:
+        """Nothing can be sent to a client that does not ask."""
+        raise SendError("An API client gets answers only to what it asks.", permanent=True)
+
+
+def _number(settings: Any, name: str, default: int) -> int:
+    value = settings.get(name)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        log.warning("platforms.api_server.%s: %r is no number; it is %d", name, value, default)
+        return default

@@ -1,0 +1,330 @@
+"""Telegram: polling or webhook in, the Bot API out.
+
+Updates are acknowledged by asking for those after them, so the offset moves only when everything
+before it was taken; python-telegram-bot's own updater moves it earlier, so its client is used and
+its updater is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..config import Platform, PlatformConfig
+from ..markdown import to_telegram_html
+from ..markdown.telegram import without_tags
+from ..splitting import utf16_length
+from .base import Button, Capabilities, OnMessage, PlatformAdapter
+from .telegram_updates import (
+    ALLOWED_UPDATES,
+    Incoming,
+    MalformedUpdateError,
+    Me,
+    chat_of,
+    read_update,
+    update_id,
+)
+
+if TYPE_CHECKING:
+    from telegram import Bot
+
+    from ..run import GatewayRunner
+    from .telegram_webhook import WebhookServer
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 30.0
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+FAILURES_BEFORE_RECONNECT = 3
+ATTEMPTS_AT_A_MESSAGE = 3
+CONNECTIONS = 64
+
+
+class TelegramAdapter(PlatformAdapter):
+    """A bot. Of its section are read: require_mention, reactions, base_url, webhook_url,
+    webhook_secret, webhook_host and webhook_port."""
+
+    platform = Platform.TELEGRAM
+    capabilities = Capabilities(
+        max_length=4096, edits=True, buttons=True, typing=True, reactions=True, media=True,
+        edit_interval=1.0,
+    )  # fmt: skip
+
+    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
+        super().__init__(config, on_message)
+        from .telegram_sending import Sender
+
+        self.bot: Bot | None = None
+        self.me = Me(0, "")
+        self._runner: GatewayRunner | None = None
+        self._offset: int | None = None
+        self._webhook: WebhookServer | None = None
+        self._aside: set[asyncio.Task[None]] = set()
+        self._sender = Sender(self)
+
+    def bind(self, runner: GatewayRunner) -> None:
+        """Who is asked which files may be fetched, and where they are kept."""
+        self._runner = runner
+
+    # Connection
+
+    async def connect(self) -> None:
+        """Make the bot known to Telegram, and Telegram's way in known to it."""
+        from telegram.error import InvalidToken, TelegramError
+
+        await self.disconnect()
+        self.bot = bot = self._new_bot()
+        try:
+            await bot.initialize()
+            self.me = Me(bot.id, bot.username)
+            if self.config.extra.get("webhook_url"):
+                await self._open_webhook(bot)
+            else:
+                await bot.delete_webhook(drop_pending_updates=False)
+        except InvalidToken as error:
+            # Its own text has the token in it.
+            raise ConnectionError("Telegram rejects the token: check TELEGRAM_BOT_TOKEN") from error
+        except TelegramError as error:
+            raise ConnectionError(f"Telegram cannot be reached: {error.message}") from error
+        await self._register_commands(bot)
+
+    def _new_bot(self) -> Bot:
+        try:
+            from telegram import Bot
+            from telegram.request import HTTPXRequest
+        except ImportError as error:
+            raise RuntimeError(
+                "Telegram needs python-telegram-bot: pip install 'hermes[telegram]'"
+            ) from error
+        if not self.config.token:
+            raise RuntimeError("Telegram needs a token: set TELEGRAM_BOT_TOKEN")
+        base = str(self.config.extra.get("base_url") or "https://api.telegram.org").rstrip("/")
+        request = HTTPXRequest(
+            CONNECTIONS, read_timeout=20, write_timeout=20, connect_timeout=10, pool_timeout=60,
+            media_write_timeout=120,
+        )  # fmt: skip
+        return Bot(
+            self.config.token,
+            base_url=f"{base}/bot",
+            base_file_url=f"{base}/file/bot",
+            request=request,
+        )
+
+    async def _open_webhook(self, bot: Bot) -> None:
+        from .telegram_webhook import WebhookServer
+
+        extra = self.config.extra
+        url = str(extra["webhook_url"])
+        secret = str(extra.get("webhook_secret") or secrets.token_urlsafe(32))
+        self._webhook = WebhookServer(urlsplit(url).path or "/", secret, self.accept)
+        self.webhook_port = await self._webhook.start(
+            str(extra.get("webhook_host") or "127.0.0.1"), int(extra.get("webhook_port", 8443))
+        )
+        await bot.set_webhook(
+            url, secret_token=secret, allowed_updates=list(ALLOWED_UPDATES),
+            drop_pending_updates=False,
+        )  # fmt: skip
+
+    async def _register_commands(self, bot: Bot) -> None:
+        """Show the commands of the shared table in the chats' menus."""
+        from telegram.error import TelegramError
+
+        from agent.slash.table import catalog
+
+        commands = [
+            (one.name.replace("-", "_")[:32], (one.summary or one.name)[:256])
+            for one in catalog("gateway")
+        ]
+        try:
+            await bot.set_my_commands([*commands, ("last", "Show the last answer again")][:100])
+        except TelegramError as error:
+            log.warning("The commands are not in Telegram's menu: %s", error.message)
+
+    async def disconnect(self) -> None:
+        """Stop receiving, and free connections."""
+        for task in list(self._aside):
+            task.cancel()
+        if self._webhook is not None:
+            await self._webhook.stop()
+            self._webhook = None
+        if self.bot is not None:
+            bot, self.bot = self.bot, None
+            await bot.shutdown()
+
+    # Messages in
+
+    async def run(self) -> None:
+        """Receive until cancelled."""
+        if self._webhook is not None:
+            await asyncio.Event().wait()
+        from telegram.error import NetworkError, RetryAfter, TelegramError
+
+        from .telegram_errors import seconds
+
+        failures = 0
+        while True:
+            try:
+                updates = await self._get_updates()
+                failures = 0
+            except RetryAfter as error:
+                await asyncio.sleep(seconds(error))
+                continue
+            except NetworkError as error:
+                failures += 1
+                if failures >= FAILURES_BEFORE_RECONNECT:
+                    raise ConnectionError(f"Telegram is silent: {error.message}") from error
+                await asyncio.sleep(FIRST_PAUSE)
+                continue
+            except TelegramError as error:  # another program polls with the token, or it is void
+                raise ConnectionError(f"Telegram refuses: {error.message}") from error
+            await self._take(updates)
+
+    async def _get_updates(self) -> list[Any]:
+        assert self.bot is not None
+        # The raw update is asked for: one that the library cannot read would block all others.
+        # Names of methods may be written in any case; as written here the library lets us.
+        found: Any = await self.bot.do_api_request(
+            "getupdates",
+            api_kwargs={
+                "offset": self._offset,
+                "timeout": POLL_SECONDS,
+                "allowed_updates": list(ALLOWED_UPDATES),
+            },
+            read_timeout=POLL_SECONDS + 15,
+        )
+        return found if isinstance(found, list) else []
+
+    async def _take(self, updates: list[Any]) -> None:
+        """Hand updates in, each chat's in order; then those before the last are acknowledged."""
+        chats: dict[str, list[Any]] = {}
+        for update in updates:
+            chats.setdefault(chat_of(update), []).append(update)
+        await asyncio.gather(*(self._take_in_order(one) for one in chats.values()))
+        numbers = [number for one in updates if (number := update_id(one)) is not None]
+        if numbers:
+            self._offset = max(numbers) + 1
+        elif updates:
+            await asyncio.sleep(FIRST_PAUSE)  # nothing that could be acknowledged
+
+    async def _take_in_order(self, updates: list[Any]) -> None:
+        for update in updates:
+            pause = FIRST_PAUSE
+            attempts = 0
+            while True:
+                try:
+                    await self.accept(update)
+                    break
+                except Exception as error:
+                    # While the store fails nothing is acknowledged; a fault that only this one
+                    # message meets must not keep all others out.
+                    attempts += 1
+                    if attempts >= ATTEMPTS_AT_A_MESSAGE and not _is_passing(error):
+                        log.exception("Update %s is given up", update_id(update))
+                        break
+                    log.warning("Update %s waits: %s", update_id(update), error)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def accept(self, update: Any) -> None:
+        """Deal with one update; returns when it is stored or is nothing to us."""
+        try:
+            only_named = bool(self.config.extra.get("require_mention", True))
+            incoming = read_update(update, self.me, require_mention=only_named)
+        except MalformedUpdateError as error:
+            log.warning("Update %s cannot be read: %s", update_id(update), error)
+            return
+        if incoming is None:
+            return
+        event = incoming.event
+        if event.button is not None:
+            event.button = event.text = self._sender.button_data(event.button)
+        if incoming.attachments and await self._is_known(incoming):
+            from .telegram_files import fetch_all
+
+            assert self._runner is not None
+            await fetch_all(self, self._runner, incoming)
+        elif incoming.attachments and not event.text:
+            event.text = f"[{incoming.attachments[0].name}]"
+        await self.on_message(event)
+        if incoming.callback_id is not None:
+            # Telegram need not wait for it.
+            task = asyncio.ensure_future(self._settle_button(incoming))
+            self._aside.add(task)
+            task.add_done_callback(self._aside.discard)
+
+    async def _is_known(self, incoming: Incoming) -> bool:
+        """Whether the sender may use the gateway: nobody else's files are fetched."""
+        from ..authorization import is_allowed
+
+        source = incoming.event.source
+        return self._runner is not None and await is_allowed(self._runner, source)
+
+    async def _settle_button(self, incoming: Incoming) -> None:
+        """End the waiting sign on a pressed button, and take the buttons away."""
+        from telegram.error import TelegramError
+
+        bot, event = self.bot, incoming.event
+        if bot is None or incoming.callback_id is None:
+            return
+        try:
+            await bot.answer_callback_query(incoming.callback_id)
+            if event.reply_to and await self._is_known(incoming):
+                await bot.edit_message_reply_markup(
+                    event.source.chat_id, int(event.reply_to), reply_markup=None
+                )
+        except TelegramError as error:
+            log.info("A button in %s stays as it is: %s", event.source.chat_id, error.message)
+
+    # Messages out
+
+    async def send(
+        self,
+        chat_id: str,
+        text: str,
+        *,
+        thread_id: str | None = None,
+        reply_to: str | None = None,
+        buttons: Sequence[Button] = (),
+        key: str | None = None,
+    ) -> str | None:
+        """Show a text in a chat; returns Telegram's id for it. Raises SendError."""
+        return await self._sender.send(chat_id, text, thread_id, reply_to, buttons)
+
+    async def edit(self, chat_id: str, message_id: str, text: str) -> None:
+        """Replace the text of a message of ours."""
+        await self._sender.edit(chat_id, message_id, text)
+
+    async def typing(self, chat_id: str, thread_id: str | None = None) -> None:
+        """Show that an answer is being made, for about five seconds."""
+        await self._sender.typing(chat_id, thread_id)
+
+    async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
+        """Put an emoji on a message."""
+        await self._sender.react(chat_id, message_id, emoji)
+
+    async def send_media(
+        self, chat_id: str, path: str, *, caption: str = "", thread_id: str | None = None
+    ) -> str | None:
+        """Send a file: a picture, sound or film as such, anything else as a document."""
+        return await self._sender.send_media(chat_id, path, caption, thread_id)
+
+    def format(self, markdown: str) -> str:
+        """Markdown as Telegram's HTML."""
+        formatted = to_telegram_html(markdown)
+        return formatted if without_tags(formatted).strip() else "…"
+
+    def measure(self, markdown: str) -> int:
+        """Telegram counts UTF-16 units of the text that is shown."""
+        return utf16_length(markdown)
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether the same message may be taken later."""
+    from hermes_state import StoreError
+
+    return isinstance(error, StoreError | OSError) and not isinstance(error, ValueError)

@@ -1,0 +1,225 @@
+"""Signed webhooks in: other programs ask the agent something, each delivery once.
+
+`POST /hooks/<name>` with a valid signature becomes a conversation of its own. Its answer stays in
+the history, or goes to a chat of another platform. It is answered 202 when it is stored. Nobody is
+there to give leave, so tools that would have to ask are denied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..config import Platform, PlatformConfig
+from ..session import SessionSource
+from .base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter, SendError
+from .webhook_routes import Route, RouteError, read_routes, render
+from .webhook_signing import SignatureError, delivery_id
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from tools.base import NobodyToAsk
+
+    from ..run import GatewayRunner
+    from .api.server import HttpServer
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+PORT = 8644
+MAX_BODY = 1024 * 1024
+BODY_SECONDS = 30.0
+STOP_SECONDS = 3.0
+
+
+class WebhookAdapter(PlatformAdapter):
+    """Takes webhooks in, and hands their answers on."""
+
+    platform = Platform.WEBHOOK
+    capabilities = Capabilities(max_length=10_000_000)
+
+    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
+        super().__init__(config, on_message)
+        self.host = str(config.extra.get("host") or HOST)
+        self._routes: dict[str, Route] = {}
+        self._max_body = MAX_BODY
+        self._server: HttpServer | None = None
+        self._runner: GatewayRunner | None = None
+
+    def bind(self, runner: GatewayRunner) -> None:
+        """Know the gateway, whose other platforms get the answers."""
+        self._runner = runner
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        assert self._server is not None, "connect first"
+        return self._server.port
+
+    async def connect(self) -> None:
+        """Listen; raises RouteError if the configuration cannot be used."""
+        try:
+            from starlette.applications import Starlette
+            from starlette.routing import Route as Path
+
+            from .api.server import HttpServer
+        except ModuleNotFoundError as error:
+            raise RuntimeError(
+                "Webhooks need Starlette and uvicorn: pip install 'hermes[api]'"
+            ) from error
+        self._configure()
+        app = Starlette(
+            routes=[
+                Path("/health", self._health, methods=["GET"]),
+                Path("/hooks/{name}", self._hook, methods=["POST"]),
+            ]
+        )
+        port = self._number("port", PORT)
+        server = HttpServer(app, self.host, port)
+        try:
+            await server.start()
+        except OSError as error:
+            raise OSError(
+                f"Webhooks cannot be taken on {self.host}:{port}: {error.__cause__ or error}."
+                " Set platforms.webhook.port or host."
+            ) from error
+        self._server = server
+        log.info("Webhooks are taken on http://%s:%d/hooks/", self.host, server.port)
+
+    def _configure(self) -> None:
+        from agent.redact import register_secret
+
+        self._routes = read_routes(self.config.extra.get("routes"))
+        self._max_body = self._number("max_body_bytes", MAX_BODY)
+        for route in self._routes.values():
+            register_secret(route.secret)
+            target = route.deliver
+            if target is None or self._runner is None:
+                continue
+            config = self._runner.config.platforms.get(target.platform)
+            if config is None or not config.enabled:
+                raise RouteError(
+                    f"platforms.webhook.routes.{route.name} delivers to {target.platform.value},"
+                    f" which is not enabled. Enable platforms.{target.platform.value}."
+                )
+
+    def _number(self, name: str, default: int) -> int:
+        value = self.config.extra.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not str(value).isdigit():
+            raise RouteError(f"platforms.webhook.{name}: {value!r} is not a number.")
+        return int(value)
+
+    async def run(self) -> None:
+        """Serve until cancelled; then nobody new is let in."""
+        assert self._server is not None
+        try:
+            await self._server.wait()
+        finally:
+            self._server.stop_listening()
+
+    async def disconnect(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            await self._server.stop(STOP_SECONDS)
+            self._server = None
+
+    def asker(self, session_key: str, source: SessionSource) -> NobodyToAsk:
+        """Whom tools ask: nobody."""
+        from tools.base import NobodyToAsk
+
+        return NobodyToAsk()
+
+    # In
+
+    async def _health(self, request: Request) -> Response:
+        return _answer(200, status="ok")
+
+    async def _hook(self, request: Request) -> Response:
+        route = self._routes.get(request.path_params["name"])
+        if route is None:
+            return _answer(404, error="There is no such hook.")
+        body = await self._body(request)
+        if body is None:
+            return _answer(413, error=f"The body is larger than {self._max_body} bytes, or slow.")
+        try:
+            found = delivery_id(request.headers, body, route.secret)
+        except SignatureError as error:
+            log.warning("A webhook for %s was refused: %s", route.name, error)
+            return _answer(401, error=str(error))
+        event = request.headers.get("x-github-event", "")
+        if route.events and event not in route.events:
+            return _answer(202, status="ignored", delivery=found)
+        source = SessionSource(
+            self.platform,
+            route.name,
+            chat_name=route.name,
+            user_id=route.name,
+            user_name=f"webhook {route.name}",
+            thread_id=found,
+            role_authorized=True,  # by its signature
+        )
+        await self.on_message(MessageEvent(render(route, body, event), source, found))
+        return _answer(202, status="accepted", delivery=found)
+
+    async def _body(self, request: Request) -> bytes | None:
+        """The body; None if it is too large or does not come."""
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > self._max_body:
+                        return None
+                    chunks.append(chunk)
+        except TimeoutError:
+            return None
+        return b"".join(chunks)
+
+    # Out
+
+    async def send(
+        self,
+        chat_id: str,
+        text: str,
+        *,
+        thread_id: str | None = None,
+        reply_to: str | None = None,
+        buttons: Sequence[Button] = (),
+        key: str | None = None,
+    ) -> str | None:
+        """Owe an answer to the chat that its route names, where it waits its turn; or nothing."""
+        route = self._routes.get(chat_id)
+        if route is None:
+            raise SendError(f"There is no webhook {chat_id} any more.", permanent=True)
+        target, runner = route.deliver, self._runner
+        if target is None or runner is None:
+            return None
+        session_key = runner.session_store._generate_session_key(target)
+        # Under one name: what is handed on again is owed once.
+        owed = f"webhook:{key or os.urandom(8).hex()}"
+        await runner._session_db.add_delivery(
+            owed,
+            text,
+            session_key=session_key,
+            platform=target.platform.value,
+            chat_id=target.chat_id,
+            thread_id=target.thread_id,
+        )
+        runner.spawn(runner.delivery.flush(session_key))
+        return owed
+
+
+def _answer(status: int, **facts: Any) -> Response:
+    from starlette.responses import Response
+
+    headers = {"Connection": "close"} if status == 413 else None
+    return Response(json.dumps(facts), status, headers, media_type="application/json")

@@ -1,0 +1,83 @@
+"""A turn of a chat as the gateway's event hooks see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .session import SessionEntry, SessionSource
+
+if TYPE_CHECKING:
+    from agent.events import Event
+
+    from .run import GatewayRunner
+
+SHOWN = 500
+"""Characters of a message that handlers get."""
+
+
+class TurnEvents:
+    """Tells the handlers how a turn goes; costs nothing where there are none."""
+
+    def __init__(
+        self, runner: GatewayRunner, source: SessionSource, entry: SessionEntry, text: str
+    ) -> None:
+        self._runner = runner
+        self._entry = entry
+        self._wanted = bool(runner.hooks.loaded_hooks)
+        self._facts: dict[str, Any] = {
+            "platform": source.platform.value,
+            "user_id": source.user_id,
+            "chat_id": source.chat_id,
+            "thread_id": source.thread_id,
+            "chat_type": source.chat_type,
+            "session_id": entry.session_id,
+            "message": text[:SHOWN],
+        }
+        self._iteration = 0
+        self._compressions = 0
+
+    async def start(self, agent: Any) -> None:
+        """The turn begins."""
+        if not self._wanted:
+            return
+        agent.on_event = self.on_event
+        if await self._runner._session_db.get_session(self._entry.session_id) is None:
+            names = ("platform", "user_id", "session_id")
+            facts = {name: self._facts[name] for name in names}
+            await self._runner.hooks.emit(
+                "session:start", {**facts, "session_key": self._entry.session_key}
+            )
+        await self._runner.hooks.emit("agent:start", self._facts)
+
+    def on_event(self, event: Event) -> None:
+        """Something happened in the turn; handlers are told beside it."""
+        from agent.events import Compressed, ToolStarted
+
+        if isinstance(event, ToolStarted):
+            self._iteration += 1
+            self._tell(
+                "agent:step",
+                iteration=self._iteration,
+                tool_names=[event.name],
+                tools=[{"name": event.name, "id": event.call_id}],
+            )
+        elif isinstance(event, Compressed) and event.method:
+            self._compressions += 1
+            self._tell(
+                "session:compress",
+                session_id=event.session_id,
+                old_session_id="" if event.in_place else event.old_session_id,
+                in_place=event.in_place,
+                compression_count=self._compressions,
+            )
+
+    async def end(self, response: str) -> None:
+        """The turn is over."""
+        if self._wanted:
+            await self._runner.hooks.emit(
+                "agent:end", {**self._facts, "response": response[:SHOWN]}
+            )
+
+    def _tell(self, name: str, **facts: Any) -> None:
+        known = {one: self._facts[one] for one in ("platform", "user_id", "session_id")}
+        self._runner.spawn(self._runner.hooks.emit(name, {**known, **facts}))

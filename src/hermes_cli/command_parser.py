@@ -1,0 +1,63 @@
+"""The parser of the command line: says what was meant when something is misspelt."""
+
+from __future__ import annotations
+
+import argparse
+
+TYPE_CHECKING = False  # importing typing would take longer than all of this
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser with examples and suggestions; the parsers of commands are the same."""
+
+    def __init__(self, *args: Any, examples: str = "", **options: Any) -> None:
+        """`examples` are lines of `command  what it does`, shown at the end of the help."""
+        if examples:
+            lines = (f"  {line}" for line in examples.strip().splitlines())
+            options["epilog"] = "\n".join(("examples:", *lines))
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        # An abbreviation that works today would mean something else tomorrow.
+        options.setdefault("allow_abbrev", False)
+        super().__init__(*args, **options)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(one) for one in action.choices]
+            what = action.metavar if isinstance(action.metavar, str) else action.dest
+            raise argparse.ArgumentError(None, f"there is no {what} {value!r}.{meant(value, known)}")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; what is left over is a mistake, and maybe a misspelt option."""
+        found, left = self.parse_known_args(args, namespace)
+        if left:
+            options = {name for one in self._all_parsers() for name in one._option_string_actions}
+            hints = "".join(meant(one, options) for one in left if one.startswith("-"))
+            self.error(f"what is {' '.join(left)!r} for?{hints}")
+        return found
+
+    def _all_parsers(self) -> Iterable[argparse.ArgumentParser]:
+        waiting: list[argparse.ArgumentParser] = [self]
+        while waiting:
+            one = waiting.pop()
+            yield one
+            for action in one._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    waiting += action.choices.values()
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where to read more; exits with 2."""
+        self.exit(2, f"{self.prog.split()[0]}: {message} See: {self.prog} --help\n")
+
+
+def meant(word: object, known: Iterable[str]) -> str:
+    """A sentence that suggests what is nearest to a misspelt word, or names what there is."""
+    import difflib
+
+    known = sorted(known)
+    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+    if near:
+        return f" Did you mean {near[0]}?"
+    return f" There are: {', '.join(known)}." if len(known) <= 12 else ""

@@ -1,0 +1,50 @@
+"""Carrying a command out: every mistake of a person's becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+SIGPIPE_CODE = 141
+"""What a shell reports for a program whose reader has left."""
+
+
+class UserError(Exception):
+    """Something a person can put right; the message says how."""
+
+
+class NotDone(Exception):
+    """It could not be done, through nobody's mistake; the message says why."""
+
+
+def carry_out(module: str, args: argparse.Namespace) -> int:
+    """Run a command's module; returns the exit code."""
+    from agent.home import ConfigError
+    from hermes_state import StoreError
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to fail
+    try:
+        code = int(importlib.import_module(module).run(args))
+        sys.stdout.flush()
+        return code
+    except (UserError, ConfigError) as error:
+        print(f"hermes: {error}", file=sys.stderr)
+        return 2
+    except (NotDone, StoreError) as error:
+        print(f"hermes: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Python would complain once more when it closes standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return SIGPIPE_CODE
+    except KeyboardInterrupt:
+        print("\n[interrupted]", file=sys.stderr)
+        return 130
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"hermes: {place}{error.strerror or error}", file=sys.stderr)
+        return 1

@@ -1,0 +1,48 @@
+"""What commands open: the home, its store, a conversation by what people call it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes_cli.command_run import UserError
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+
+@contextlib.contextmanager
+def store(home: Path | None = None) -> Iterator[SessionDB]:
+    """The store of the Hermes home, closed in any case."""
+    import sys
+
+    from agent.home import hermes_home
+    from agent.store import open_store
+
+    with open_store(home or hermes_home()) as db:
+        if db.salvage_report is not None:
+            print(db.salvage_report, file=sys.stderr)
+        yield db
+
+
+def find_session(db: SessionDB, wanted: str) -> str:
+    """The session a person names by id, beginning of an id, or title; raises UserError."""
+    found = db.resolve_session_id(wanted) or db.resolve_session_by_title(wanted)
+    if found is not None:
+        return found
+    import difflib
+
+    recent = db.list_sessions_rich(limit=500, order_by_last_active=True, include_archived=True)
+    if sum(one["id"].startswith(wanted) for one in recent) > 1:
+        raise UserError(f"Several conversations begin with {wanted!r}. Give more of the id.")
+    titles = {str(one["title"]).lower(): one["title"] for one in recent if one["title"]}
+    near = difflib.get_close_matches(wanted.lower(), titles, n=1)
+    hint = f" Did you mean {titles[near[0]]!r}?" if near else " See: hermes sessions list"
+    raise UserError(f"There is no conversation {wanted!r}.{hint}")
+
+
+def find_tip(db: SessionDB, wanted: str) -> str:
+    """The session in which the named conversation is now; raises UserError."""
+    return db.get_compression_tip(find_session(db, wanted))

@@ -1,0 +1,411 @@
+"""Matrix against a real server: every promise of the gateway, as people in rooms see it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import stat
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config import load_config
+from agent.model import ModelRequest
+from agent.scripted import ScriptedModel, Step, call, say
+from gateway.config import GatewayConfig, Platform, PlatformConfig
+from gateway.platforms.base import MessageEvent, SendError
+from gateway.platforms.matrix import MatrixAdapter
+from gateway.run import GatewayRunner
+from hermes_state import AsyncSessionDB, SessionDB
+
+from .chats import CONFIG, asked, echo
+from .synapse import NAME, NotInstalledError, Person, Synapse, install
+
+pytest.importorskip("nio", reason="matrix-nio is not installed: pip install 'hermes[matrix]'")
+
+
+@pytest.fixture(scope="module")
+def synapse(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Synapse]:
+    try:
+        python = install(model_cache)
+    except NotInstalledError as error:
+        pytest.skip(str(error))
+    server = Synapse(python, tmp_path_factory.mktemp("synapse"))
+    server.start()
+    yield server
+    server.stop()
+
+
+_names = itertools.count(1)
+
+
+@pytest.fixture
+async def people(synapse: Synapse) -> AsyncIterator[Callable[[str], Person]]:
+    """Accounts, new for each test."""
+    made: list[Person] = []
+
+    def person(name: str) -> Person:
+        made.append(synapse.register(f"{name}{next(_names)}"))
+        return made[-1]
+
+    yield person
+    for one in made:
+        await one.close()
+
+
+class Bot:
+    """A running gateway with one Matrix account."""
+
+    def __init__(self, runner: GatewayRunner, model: ScriptedModel) -> None:
+        self.runner, self.model = runner, model
+
+    @property
+    def db(self) -> SessionDB:
+        return self.runner._session_db._db  # type: ignore[no-any-return]
+
+    @property
+    def adapter(self) -> MatrixAdapter:
+        adapter = self.runner.adapters[Platform.MATRIX]
+        assert isinstance(adapter, MatrixAdapter)
+        return adapter
+
+
+@asynccontextmanager
+async def running(
+    home: Path,
+    synapse: Synapse,
+    account: Person,
+    allowed: Iterable[Person] = (),
+    steps: Iterable[Step | Callable[[ModelRequest], Step]] | None = None,
+    *,
+    password: bool = False,
+    extra: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Bot]:
+    """A gateway on the server, stopped at the end; again with the same home, it is a restart."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(CONFIG)
+    given = {"homeserver": synapse.url, "user_id": account.user_id, **(extra or {})}
+    if password:
+        given["password"] = account.password
+    matrix = PlatformConfig(
+        enabled=True,
+        token="" if password else account.token,
+        allowed_users=tuple(one.user_id for one in allowed),
+        extra=given,
+    )
+    config = GatewayConfig(
+        platforms={Platform.MATRIX: matrix}, **{"drain_timeout": 5.0, **settings}
+    )
+    db = AsyncSessionDB(SessionDB(home / "state.db"))
+    runner = GatewayRunner(config, load_config(home, {}), db, home)
+    model = ScriptedModel(steps if steps is not None else itertools.repeat(echo))
+    runner._model = model
+    await runner.start()
+    try:
+        yield Bot(runner, model)
+    finally:
+        await runner.stop()
+        await db.close()
+
+
+async def test_invited_joined_asked_and_answered(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann, eve = people("bot"), people("ann"), people("eve")
+    async with running(tmp_path, synapse, bot, [ann], password=True) as gateway:
+        strange = await eve.room(bot)
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "hello **you**")  # before the bot has joined
+        shown = await ann.wait_for(room, by=bot.user_id, until=bool)
+        assert shown == ["re: hello **you**"]
+        content = (await ann.shown(room, by=bot.user_id))[0]["content"]
+        assert "<strong>you</strong>" in content["formatted_body"]
+        assert await eve.members(strange) == {eve.user_id}, "strangers are not followed"
+        assert gateway.model.calls == 1
+    kept = tmp_path / "gateway" / "matrix-login.json"
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert bot.password not in kept.read_text()
+    device = kept.read_text()
+    async with running(tmp_path, synapse, bot, [ann], password=True):
+        await ann.say(room, "again")
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: again" in texts)
+        assert kept.read_text() == device, "the login is used again"
+
+
+async def test_an_answer_grows_by_edits_and_ends_as_one_message(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    seen = asyncio.Event()
+    step = say("The beginning of a long answer, ", seen, "and its end.")
+    streaming = {"enabled": True, "edit_interval": 0.05}
+    async with running(tmp_path, synapse, bot, [ann], [step], streaming=streaming):
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "tell me")
+        begun = await ann.wait_for(room, by=bot.user_id, until=bool)
+        assert begun[0].startswith("The beginning of a long answer, ")
+        seen.set()
+        whole = "The beginning of a long answer, and its end."
+        shown = await ann.wait_for(room, by=bot.user_id, until=lambda texts: texts == [whole])
+        assert len(shown) == 1
+        assert (await ann.shown(room, by=bot.user_id))[0]["versions"]
+
+
+async def test_what_comes_again_after_a_restart_is_answered_once(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    place = tmp_path / "gateway" / "matrix-sync.json"
+    async with running(tmp_path, synapse, bot, [ann]):
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "zero")
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: texts == ["re: zero"])
+        before = place.read_text()
+        await ann.say(room, "one")
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: one" in texts)
+    await ann.say(room, "two")  # while nobody listens
+    place.write_text(before)  # as if it had been killed before it could note how far it was
+    async with running(tmp_path, synapse, bot, [ann]) as gateway:
+        await ann.say(room, "three")
+        texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: three" in texts)
+        assert texts == ["re: zero", "re: one", "re: two", "re: three"]
+        assert gateway.model.calls == 2
+
+
+async def test_the_place_is_not_kept_before_messages_are_stored(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    failing = [True]
+    async with running(tmp_path, synapse, bot, [ann]) as gateway:
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "zero")
+        await ann.wait_for(room, by=bot.user_id, until=bool)
+        adapter = gateway.adapter
+        accept = adapter.on_message
+
+        async def refuse(event: MessageEvent) -> None:
+            if failing.pop() if failing else False:
+                raise OSError("the disk is full")
+            await accept(event)
+
+        adapter.on_message = refuse
+        await ann.say(room, "one")
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: texts[1:] == ["re: one"])
+        assert not failing
+
+
+async def test_a_gap_in_the_batch_is_filled_from_the_history(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("gateway.platforms.matrix_sync.PAGE", 3)
+    monkeypatch.setitem(
+        __import__("gateway.platforms.matrix_sync", fromlist=["_TIMELINE"])._TIMELINE, "limit", 3
+    )
+    bot, ann = people("bot"), people("ann")
+    heard: list[str] = []
+    async with running(tmp_path, synapse, bot, [ann]) as gateway:
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "zero")
+        await ann.wait_for(room, by=bot.user_id, until=bool)
+        assert gateway.model.calls == 1
+    for number in range(11):
+        await ann.say(room, f"m{number}")
+
+    def hear(request: ModelRequest) -> Step:
+        heard.append(asked(request))
+        return say("ok")
+
+    async with running(
+        tmp_path, synapse, bot, [ann], itertools.repeat(hear), busy_input_mode="queue"
+    ):
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: texts.count("ok") == 11)
+    assert heard == [f"m{number}" for number in range(11)]
+
+
+async def test_rooms_threads_and_names(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann, bob = people("bot"), people("ann"), people("bob")
+    async with running(tmp_path, synapse, bot, [ann, bob]) as gateway:
+        room = await ann.room(bot, bob, name="The garden")
+        await bob.join(room)
+        while bot.user_id not in await ann.members(room):
+            await asyncio.sleep(0.05)
+        await ann.say(room, "not for the bot")
+        name = bot.user_id.removeprefix("@").partition(":")[0]
+        await ann.say(room, f"{name}: by name")
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: texts == ["re: by name"])
+        root = await bob.say(room, "a topic")
+        thread = {"rel_type": "m.thread", "event_id": root}
+        await bob.say(
+            room, "in the thread", **{
+                "m.relates_to": thread, "m.mentions": {"user_ids": [bot.user_id]},
+            },
+        )  # fmt: skip
+        await ann.wait_for(room, by=bot.user_id, until=lambda t: t[1:] == ["re: in the thread"])
+        shown = (await ann.shown(room, by=bot.user_id))[1]
+        assert shown["relation"]["rel_type"] == "m.thread"
+        assert shown["relation"]["event_id"] == root
+        latest = {**thread, "is_falling_back": True, "m.in_reply_to": {"event_id": shown["id"]}}
+        edited = await bob.say(room, "an answer to it", **{"m.relates_to": latest})
+        await ann.wait_for(room, by=bot.user_id, until=lambda t: t[2:] == ["re: an answer to it"])
+        await bob.put(
+            room,
+            {
+                "msgtype": "m.text", "body": "* rather this",
+                "m.new_content": {
+                    "msgtype": "m.text", "body": "rather this",
+                    "m.mentions": {"user_ids": [bot.user_id]},
+                },
+                "m.relates_to": {"rel_type": "m.replace", "event_id": edited},
+            },
+        )  # fmt: skip
+        await ann.wait_for(room, by=bot.user_id, until=lambda t: t[3:] == ["re: rather this"])
+        keys = set(gateway.runner.session_store._entries)
+        assert keys == {
+            f"agent:main:matrix:group:{room}:{ann.user_id}",
+            f"agent:main:matrix:group:{room}:{root}",
+        }
+        chat = gateway.runner.session_store._entries[f"agent:main:matrix:group:{room}:{root}"]
+        assert chat.origin is not None and chat.origin.chat_name == "The garden"
+        sent = [one["content"] for one in gateway.model.requests[-1].messages]
+        assert sent[0] == "in the thread", "a thread is a conversation of its own"
+
+
+async def test_leave_is_asked_for_and_given_in_the_chat(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    for answer, expected in (("/approve", False), ("!deny", True)):
+        victim = tmp_path / "victim"
+        victim.mkdir(exist_ok=True)
+        steps = [call("terminal", command=f"rm -rf {victim}"), say("done")]
+        async with running(tmp_path / "home", synapse, bot, [ann], steps) as gateway:
+            room = await ann.room(bot, direct=True)
+            await ann.say(room, "remove it")
+            asked = await ann.wait_for(room, by=bot.user_id, until=bool)
+            assert str(victim) in asked[0] and "/approve" in asked[0]
+            assert victim.exists()
+            await ann.say(room, answer)
+            await ann.wait_for(room, by=bot.user_id, until=lambda texts: "done" in texts)
+            assert victim.exists() is expected
+            gateway.model.assert_done()
+
+
+async def test_a_stranger_gets_a_code_and_is_let_in_with_it(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, eve = people("bot"), people("eve")
+    async with running(tmp_path, synapse, bot) as gateway:
+        room = await eve.room(bot, direct=True)
+        await eve.say(room, "hello?")
+        told = await eve.wait_for(room, by=bot.user_id, until=bool)
+        code = told[0].split("pairing code is ")[1].split()[0]
+        assert gateway.model.calls == 0
+        assert gateway.db.approve_pairing(code) is not None
+        await eve.say(room, "now?")
+        await eve.wait_for(room, by=bot.user_id, until=lambda texts: texts[1:] == ["re: now?"])
+
+
+async def test_files_come_and_go(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    note = tmp_path / "note.txt"
+    note.write_text("what the note says")
+    async with running(tmp_path / "a", synapse, bot, [ann], max_inbound_media_bytes=100) as one:
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "hi")
+        await ann.wait_for(room, by=bot.user_id, until=bool)
+        await one.adapter.send_media(room, str(note), caption="for you")
+        sent = (await ann.shown(room, by=bot.user_id))[1]["content"]
+        assert (sent["msgtype"], sent["body"], sent["filename"]) == (
+            "m.file",
+            "for you",
+            "note.txt",
+        )
+        await ann.put(room, {**sent, "body": "../../note.txt", "filename": "../../note.txt"})
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: len(texts) == 3)
+        kept = list((tmp_path / "a" / "media" / "matrix").rglob("*.txt"))
+        assert [file.read_text() for file in kept] == ["what the note says"]
+        assert str(kept[0]) in asked(one.model.requests[-1])
+        note.write_text("x" * 101)
+        await one.adapter.send_media(room, str(note))
+        large = (await ann.shown(room, by=bot.user_id))[3]["content"]
+        large.pop("info")  # its size is not told: it is found out while it comes
+        await ann.put(room, large)
+        texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: len(texts) == 5)
+        assert "larger than" in texts[4]
+        assert len(list((tmp_path / "a" / "media" / "matrix").rglob("*.txt"))) == 1
+        with pytest.raises(SendError) as failed:
+            await one.adapter.send_media(room, str(tmp_path / "missing"))
+        assert failed.value.permanent
+
+
+async def test_what_a_server_says_is_understood(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    async with running(tmp_path, synapse, bot, [ann]) as gateway:
+        adapter = gateway.adapter
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "hi")
+        await ann.wait_for(room, by=bot.user_id, until=bool)
+        first = await adapter.send(room, "once", key="a key: with / and ü")
+        assert await adapter.send(room, "once", key="a key: with / and ü") == first
+        await adapter.react(room, str(first), "👍")
+        await adapter.typing(room)
+        large = "😀<&" * 1333
+        await adapter.edit(room, str(first), large)
+        assert await ann.texts(room, by=bot.user_id) == ["re: hi", large]
+        for emoji in (one["content"] for one in await ann.events(room)):
+            if emoji.get("m.relates_to", {}).get("rel_type") == "m.annotation":
+                assert emoji["m.relates_to"]["key"] == "👍"
+                break
+        else:
+            raise AssertionError("no reaction")
+        await ann.put(room, {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x",
+                             "device_id": "d", "sender_key": "k", "session_id": "s"},
+                      "m.room.encrypted")  # fmt: skip
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: "encrypted" in "".join(texts))
+        await ann.call("POST", f"rooms/{room}/kick", {"user_id": bot.user_id})
+        with pytest.raises(SendError) as refused:
+            await adapter.send(room, "anybody?")
+        assert refused.value.permanent
+    with pytest.raises(SendError) as gone:
+        await MatrixAdapter(PlatformConfig(), adapter.on_message).send(room, "not connected")
+    assert not gone.value.permanent
+
+
+async def test_nothing_is_lost_while_the_server_is_away(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    steps = [say("re: zero"), say(begun.set, goes_on, "the slow answer"), say("re: two")]
+    async with running(tmp_path, synapse, bot, [ann], steps, busy_input_mode="queue") as gateway:
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "zero")
+        await ann.wait_for(room, by=bot.user_id, until=bool)
+        await ann.say(room, "one")
+        await begun.wait()
+        await asyncio.to_thread(synapse.stop)
+        goes_on.set()
+        while not any(
+            one["last_error"] for one in gateway.db.list_deliveries(("pending", "sending"))
+        ):
+            if Platform.MATRIX not in gateway.runner.adapters:
+                break
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(synapse.start)
+        await ann.say(room, "two")
+        texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: two" in texts)
+        assert texts == ["re: zero", "the slow answer", "re: two"]
+        gateway.model.assert_done()
+        assert NAME in bot.user_id
