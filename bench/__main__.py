@@ -9,7 +9,7 @@ import argparse
 import importlib
 from typing import Any
 
-BENCHMARKS = ("store", "agent", "recall")
+BENCHMARKS = ("store", "agent", "recall", "gateway", "startup")
 """Modules of this package that have `MEASUREMENTS` and `run(parts)`."""
 
 

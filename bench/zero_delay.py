@@ -1,6 +1,7 @@
 """A model server that answers at once: chat completions, streamed, with nothing to wait for.
 
-`python -m bench.zero_delay CHUNKS` prints its port and serves until its standard input ends.
+`python -m bench.zero_delay CHUNKS [SECONDS]` prints its port and serves until its standard input
+ends; with SECONDS it thinks for so long first. GET /peak says how many it answered at once.
 """
 
 from __future__ import annotations
@@ -40,23 +41,32 @@ def whole(chunks: int) -> bytes:
     return json.dumps({**reply, "choices": [choice], "usage": usage}).encode()
 
 
-async def serve(chunks: int) -> None:
+async def serve(chunks: int, delay: float = 0.0) -> None:
     """Answer every request until standard input ends."""
-    streamed, at_once = body(chunks), whole(chunks)
+    at_once = most = 0
+    streamed, unstreamed = body(chunks), whole(chunks)
     models = json.dumps({"object": "list", "data": [{"id": "zero", "object": "model"}]}).encode()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal at_once, most
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 lines = head.decode("latin-1").split("\r\n")
                 sizes = [x.split(":")[1] for x in lines if x.lower().startswith("content-length:")]
                 request = await reader.readexactly(int(sizes[0])) if sizes else b""
-                if lines[0].startswith("GET"):
+                if lines[0].startswith("GET /peak"):
+                    kind, content, most = "application/json", str(most).encode(), 0
+                elif lines[0].startswith("GET"):
                     kind, content = "application/json", models
                 elif b'"stream":true' in request.replace(b" ", b""):
                     kind, content = "text/event-stream", streamed
                 else:
-                    kind, content = "application/json", at_once
+                    kind, content = "application/json", unstreamed
+                if delay and request:
+                    at_once += 1
+                    most = max(most, at_once)
+                    await asyncio.sleep(delay)
+                    at_once -= 1
                 writer.write(
                     f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}"
                     "\r\n\r\n".encode()
@@ -68,11 +78,11 @@ async def serve(chunks: int) -> None:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)
     await asyncio.to_thread(sys.stdin.read)
     server.close()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1])))
+    asyncio.run(serve(int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))

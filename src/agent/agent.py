@@ -417,6 +417,10 @@ class AIAgent:
 
     # Compression
 
+    def use_context_engine(self, engine: Any | None) -> None:
+        """Let a plugin's context engine compress; None for the built-in way."""
+        self._compressor.engine = engine
+
     def compress(self, focus: str | None = None, dry_run: bool = False) -> CompressionResult:
         """Compress the conversation now, with an eye on `focus`; nothing said is lost.
 

@@ -90,6 +90,13 @@ class Auxiliary:
         """The same as `ask`, for ordinary code in a thread of its own."""
         return run_to_end(self.ask(task, system, prompt, max_tokens=max_tokens, timeout=timeout))
 
+    def is_able(self, task: str) -> bool:
+        """Whether the task's model is worth asking: one too small for tools writes nonsense."""
+        try:
+            return not getattr(self.model_for(task), "small", False)
+        except (ModelError, ValueError):
+            return True  # asking it says what is wrong
+
     def model_for(self, task: str) -> Model:
         """The model that answers for a task."""
         settings = self._tasks.get(task, {})

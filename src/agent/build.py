@@ -116,6 +116,8 @@ def build_agent(
         learning=learning_settings(config),
         memory_providers=() if small else memory_providers(config),
     )
+    if config.context.engine != "compressor":
+        agent.use_context_engine(plugins.get_context_engine(config.context.engine))
     plugins.lend(agent, lambda name: build_models(config, name))
     return agent
 

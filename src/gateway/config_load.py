@@ -96,12 +96,14 @@ def _platforms(
 def _platform(given: dict[str, Any], allow_all: bool) -> PlatformConfig:
     token = str(given.pop("token", "") or "")
     enabled = given.pop("enabled", None)
-    if token:
+    secrets = [one for one in (token, str(given.get("password") or "")) if one]
+    if secrets:
         from agent.redact import register_secret
 
-        register_secret(token)
+        for secret in secrets:
+            register_secret(secret)
     return PlatformConfig(
-        enabled=bool(token) if enabled is None else _is_true(enabled),
+        enabled=bool(secrets) if enabled is None else _is_true(enabled),
         token=token,
         allowed_users=_names(given.pop("allowed_users", ())),
         admins=_names(given.pop("admins", ())),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -121,7 +121,7 @@ class Requests:
         self._runner = runner
         self._lines: dict[str, deque[_Asked]] = {}
         self._asked: dict[str, _Asked] = {}
-        self._lining_up: Counter[str] = Counter()
+        self._lining_up: dict[str, int] = {}
 
     def is_busy(self, key: str) -> bool:
         """Whether a turn runs in a conversation."""
@@ -170,20 +170,24 @@ class Requests:
         if not self._runner._running:
             raise StoppingError(False)
         key = request.key
-        ahead = len(self._lines.get(key, ())) + self._lining_up[key]
+        ahead = len(self._lines.get(key, ())) + self._lining_up.get(key, 0)
         if ahead > MOST_WAITING:
             raise TooManyWaitingError(ahead - 1)
         asked = self._new(request)
         if ahead or request.durable or request.message_id is not None:
-            self._lining_up[key] += 1
+            self._lining_up[key] = self._lining_up.get(key, 0) + 1
             try:
                 request.stored = await self._store(request)
-            finally:
-                self._lining_up -= Counter([key])
                 if not request.stored:
-                    del self._asked[request.id]
-            if not request.stored:
-                raise AlreadyAskedError(request.id)
+                    raise AlreadyAskedError(request.id)
+            except BaseException as error:
+                del self._asked[request.id]
+                asked.result.set_exception(error)  # whoever joined is told the same
+                raise
+            finally:
+                self._lining_up[key] -= 1
+                if not self._lining_up[key]:
+                    del self._lining_up[key]
         self._append(asked)
         return asked
 

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 
 TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, NoReturn
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of examples; as wide as the terminal."""
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        # What argparse imports to find the width takes longer than drawing the help.
+        options.setdefault("width", _columns() - 2)
+        super().__init__(prog, **options)
+
+
+def _columns() -> int:
+    chosen = os.environ.get("COLUMNS", "")
+    if chosen.isdigit() and int(chosen) > 20:
+        return int(chosen)
+    try:
+        return max(20, os.get_terminal_size(sys.__stdout__.fileno()).columns)
+    except (AttributeError, ValueError, OSError):  # closed, or no terminal
+        return 80
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,7 +39,7 @@ class Parser(argparse.ArgumentParser):
         if examples:
             lines = (f"  {line}" for line in examples.strip().splitlines())
             options["epilog"] = "\n".join(("examples:", *lines))
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("formatter_class", Help)
         # An abbreviation that works today would mean something else tomorrow.
         options.setdefault("allow_abbrev", False)
         super().__init__(*args, **options)

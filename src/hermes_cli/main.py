@@ -49,7 +49,7 @@ def build_parser(command: str | None = EVERY) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"hermes {__version__}")
     add_chat_options(parser)
-    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands = parser.add_subparsers(dest="command", metavar="command", prog="hermes")
     wanted = "" if command is None else module_of(command)
     added: set[str] = set()
     for name, help_, module in COMMANDS:

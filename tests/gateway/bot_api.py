@@ -183,8 +183,10 @@ class BotApi:
         chat: dict[str, Any] = {"id": chat_id, "type": chat_type}
         chat |= {"first_name": "Ann"} if chat_type == "private" else {"title": "Friends"}
         message: dict[str, Any] = {
-            "message_id": message_id or next(self._message_ids), "date": 1_700_000_000, "chat": chat,
-        }  # fmt: skip
+            "message_id": message_id or next(self._message_ids),
+            "date": 1_700_000_000,
+            "chat": chat,
+        }
         if chat_type != "channel":
             message["from"] = {"id": user_id, "is_bot": False, "first_name": "Ann"}
         if text is not None:

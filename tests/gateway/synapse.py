@@ -30,7 +30,11 @@ _CONFIG = """\
 server_name: {name}
 pid_file: {folder}/pid
 listeners:
-  - {{port: {port}, tls: false, type: http, bind_addresses: [127.0.0.1], resources: [{{names: [client]}}]}}
+  - port: {port}
+    tls: false
+    type: http
+    bind_addresses: [127.0.0.1]
+    resources: [{{names: [client]}}]
 database: {{name: sqlite3, args: {{database: {folder}/homeserver.db}}}}
 media_store_path: {folder}/media
 signing_key_path: {folder}/signing.key

@@ -28,6 +28,7 @@ from hermes_state.errors import SessionEndedError
 from .aside import set_aside
 from .compress import Compressed, compress, preview, shorten_to_fit
 from .counting import Counting
+from .engine import compress_by
 from .lock import compression_lock
 from .policy import Budget, Gauge, is_saving
 from .record import Record
@@ -65,6 +66,10 @@ class Auxiliary(Protocol):
         """The model's answer to one prompt."""
         ...
 
+    def is_able(self, task: str) -> bool:
+        """Whether the model for a task is worth asking."""
+        ...
+
 
 class _Wish(NamedTuple):
     """What a compression should come to."""
@@ -100,6 +105,8 @@ class Compressor:
         self.memory_context: Callable[[list[Message]], Awaitable[str]] | None = None
         """Says what other memories have to add to a summary of these messages."""
         self._remembered = ""
+        self.engine: Any | None = None
+        """A plugin's context engine that is asked first."""
         self._timeout = timeout
         self._platform = platform
         self._lock_db = db
@@ -287,7 +294,7 @@ class Compressor:
             return self._left(old_id, str(error))
         if not committed:
             return self._left(old_id, _OVERTAKEN)
-        asked = wish.use_model and self._auxiliary is not None
+        asked = self._asks(wish) and made.method != "engine"
         self._record.done(journal.session_id, standing, made, asked=asked)
         journal.refresh()
         log.info(
@@ -311,9 +318,23 @@ class Compressor:
 
     async def _smaller(self, messages: list[Message], wish: _Wish) -> Compressed | None:
         """The conversation made smaller by whatever way works; None if there is none."""
-        asked = wish.use_model and self._auxiliary is not None
+        if self.engine is not None:
+            made = await compress_by(
+                self.engine,
+                messages,
+                count=self._gauge.tokens,
+                focus=wish.focus,
+                force=wish.must or wish.manual,
+                memory_context=self._remembered,
+                seconds=self._timeout,
+            )
+            if made is not None and made.after_tokens <= wish.room:
+                if is_saving(made.before_tokens, made.after_tokens):
+                    return made
+                log.warning("The context engine saved nothing; it is passed over")
+        asked = self._asks(wish)
         count = self._gauge.tokens
-        made: Compressed | None = None
+        made = None
         failure = ""
         aside = set_aside(messages, wish.target, wish.room, count)
         target = max(1, wish.target - aside.taken, wish.target // 2)
@@ -355,6 +376,11 @@ class Compressor:
                 )
         except TimeoutError as error:
             raise TimeoutError(f"no summary within {self._timeout:g} s") from error
+
+    def _asks(self, wish: _Wish) -> bool:
+        """Whether a model is to write the summary."""
+        auxiliary = self._auxiliary
+        return wish.use_model and auxiliary is not None and auxiliary.is_able("compression")
 
     def _may_ask(self) -> bool:
         """Whether the summarising model is not resting after a failure of its own."""

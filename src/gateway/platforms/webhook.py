@@ -14,6 +14,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hermes_state import StoreError
+
 from ..config import Platform, PlatformConfig
 from ..session import SessionSource
 from .base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter, SendError
@@ -148,7 +150,9 @@ class WebhookAdapter(PlatformAdapter):
             return _answer(404, error="There is no such hook.")
         body = await self._body(request)
         if body is None:
-            return _answer(413, error=f"The body is larger than {self._max_body} bytes, or slow.")
+            return _answer(
+                413, error=f"The body is larger than {self._max_body} bytes, or too slow."
+            )
         try:
             found = delivery_id(request.headers, body, route.secret)
         except SignatureError as error:
@@ -166,11 +170,17 @@ class WebhookAdapter(PlatformAdapter):
             thread_id=found,
             role_authorized=True,  # by its signature
         )
-        await self.on_message(MessageEvent(render(route, body, event), source, found))
+        try:
+            await self.on_message(MessageEvent(render(route, body, event), source, found))
+        except StoreError as error:
+            log.exception("A webhook for %s could not be stored", route.name)
+            return _answer(503, error=f"It could not be stored; send it again. ({error})")
         return _answer(202, status="accepted", delivery=found)
 
     async def _body(self, request: Request) -> bytes | None:
         """The body; None if it is too large or does not come."""
+        from starlette.requests import ClientDisconnect
+
         chunks: list[bytes] = []
         size = 0
         try:
@@ -180,7 +190,7 @@ class WebhookAdapter(PlatformAdapter):
                     if size > self._max_body:
                         return None
                     chunks.append(chunk)
-        except TimeoutError:
+        except (TimeoutError, ClientDisconnect):
             return None
         return b"".join(chunks)
 
@@ -218,8 +228,8 @@ class WebhookAdapter(PlatformAdapter):
         return owed
 
 
-def _answer(status: int, **facts: Any) -> Response:
+def _answer(code: int, **facts: Any) -> Response:
     from starlette.responses import Response
 
-    headers = {"Connection": "close"} if status == 413 else None
-    return Response(json.dumps(facts), status, headers, media_type="application/json")
+    headers = {"Connection": "close"} if code == 413 else None
+    return Response(json.dumps(facts), code, headers, media_type="application/json")
