@@ -77,6 +77,7 @@ def _gateway(lab: Lab, side: str, model_url: str) -> Iterator[Gateway]:
         f"model:\n  default: zero\n  provider: custom\n  base_url: {model_url}/v1\n"
         "  api_key: k\n  context_length: 128000\n"
         "auxiliary: {title_generation: {enabled: false}}\nmemory: {review_every: 0}\n"
+        "gateway: {api_server: {max_concurrent_runs: 0}}\n"  # the other one refuses more than ten
     )
     environment |= {
         "API_SERVER_ENABLED": "true",

@@ -26,7 +26,6 @@ from .compression.driver import Compressor
 from .compression.result import CompressionResult
 from .config_schema import CompressionSettings
 from .delegation import Delegation
-from .errors import ContextTooLongError
 from .events import Compressed, Event, TextStreamed, TurnFinished, TurnStarted
 from .hooks import TurnHooks
 from .ids import new_session_id, new_turn_id
@@ -35,6 +34,7 @@ from .learning.learner import OFF, Learner, LearningSettings
 from .learning.memory_providers import MemoryProviders
 from .loop import Turn, note, run_turn
 from .model import Message, Model, Usage
+from .outcome import call_cost, outcome, step_cost
 from .threads import run_to_end
 from .tool_calls import ToolRunner
 
@@ -218,7 +218,7 @@ class AIAgent:
                 self._busy, self._running = False, None
         # The turn was a task with a context of its own; a compression may have moved it on.
         session_context.set_current_session_id(self.session_id)
-        result = self._outcome(turn, broken)
+        result = outcome(turn, broken)
         result["pending_steering"] = [
             message["content"] for message in self._take_steering() if INBOX_ID not in message
         ]
@@ -266,7 +266,7 @@ class AIAgent:
             system="",
             emit=emit,
             take_steering=self._take_steering,
-            cost=self._cost,
+            cost=lambda usage: step_cost(usage, self.llm),
             max_iterations=self.max_iterations,
             request_options=self._request_options,
             deliver_results=self._deliver_results,
@@ -339,81 +339,14 @@ class AIAgent:
         self._journal.facts["system_prompt"] = self._cached_system_prompt or None
         return self._cached_system_prompt
 
-    def _cost(self, usage: Usage, model: str) -> dict[str, Any]:
-        from .catalog import cost_usd
-
-        dollars = cost_usd(usage, self.model)
-        return {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cache_read_tokens": usage.cache_read_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-            "reasoning_tokens": usage.reasoning_tokens,
-            "model": self.model,
-            "billing_provider": self.llm.provider,
-            "billing_base_url": self.llm.base_url,
-            "estimated_cost_usd": dollars,
-            "cost_status": "unknown" if dollars is None else "estimated",
-            "api_call_count": 1,
-        }
-
     def _count_side_call(self, task: str, usage: Usage, model: Model) -> None:
         if self.db is None:
             return
-        from .catalog import cost_usd
-
         try:
-            self.db.record_auxiliary_usage(
-                self.session_id,
-                task,
-                model=model.name,
-                billing_provider=model.provider,
-                billing_base_url=model.base_url,
-                input_tokens=usage.input_tokens,
-                output_tokens=usage.output_tokens,
-                cache_read_tokens=usage.cache_read_tokens,
-                cache_write_tokens=usage.cache_write_tokens,
-                reasoning_tokens=usage.reasoning_tokens,
-                estimated_cost_usd=cost_usd(usage, model.name),
-            )
+            self.db.record_auxiliary_usage(self.session_id, task, **call_cost(usage, model))
         except StoreError as error:
             # A number that is missing must not cost the answer it counts.
             log.error("The cost of %s could not be stored: %s", task, error)
-
-    def _outcome(self, turn: Turn, broken: Exception | None) -> dict[str, Any]:
-        error = None
-        if broken is not None or turn.error is not None:
-            error = str(broken or turn.error) or type(broken or turn.error).__name__
-        if turn.exhausted:
-            error = f"The budget of {turn.max_iterations} model calls for one turn is used up."
-        if isinstance(turn.error, ContextTooLongError):
-            error = f"context length exceeded: {turn.error}"
-        failed = broken is not None or turn.error is not None
-        final = turn.final_response
-        if turn.exhausted and self._journal.messages:
-            final = self._journal.messages[-1]["content"]
-        return {
-            "final_response": final,
-            "messages": list(self._journal.messages),
-            "api_calls": turn.api_calls,
-            "session_id": self.session_id,
-            "completed": final is not None and not turn.exhausted,
-            "partial": turn.exhausted
-            or (final is not None and turn.reply.finish_reason == "length"),
-            "failed": failed,
-            "interrupted": turn.interrupted,
-            "error": error,
-            "model": self.model,
-            "usage": {
-                "input_tokens": turn.usage.input_tokens,
-                "output_tokens": turn.usage.output_tokens,
-                "cache_read_tokens": turn.usage.cache_read_tokens,
-                "cache_write_tokens": turn.usage.cache_write_tokens,
-                "reasoning_tokens": turn.usage.reasoning_tokens,
-                "total_tokens": turn.usage.input_tokens + turn.usage.output_tokens,
-            },
-            "last_prompt_tokens": turn.last_prompt_tokens,
-        }
 
     # Compression
 

@@ -41,7 +41,7 @@ class Turn:
     system: str
     emit: Callable[[Event], None]
     take_steering: Callable[[], list[Message]]
-    cost: Callable[[Usage, str], dict[str, Any]]
+    cost: Callable[[Usage], dict[str, Any]]
     max_iterations: int = 90
     request_options: dict[str, Any] = field(default_factory=dict)
     deliver_results: Callable[[], None] = lambda: None
@@ -78,7 +78,7 @@ async def run_turn(turn: Turn) -> None:
             await ask(turn)
             if turn.reply.is_empty and empty < EMPTY_RETRIES:
                 empty += 1
-                turn.journal.record([], turn.cost(turn.reply.usage, turn.reply.model))
+                turn.journal.record([], turn.cost(turn.reply.usage))
                 continue
             calls = turn.reply.tool_calls()
             finish_reply(turn, calls)
@@ -156,7 +156,7 @@ def finish_reply(turn: Turn, calls: list[dict[str, Any]]) -> None:
     message = reply.message(calls)
     if not calls:
         owe(turn, message)
-    turn.journal.record([message], turn.cost(reply.usage, reply.model))
+    turn.journal.record([message], turn.cost(reply.usage))
     turn.emit(ReplyFinished(reply.text, len(calls), reply.usage))
 
 

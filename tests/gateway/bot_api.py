@@ -258,8 +258,8 @@ class BotApi:
         self._connections.add(task)
         try:
             await self._serve(reader, writer)
-        except (OSError, h11.ProtocolError):
-            pass  # the other side went away
+        except (OSError, h11.ProtocolError, asyncio.CancelledError):
+            pass  # the other side went away, or we are closing
         finally:
             self._connections.discard(task)
             writer.close()

@@ -113,20 +113,25 @@ async def test_a_flood_from_one_chat(tmp_path: Path) -> None:
 
 
 async def test_an_approval_by_button(tmp_path: Path) -> None:
-    steps = [call("terminal", command="rm -rf ./build"), say("Done.")]
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    steps = [call("terminal", command=f"rm -rf {victim}"), say("Done.")]
     async with BotApi() as api, telegram_gateway(tmp_path / "home", api, steps):
         await api.say("clean up")
         await api.until(lambda: any(one.buttons for one in api.sent))
         asked = next(one for one in api.sent if one.buttons)
-        assert "rm -rf ./build" in asked.text
-        assert [one["text"] for one in asked.buttons][0] == "Allow once"
-        await api.press(asked, "Deny")
+        assert f"rm -rf {victim}" in asked.text
+        assert victim.exists()
+        await api.press(asked, "Allow once")
         await api.until(lambda: "Done." in api.texts())
         await api.until(lambda: bool(api.answered) and not asked.buttons)
+        assert not victim.exists()
 
 
 async def test_a_stranger_cannot_press_a_button(tmp_path: Path) -> None:
-    steps = [call("terminal", command="rm -rf ./build"), say("Done.")]
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    steps = [call("terminal", command=f"rm -rf {victim}"), say("Done.")]
     async with (
         BotApi() as api,
         telegram_gateway(tmp_path / "home", api, steps, allow_all=False) as chats,
@@ -140,6 +145,7 @@ async def test_a_stranger_cannot_press_a_button(tmp_path: Path) -> None:
         assert asked.buttons
         await api.press(asked, "Deny")
         await api.until(lambda: "Done." in api.texts())
+        assert victim.exists()
 
 
 async def _pair(api: BotApi, db: object, chat_id: int) -> None:

@@ -58,6 +58,8 @@ class WebhookServer:
             await self._serve(reader, writer)
         except (OSError, TimeoutError, h11.ProtocolError) as error:
             log.info("A webhook connection ended: %s", error)
+        except asyncio.CancelledError:
+            pass  # we stop; the update is delivered again
         finally:
             self._connections.discard(task)
             writer.close()

@@ -1,0 +1,178 @@
+"""`hermes sessions`: every conversation that was had, wherever it was had."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from typing import Any
+
+EXAMPLES = """\
+hermes sessions list                              the last conversations
+hermes sessions search "train to rome"            where something was said
+hermes sessions show "Trip to Rome"               read one
+hermes sessions tree "Trip to Rome"               its continuations and branches
+hermes sessions export "Trip to Rome" -f html -o trip.html
+hermes sessions export --all -o everything.jsonl  every conversation, without secrets
+hermes sessions import everything.jsonl           bring them in again
+hermes sessions rename "Trip to Rome" "Roman holiday"
+hermes sessions prune --older-than 180 --dry-run  what would be deleted
+"""
+
+_READ = "hermes_cli.commands.sessions_read"
+_CHANGE = "hermes_cli.commands.sessions_change"
+_TRANSFER = "hermes_cli.commands.sessions_transfer"
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "sessions", help="list, search, read, export and tidy conversations", examples=EXAMPLES
+    )
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+    _add_reading(actions)
+    _add_transfer(actions)
+    _add_changes(actions)
+    _add_upkeep(actions)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry one of the actions out."""
+    module, name = args.where
+    return int(getattr(importlib.import_module(module), name)(args))
+
+
+def _action(
+    actions: Any, name: str, help_: str, module: str, examples: str = ""
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name, help=help_, description=help_, examples=examples
+    )
+    parser.set_defaults(where=(module, f"{name}_sessions"))
+    return parser
+
+
+def _add_reading(actions: Any) -> None:
+    one = _action(
+        actions, "list", "the last conversations, the newest first", _READ,
+        "hermes sessions list --source telegram   only those from Telegram\n"
+        "hermes sessions list --json              for scripts\n",
+    )  # fmt: skip
+    one.add_argument("-n", "--limit", type=_count, default=20, help="at most so many (20)")
+    one.add_argument("--source", help="only from here: cli, tui, telegram, …")
+    one.add_argument("--archived", action="store_true", help="the archived ones")
+    one.add_argument("--all", action="store_true", help="helpers and earlier parts too")
+    _json(one)
+    one = _action(
+        actions, "search", "find what was said", _READ,
+        'hermes sessions search train OR plane      one word or the other\n'
+        'hermes sessions search \'"exact words"\'     in this order\n',
+    )  # fmt: skip
+    one.add_argument("words", nargs="+", help='words, "a phrase", begin*, this OR that, -without')
+    one.add_argument("-n", "--limit", type=_count, default=10, help="at most so many (10)")
+    one.add_argument("--source", help="only from here")
+    one.add_argument("--role", choices=("user", "assistant", "tool"), help="only said by these")
+    one.add_argument("--newest", action="store_true", help="the newest first, not the best")
+    _json(one)
+    one = _action(actions, "show", "read a conversation from its beginning", _READ)
+    _session(one)
+    one.add_argument("-n", "--limit", type=_count, help="only the last so many messages")
+    one.add_argument("--tools", action="store_true", help="tool calls and results too")
+    _json(one)
+    one = _action(actions, "tree", "continuations, branches and helpers, drawn as a tree", _READ)
+    _session(one)
+    _json(one)
+    one = _action(actions, "stats", "the store in numbers", _READ)
+    _json(one)
+
+
+def _add_transfer(actions: Any) -> None:
+    one = _action(
+        actions, "export", "write conversations to a file, without the secrets in them", _TRANSFER,
+        'hermes sessions export "Trip to Rome" -f markdown   to read\n'
+        'hermes sessions export --all --raw -o all.jsonl     to keep, with secrets\n',
+    )  # fmt: skip
+    one.add_argument("session", nargs="?", metavar="ID|TITLE", help="which conversation")
+    one.add_argument("--all", action="store_true", help="every conversation")
+    one.add_argument("--source", help="with --all: only from here")
+    one.add_argument(
+        "-f", "--format", choices=("jsonl", "markdown", "html"),
+        help="jsonl can be imported again; told from the file's name, else jsonl",
+    )  # fmt: skip
+    one.add_argument("-o", "--output", metavar="FILE", help="where to; standard output without")
+    one.add_argument("--raw", action="store_true", help="leave secrets in")
+    one = _action(actions, "import", "bring exported conversations in", _TRANSFER)
+    one.add_argument("file", metavar="FILE", help="what export wrote as jsonl; - for a pipe")
+    _json(one)
+
+
+def _add_changes(actions: Any) -> None:
+    one = _action(actions, "rename", "give a conversation a title", _CHANGE)
+    _session(one)
+    one.add_argument("title", metavar="TITLE", help="the new one; an empty text removes it")
+    one = _action(actions, "branch", "copy a conversation, to go on with it in two ways", _CHANGE)
+    _session(one)
+    one.add_argument("--title", help="of the copy")
+    _json(one)
+    one = _action(
+        actions, "delete", "delete conversations for good", _CHANGE,
+        'hermes sessions delete "Trip to Rome" --yes\n',
+    )  # fmt: skip
+    one.add_argument("sessions", nargs="+", metavar="ID|TITLE", help="which")
+    _yes(one)
+    one = _action(
+        actions, "prune", "delete ended conversations that were not used for long", _CHANGE,
+        "hermes sessions prune --older-than 30 --source cron --yes\n",
+    )  # fmt: skip
+    _old(one, 90)
+    _yes(one)
+    one = _action(
+        actions, "archive", "put conversations away; they stay findable", _CHANGE,
+        'hermes sessions archive "Trip to Rome"\n'
+        "hermes sessions archive --older-than 30 --yes\n",
+    )  # fmt: skip
+    one.add_argument("sessions", nargs="*", metavar="ID|TITLE", help="which")
+    one.add_argument("--undo", action="store_true", help="bring them back")
+    _old(one, None)
+    _yes(one)
+
+
+def _add_upkeep(actions: Any) -> None:
+    _action(actions, "repair", "salvage a damaged store, settle it, rebuild its index", _CHANGE)
+    _action(actions, "optimize", "make the store and its index small and quick again", _CHANGE)
+
+
+def _session(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "session", metavar="ID|TITLE", help="the conversation: its id, how it begins, or its title"
+    )
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="for scripts")
+
+
+def _yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+
+
+def _old(parser: argparse.ArgumentParser, days: int | None) -> None:
+    shown = "" if days is None else f" ({days})"
+    parser.add_argument(
+        "--older-than", type=_days, default=days, metavar="DAYS", help=f"not used since{shown}"
+    )
+    parser.add_argument("--source", help="only from here")
+    parser.add_argument("--dry-run", action="store_true", help="only say which")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def _days(text: str) -> float:
+    number = float(text)
+    if not 0 <= number < 1e6:
+        raise argparse.ArgumentTypeError("must be a number of days")
+    return number

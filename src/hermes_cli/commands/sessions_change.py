@@ -1,0 +1,143 @@
+"""Changing conversations: names, branches, deletion, archive, care of the store."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermes_cli.command_run import UserError
+
+from .home import find_session, find_tip, store
+from .output import confirm, one_line, print_json, progress, size, when
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+
+def rename_sessions(args: argparse.Namespace) -> int:
+    """Give a conversation a title, or take it away."""
+    with store() as db:
+        tip = find_tip(db, args.session)
+        try:
+            db.set_session_title(tip, args.title)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        title = db.get_session_title(tip)
+    print(f"{tip} is now called {title!r}." if title else f"{tip} has no title any more.")
+    return 0
+
+
+def branch_sessions(args: argparse.Namespace) -> int:
+    """Copy a conversation into one of its own."""
+    from agent.ids import new_session_id
+
+    with store() as db:
+        tip = find_tip(db, args.session)
+        try:
+            made = db.branch_session(tip, new_session_id(), title=args.title)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        title = db.get_session_title(made)
+    if args.json:
+        print_json({"id": made, "title": title, "branched_from": tip})
+    else:
+        print(f"{title or made}: go on with hermes chat --resume {made}")
+    return 0
+
+
+def delete_sessions(args: argparse.Namespace) -> int:
+    """Delete conversations for good, each with all its parts."""
+    with store() as db:
+        wanted = list(dict.fromkeys(find_session(db, one) for one in args.sessions))
+        for one in wanted:
+            print(_described(db.get_session(one) or {"id": one}), file=sys.stderr)
+        count = len(wanted)
+        what = "this conversation" if count == 1 else f"these {count} conversations"
+        confirm(f"Delete {what} for good?", args.yes)
+        gone = sum(db.delete_conversation(one, _transcripts(db)) for one in wanted)
+    print(f"Deleted {count} conversations ({gone} sessions).")
+    return 0
+
+
+def prune_sessions(args: argparse.Namespace) -> int:
+    """Delete what has ended and was not used for long."""
+    with store() as db:
+        found = db.list_prune_candidates(args.older_than, args.source)
+        _list(found)
+        if not found or args.dry_run:
+            print(f"{len(found)} sessions {'would be deleted' if found else 'are that old'}.")
+            return 0
+        confirm(f"Delete these {len(found)} sessions for good?", args.yes)
+        gone = db.prune_sessions(args.older_than, args.source, _transcripts(db))
+    print(f"Deleted {gone} sessions.")
+    return 0
+
+
+def archive_sessions(args: argparse.Namespace) -> int:
+    """Put conversations away, or bring them back."""
+    if bool(args.sessions) == (args.older_than is not None):
+        raise UserError("Name conversations, or say --older-than DAYS.")
+    with store() as db:
+        if args.sessions:
+            for wanted in args.sessions:
+                db.set_session_archived(find_tip(db, wanted), not args.undo)
+            done = "back again" if args.undo else "archived"
+            print(f"{len(args.sessions)} conversations are {done}.")
+            return 0
+        if args.undo:
+            raise UserError("Which ones? --undo takes titles or ids.")
+        found = db.list_prune_candidates(args.older_than, args.source, archived=False)
+        _list(found)
+        if not found or args.dry_run:
+            print(f"{len(found)} sessions {'would be archived' if found else 'are that old'}.")
+            return 0
+        confirm(f"Archive these {len(found)} sessions?", args.yes)
+        print(f"Archived {db.archive_sessions(args.older_than, args.source)} sessions.")
+    return 0
+
+
+def repair_sessions(args: argparse.Namespace) -> int:
+    """Salvage what is damaged, settle what is wrong, and build the search index anew."""
+    from agent.home import hermes_home
+    from hermes_state.connection import damage_marker
+    from hermes_state.salvage import is_damaged
+
+    path = hermes_home() / "state.db"
+    if path.is_file() and is_damaged(path):
+        damage_marker(path).touch(mode=0o600)  # whoever opens it next salvages it: that is us
+    with store() as db:
+        if db.salvage_report is None:
+            print(f"{path} can be read from beginning to end.")
+        mended = db.mend_store()
+        for rule, count in mended.items():
+            print(f"Put right: {rule} ({count})")
+        indexed = db.search_index.rebuild(progress("Building the search index:"))
+        print(f"The search index is built anew: {indexed} messages.")
+        left = db.check_store()
+    for finding in left:
+        print(f"hermes: {finding.problem}", file=sys.stderr)
+    return 1 if left else 0
+
+
+def optimize_sessions(args: argparse.Namespace) -> int:
+    """Merge the index and give unused space back."""
+    with store() as db:
+        db.optimize_fts()
+        print(f"Gave {size(db.vacuum())} back.")
+    return 0
+
+
+def _transcripts(db: SessionDB) -> Any:
+    return db.db_path.parent / "sessions"
+
+
+def _list(found: list[dict[str, Any]]) -> None:
+    for one in found:
+        print(_described(one))
+
+
+def _described(one: dict[str, Any]) -> str:
+    title = one_line(str(one.get("title") or "(no title)"), 60)
+    count = one.get("message_count", 0)
+    return f"{when(one.get('started_at'))}  {one['id']}  {title}  ({count} messages)"
