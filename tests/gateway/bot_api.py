@@ -147,13 +147,23 @@ class BotApi:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self.url = ""
+        self._port = 0
 
     async def __aenter__(self) -> BotApi:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        await self.open()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Listen; after `close`, where it listened before."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    async def close(self) -> None:
+        """Cut every connection, and take no more."""
         assert self._server is not None
         self._server.close()
         for task in list(self._connections):
@@ -284,10 +294,10 @@ class BotApi:
             path = request.target.decode().partition("?")[0]
             fault = self._fault(path.rpartition("/")[2].lower())
             if fault == "drop":
+                await self._notify()
                 return
             code, answer, kind = await self._answer(path, request, body, fault)
-            async with self._changed:
-                self._changed.notify_all()
+            await self._notify()
             if fault == "drop_after":
                 return
             headers = [("Content-Type", kind), ("Content-Length", str(len(answer)))]
@@ -297,6 +307,10 @@ class BotApi:
             writer.write(data)
             await writer.drain()
             connection.start_next_cycle()
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
 
     def _fault(self, method: str) -> str | None:
         kind = self.outage

@@ -287,6 +287,22 @@ async def test_rooms_threads_and_names(
         assert sent[0] == "in the thread", "a thread is a conversation of its own"
 
 
+async def test_a_direct_chat_is_not_inherited(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann, bob = people("bot"), people("ann"), people("bob")
+    async with running(tmp_path, synapse, bot, [ann, bob]) as gateway:
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "a secret")
+        await ann.wait_for(room, by=bot.user_id, until=bool)
+        await ann.call("POST", f"rooms/{room}/invite", {"user_id": bob.user_id})
+        await bob.join(room)
+        await ann.call("POST", f"rooms/{room}/leave", {})
+        await bob.say(room, f"{bot.user_id} what was it?")
+        await bob.wait_for(room, by=bot.user_id, until=lambda t: t[-1] == "re: what was it?")
+        assert [one["content"] for one in gateway.model.requests[-1].messages] == ["what was it?"]
+
+
 async def test_leave_is_asked_for_and_given_in_the_chat(
     tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
 ) -> None:
@@ -383,6 +399,18 @@ async def test_what_a_server_says_is_understood(
                              "device_id": "d", "sender_key": "k", "session_id": "s"},
                       "m.room.encrypted")  # fmt: skip
         await ann.wait_for(room, by=bot.user_id, until=lambda texts: "encrypted" in "".join(texts))
+        for odd in (
+            {}, {"msgtype": "m.text"}, {"msgtype": "m.text", "body": ["no text"]},
+            {"msgtype": ["m.text"], "body": "x"}, {"msgtype": "m.image", "body": "x"},
+            {"msgtype": "m.text", "body": "x", "m.relates_to": {"rel_type": "m.replace"}},
+            {"msgtype": "m.notice", "body": "from another bot"},
+        ):  # fmt: skip
+            await ann.put(room, odd)
+        await ann.say(room, "there?", **{"m.relates_to": "nothing", "m.mentions": [1]})
+        texts = await ann.wait_for(
+            room, by=bot.user_id, until=lambda texts: texts[-1] == "re: there?"
+        )
+        assert len(texts) == 4, texts
         await ann.call("POST", f"rooms/{room}/kick", {"user_id": bot.user_id})
         with pytest.raises(SendError) as refused:
             await adapter.send(room, "anybody?")

@@ -232,6 +232,25 @@ async def test_a_platform_in_trouble_loses_nothing(tmp_path: Path, kind: str) ->
         await api.until(lambda: "re: after" in api.texts())
 
 
+async def test_a_platform_that_is_gone_for_a_while_loses_nothing(tmp_path: Path) -> None:
+    release = asyncio.Event()
+    steps = itertools.chain([say(release, "the answer")], itertools.repeat(echo))
+    async with BotApi() as api, telegram_gateway(tmp_path / "home", api, steps) as chats:
+        await api.say("hello")
+        while not chats.runner._running_agents:
+            await asyncio.sleep(0.01)
+        await api.close()
+        release.set()
+        while not chats.db.list_deliveries(("pending", "sending")):
+            await asyncio.sleep(0.01)
+        while chats.runner.supervisor.states["telegram"] in ("connected", "connecting"):
+            await asyncio.sleep(0.01)
+        await api.add(api.message("and now?"))
+        await api.open()
+        await api.until(lambda: "re: and now?" in api.texts())
+        assert api.texts() == ["the answer", "re: and now?"]
+
+
 async def test_an_answer_that_may_have_arrived_is_not_sent_again(tmp_path: Path) -> None:
     async with BotApi() as api, telegram_gateway(tmp_path / "home", api):
         api.faults.append(Fault("drop_after", "sendMessage"))

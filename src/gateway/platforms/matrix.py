@@ -55,7 +55,8 @@ class MatrixAdapter(PlatformAdapter):
         super().__init__(config, on_message)
         extra = config.extra
         self.homeserver = str(extra.get("homeserver") or "").rstrip("/")
-        self.require_mention = bool(extra.get("require_mention", True))
+        told = str(extra.get("require_mention", True)).lower()
+        self.require_mention = told not in ("false", "no", "off", "0")
         self.user_id = ""
         self.names: tuple[str, ...] = ()
         """What people call it in a room."""
@@ -148,6 +149,7 @@ class MatrixAdapter(PlatformAdapter):
             raise MatrixError(
                 "Matrix needs a package that is not installed: pip install 'hermes[matrix]'"
             ) from error
+        logging.getLogger("nio").setLevel(logging.WARNING)  # it tells of every event
         # Nothing is tried again in there: the delivery and the supervisor do that, and say so.
         settings = nio.AsyncClientConfig(
             max_limit_exceeded=0,

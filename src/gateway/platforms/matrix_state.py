@@ -36,6 +36,8 @@ class Place:
     """Empty before the first sync."""
     invites: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Rooms that could not be joined yet: who invites, and how often it was tried."""
+    partners: dict[str, str] = field(default_factory=dict)
+    """With whom a room is a direct chat."""
 
 
 class MatrixState:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 POLL_MS = 30_000
+SYNC_SECONDS = 180.0
+"""After which a server that says nothing counts as gone; the first batch may be large."""
 PAGE = 100
 MOST_PAGES = 100
 """How much of one room's history completes a batch: 10,000 events."""
@@ -73,14 +75,15 @@ class Reader:
         full_state = True  # who is in which room is known to the client only from here
         self._client.next_batch = ""
         while True:
-            response = await self._adapter._ask(
-                self._client.sync(
-                    None if full_state else POLL_MS,
-                    FILTER,
-                    since=self._place.since or None,
-                    full_state=full_state,
+            async with asyncio.timeout(SYNC_SECONDS):
+                response = await self._adapter._ask(
+                    self._client.sync(
+                        None if full_state else POLL_MS,
+                        FILTER,
+                        since=self._place.since or None,
+                        full_state=full_state,
+                    )
                 )
-            )
             if not isinstance(response, SyncResponse):
                 raise ConnectionError(f"Matrix: {response}")
             full_state = False
@@ -186,7 +189,7 @@ class Reader:
         if incoming.replaces is not None and not await self._follow_original(room_id, incoming):
             return
         room = self._client.rooms.get(room_id)
-        is_direct = room is None or len(room.users) <= 2
+        is_direct = room is not None and self._is_direct(room, incoming.sender)
         if not is_direct and not await self._is_for_us(room_id, incoming):
             return
         names = (self._adapter.user_id, *self._adapter.names)
@@ -213,6 +216,15 @@ class Reader:
                 raw=source,
             )
         )
+
+    def _is_direct(self, room: nio.MatrixRoom, sender: str) -> bool:
+        """Whether two people are alone, and the other is who it was from the beginning.
+
+        Rooms outlive their members: whoever takes another's place does not get their history.
+        """
+        if len(room.users) > 2:
+            return False
+        return self._place.partners.setdefault(room.room_id, sender) == sender
 
     async def _is_for_us(self, room_id: str, incoming: Incoming) -> bool:
         adapter = self._adapter

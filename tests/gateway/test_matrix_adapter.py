@@ -1,0 +1,301 @@
+"""The Matrix adapter without a server: events it reads and builds, and what servers refuse."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("nio", reason="matrix-nio is not installed: pip install 'hermes[matrix]'")
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.config import PlatformConfig
+from gateway.platforms.api.server import HttpServer
+from gateway.platforms.base import MessageEvent, SendError
+from gateway.platforms.matrix import MatrixAdapter, MatrixError
+from gateway.platforms.matrix_events import (
+    MAX_EVENT_BYTES,
+    Attachment,
+    Incoming,
+    edit_content,
+    is_addressed,
+    membership_change,
+    read_event,
+    text_content,
+    without_address,
+)
+from gateway.platforms.matrix_media import MediaError, fetch
+from gateway.platforms.matrix_state import Login, MatrixState, Place
+from gateway.platforms.matrix_sync import as_command
+
+ME = "@hermes:example.org"
+
+
+async def never(event: MessageEvent) -> None:
+    raise AssertionError("nothing was to come in")
+
+
+def adapter_for(url: str, **extra: Any) -> MatrixAdapter:
+    return MatrixAdapter(PlatformConfig(token="a token", extra={"homeserver": url, **extra}), never)
+
+
+@asynccontextmanager
+async def homeserver(*answers: tuple[int, str, str]) -> AsyncIterator[MatrixAdapter]:
+    """A connected adapter, whose server answers what it is sent with these, one by one."""
+    left = list(answers)
+
+    async def whoami(request: Request) -> Response:
+        return _json(200, {"user_id": ME, "device_id": "D"})
+
+    async def profile(request: Request) -> Response:
+        return _json(200, {"displayname": "Hermes"})
+
+    async def rest(request: Request) -> Response:
+        status, kind, body = left.pop(0)
+        return Response(body, status, media_type=kind)
+
+    prefix = "/_matrix/client/v3"
+    app = Starlette(
+        routes=[
+            Route(f"{prefix}/account/whoami", whoami),
+            Route(f"{prefix}/profile/{{user}}/displayname", profile),
+            Route("/{path:path}", rest, methods=["GET", "PUT", "POST"]),
+        ]
+    )
+    server = HttpServer(app, "127.0.0.1", 0)
+    await server.start()
+    adapter = adapter_for(f"http://127.0.0.1:{server.port}")
+    try:
+        await adapter.connect()
+        assert adapter.names == ("Hermes", "hermes")
+        yield adapter
+    finally:
+        await adapter.disconnect()
+        await server.stop(1)
+
+
+def _json(status: int, body: Any) -> Response:
+    return Response(json.dumps(body), status, media_type="application/json")
+
+
+def refusal(code: str, **more: Any) -> str:
+    return json.dumps({"errcode": code, "error": "no", **more})
+
+
+JSON = "application/json"
+
+
+@pytest.mark.parametrize(
+    ("answer", "permanent", "retry_after"),
+    [
+        ((429, JSON, refusal("M_LIMIT_EXCEEDED", retry_after_ms=1500)), False, 1.5),
+        ((429, "text/html", "slow down"), False, None),
+        ((403, JSON, refusal("M_FORBIDDEN")), True, None),
+        ((413, JSON, refusal("M_TOO_LARGE")), True, None),
+        ((401, JSON, refusal("M_UNKNOWN_TOKEN")), False, None),
+        ((500, JSON, refusal("M_UNKNOWN")), False, None),
+        ((502, "text/html", "<h1>Bad gateway</h1>"), False, None),
+        ((200, JSON, "{}"), False, None),
+        ((200, JSON, "not json"), False, None),
+    ],
+)
+async def test_a_refusal_says_whether_to_try_again(
+    answer: tuple[int, str, str], permanent: bool, retry_after: float | None
+) -> None:
+    async with homeserver(answer) as adapter:
+        with pytest.raises(SendError) as refused:
+            await adapter.send("!r:example.org", "hello")
+        assert (refused.value.permanent, refused.value.retry_after) == (permanent, retry_after)
+
+
+async def test_a_server_that_is_gone_is_tried_again() -> None:
+    async with homeserver() as adapter:
+        pass
+    for request in (
+        adapter.send("!r", "x"),
+        adapter.edit("!r", "$m", "x"),
+        adapter.typing("!r"),
+        adapter.react("!r", "$m", "👍"),
+    ):
+        with pytest.raises(SendError) as gone:
+            await request
+        assert not gone.value.permanent
+    with pytest.raises(ConnectionError):
+        await adapter.connect()
+    await adapter.disconnect()
+
+
+async def test_an_account_that_cannot_be_used_says_what_to_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(MatrixError, match="MATRIX_HOMESERVER"):
+        await adapter_for("matrix.example.org").connect()
+    nothing = PlatformConfig(extra={"homeserver": "http://127.0.0.1:9", "user_id": ME})
+    with pytest.raises(MatrixError, match="MATRIX_PASSWORD"):
+        await MatrixAdapter(nothing, never).connect()
+    monkeypatch.setitem(sys.modules, "nio", None)
+    with pytest.raises(MatrixError, match=r"pip install 'hermes\[matrix\]'"):
+        await adapter_for("http://127.0.0.1:9").connect()
+
+
+async def test_a_file_without_an_honest_address_is_not_fetched(tmp_path: Path) -> None:
+    for url in ("http://evil.example/x", "mxc://a/../../b", "mxc://a/b?c", "mxc://a", ""):
+        with pytest.raises(MediaError, match="no address"):
+            await fetch("http://127.0.0.1:9", "t", Attachment(url, "n"), tmp_path, "!r", 10)
+    secret = Attachment("mxc://a/b", "n", encrypted=True)
+    with pytest.raises(MediaError, match="encrypted"):
+        await fetch("http://127.0.0.1:9", "t", secret, tmp_path, "!r", 10)
+
+
+def test_what_is_kept_is_private_and_for_one_account(tmp_path: Path) -> None:
+    state = MatrixState(tmp_path)
+    assert state.login("https://a", "bot") is None
+    state.keep_login(Login("https://a", "@bot:a", "D", "secret"))
+    for name in ("bot", "@bot:a"):
+        kept = state.login("https://a", name)
+        assert kept is not None and kept.access_token == "secret"
+        assert "secret" not in repr(kept)
+    assert state.login("https://b", "bot") is None
+    assert state.login("https://a", "other") is None
+    state.keep_place(Place("https://a", "@bot:a", "s1", {"!r": {"by": "@ann:a"}}))
+    assert state.place("https://a", "@bot:a").since == "s1"
+    assert state.place("https://a", "@other:a") == Place("https://a", "@other:a")
+    for file in (tmp_path / "gateway").iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    (tmp_path / "gateway" / "matrix-sync.json").write_text("{cut")
+    assert state.place("https://a", "@bot:a").since == ""
+
+
+def message(content: Any, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "m.room.message", "event_id": "$e", "sender": "@ann:a",
+        "origin_server_ts": 1_700_000_000_000, "content": content, **more,
+    }  # fmt: skip
+
+
+def read(content: Any) -> Incoming:
+    found = read_event(message(content))
+    assert found is not None
+    return found
+
+
+def test_replies_threads_edits_and_files_are_read() -> None:
+    reply = read({
+        "msgtype": "m.text", "body": "> <@x:a> was\n> said\n\nyes",
+        "m.relates_to": {"m.in_reply_to": {"event_id": "$q"}},
+    })  # fmt: skip
+    assert (reply.text, reply.reply_to) == ("yes", "$q")
+    quoted = read({"msgtype": "m.text", "body": "> a quote of mine\n\nand more"})
+    assert quoted.text.startswith("> a quote")
+    thread = read({
+        "msgtype": "m.text", "body": "on",
+        "m.relates_to": {"rel_type": "m.thread", "event_id": "$root"},
+    })  # fmt: skip
+    assert thread.thread_id == "$root"
+    edit = read({
+        "msgtype": "m.text", "body": "* new", "m.new_content": {"msgtype": "m.text", "body": "new"},
+        "m.relates_to": {"rel_type": "m.replace", "event_id": "$old"},
+    })  # fmt: skip
+    assert (edit.text, edit.replaces) == ("new", "$old")
+    plain = read({"msgtype": "m.file", "body": "a.txt", "url": "mxc://a/b", "info": {"size": 3}})
+    assert (plain.text, plain.attachment) == ("", Attachment("mxc://a/b", "a.txt", 3))
+    captioned = read(
+        {"msgtype": "m.image", "body": "look", "filename": "a.png", "url": "mxc://a/b"}
+    )
+    assert captioned.text == "look" and captioned.attachment is not None
+    assert captioned.attachment.name == "a.png"
+
+
+def test_who_is_meant() -> None:
+    names = ("Hermes", "hermes-bot")
+    pill = '<a href="https://matrix.to/#/@hermes:example.org">Hermes</a> hi'
+    for content in (
+        {"body": "hi", "m.mentions": {"user_ids": [ME]}},
+        {"body": "hi", "format": "org.matrix.custom.html", "formatted_body": pill},
+        {"body": "hi", "formatted_body": pill.replace("@", "%40").replace(":e", "%3Ae")},
+        {"body": f"what says {ME}?"},
+        {"body": "hermes: hi"},
+        {"body": "@Hermes hi"},
+        {"body": "Hermes-bot, hi"},
+        {"body": "Hermes"},
+    ):
+        assert is_addressed(read({"msgtype": "m.text", **content}), ME, names), content
+    for body in ("hi", "hermeshi", "I asked Hermes", "@ann hi"):
+        assert not is_addressed(read({"msgtype": "m.text", "body": body}), ME, names), body
+    assert without_address("Hermes:  do it", names) == "do it"
+    assert without_address("do it, Hermes", names) == "do it, Hermes"
+
+
+def test_commands_may_begin_with_an_exclamation_mark() -> None:
+    assert as_command("!stop") == "/stop"
+    assert as_command("/approve session") == "/approve session"
+    for text in ("!", "!!", "! stop", "!important", "/etc/hosts", "stop", ""):
+        assert as_command(text) is None, text
+
+
+def test_a_change_of_name_is_no_joining() -> None:
+    def member(now: str, before: str | None) -> dict[str, Any]:
+        unsigned = {"prev_content": {"membership": before}} if before else {}
+        return {
+            "type": "m.room.member", "state_key": ME,
+            "content": {"membership": now}, "unsigned": unsigned,
+        }  # fmt: skip
+
+    assert membership_change(member("join", None), ME) == "join"
+    assert membership_change(member("join", "invite"), ME) == "join"
+    assert membership_change(member("join", "join"), ME) is None
+    assert membership_change(member("invite", "leave"), ME) == "invite"
+    assert membership_change(member("join", None), "@ann:a") is None
+
+
+_NAMES = st.sampled_from(
+    [
+        "type", "event_id", "sender", "content", "msgtype", "body", "m.relates_to", "rel_type",
+        "m.new_content", "m.in_reply_to", "m.mentions", "user_ids", "url", "file", "filename",
+        "info", "size", "origin_server_ts", "formatted_body", "unsigned", "prev_content",
+    ]
+)  # fmt: skip
+_VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+_LIKELY = st.sampled_from(["m.room.message", "m.text", "m.image", "m.replace", "m.thread", "> x"])
+_JSON = st.recursive(
+    _VALUES | _LIKELY,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(_NAMES, _JSON), _JSON)
+def test_any_event_can_be_read(event: dict[str, Any], content: Any) -> None:
+    for source in (event, message(content), message(content, **event)):
+        found = read_event(source)
+        if found is not None:
+            assert found.text.strip() or found.attachment or found.encrypted
+            is_addressed(found, ME, ("Hermes",))
+        membership_change(source, ME)
+
+
+@given(st.text(max_size=4000) | st.text("<&😀`*_\n", max_size=4000))
+def test_any_text_fits_an_event(text: str) -> None:
+    for content in (text_content(text, thread_id="$t"), edit_content("$m", text)):
+        size = len(json.dumps(content, ensure_ascii=False).encode("utf-8", "replace"))
+        assert size <= MAX_EVENT_BYTES
+        assert content.get("m.new_content", content)["body"] == text
+
+
+def test_a_full_message_of_wide_characters_fits_as_an_edit() -> None:
+    for text in ("😀" * 4000, "\x01" * 4000, "<" * 4000, "**a** " * 666):
+        content = edit_content("$m", text)
+        assert len(json.dumps(content, ensure_ascii=False).encode()) <= MAX_EVENT_BYTES
+        assert content["m.new_content"]["body"] == text
