@@ -32,8 +32,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent.compression import Ask, compress, estimate_tokens
+from agent.compression.compress import Ask, compress
 from agent.compression.plan import in_groups
+from agent.compression.tokens import estimate_tokens
 from hermes_state import SessionDB
 
 from .measure import Finding, machine, progress, scratch_folder, verdict, write_results

@@ -48,6 +48,16 @@ class Usage:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
 
+    def as_dict(self) -> dict[str, int]:
+        """The counts by name."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+        }
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.input_tokens + other.input_tokens,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from .errors import ContextTooLongError
@@ -30,7 +29,7 @@ def outcome(turn: Turn, broken: Exception | None) -> dict[str, Any]:
         "error": _error(turn, broken),
         "model": turn.model.name,
         "usage": {
-            **dataclasses.asdict(turn.usage),
+            **turn.usage.as_dict(),
             "total_tokens": turn.usage.input_tokens + turn.usage.output_tokens,
         },
         "last_prompt_tokens": turn.last_prompt_tokens,
@@ -52,7 +51,7 @@ def call_cost(usage: Usage, model: Model) -> dict[str, Any]:
 
     dollars = cost_usd(usage, model.name)
     return {
-        **dataclasses.asdict(usage),
+        **usage.as_dict(),
         "model": model.name,
         "billing_provider": model.provider,
         "billing_base_url": model.base_url,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from typing import TYPE_CHECKING, Any
 
 from . import agent_cache
@@ -46,12 +47,31 @@ async def agent_for(
             runner._evict_cached_agent(key)
         agent = _build(runner, key, entry, source, "" if prompt else instructions)
         keep_agent(runner, key, (agent, wanted, count, entry.session_id))
-    agent.turn_note = instructions if prompt and instructions not in prompt else ""
+    agent.turn_note = note_for(instructions, prompt)
     return agent
+
+
+def kept_agent(
+    runner: GatewayRunner, key: str, entry: SessionEntry, source: SessionSource
+) -> Any | None:
+    """The agent that is kept for this very session, if the configuration is still the same."""
+    with agent_cache.guarded(runner._agent_cache_lock):
+        cached = runner._agent_cache.get(key)
+    if cached is None or len(cached) < 4 or cached[0] is agent_cache.PENDING:
+        return None
+    agent = cached[0]
+    is_same = cached[3] == agent.session_id == entry.session_id
+    return agent if is_same and cached[1] == _signature(runner, entry, source) else None
+
+
+def note_for(instructions: str, prompt: str | None) -> str:
+    """Instructions that a session's prompt does not hold, to be sent with the question."""
+    return instructions if prompt and instructions not in prompt else ""
 
 
 def keep_agent(runner: GatewayRunner, key: str, entry: agent_cache.Entry) -> None:
     """Keep an agent for the next turn; those that nobody used for long make room."""
+    runner._agent_used[key] = time.monotonic()  # or it would be the first to go
     with agent_cache.guarded(runner._agent_cache_lock):
         runner._agent_cache[key] = entry
         runner._agent_cache.move_to_end(key)

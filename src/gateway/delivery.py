@@ -41,6 +41,7 @@ class Delivery:
         self._runner = runner
         self._chats: dict[str, asyncio.Task[None]] = {}
         self._streams: dict[str, Stream] = {}
+        """What chats see of answers before their end, by the turn or the delivery."""
         self._sent: dict[str, int] = {}
         """How many parts of an unfinished delivery were sent."""
         self._sending: set[str] = set()
@@ -55,9 +56,11 @@ class Delivery:
 
         It takes the place of what `stream` has shown.
         """
-        self._follow(session_key, stream)
+        delivery_id = f"say:{os.urandom(8).hex()}"
+        if stream is not None:
+            self._streams[delivery_id] = stream
         await self._runner._session_db.add_delivery(
-            f"say:{os.urandom(8).hex()}",
+            delivery_id,
             text,
             session_key=session_key,
             platform=source.platform.value,
@@ -66,15 +69,16 @@ class Delivery:
         )
         self._wake(session_key)
 
-    async def flush(self, session_key: str, stream: Stream | None = None) -> None:
-        """Send what a chat is owed; `stream` holds what it has seen of it already."""
-        self._follow(session_key, stream)
+    def follow(self, turn: str, stream: Stream) -> None:
+        """The answer of a turn, whenever it is sent, takes the place of what `stream` shows."""
+        self._streams[turn] = stream
+
+    async def flush(self, session_key: str, turn: str | None = None) -> None:
+        """Send what a chat is owed; with it ends what was followed for a turn."""
         task = self._wake(session_key)
         await asyncio.wait([task], timeout=self._runner.config.drain_timeout)
-
-    def _follow(self, session_key: str, stream: Stream | None) -> None:
-        if stream is not None and stream.message_id is not None:
-            self._streams[session_key] = stream
+        if task.done() and turn is not None:
+            self._streams.pop(turn, None)
 
     async def resume(self) -> None:
         """After a start: report what may have been sent, and send what was not."""
@@ -193,18 +197,23 @@ class Delivery:
 
     async def _replaced(self, adapter: PlatformAdapter, row: dict[str, Any], part: str) -> bool:
         """Let the beginning of a text take the place of its preview; False if there is none."""
-        stream = self._streams.get(row["session_key"])
-        if stream is None or stream.message_id is None:
+        # An answer is named after its turn and the number of its step.
+        names = (row["obligation_id"], row["obligation_id"].rpartition(":")[0])
+        stream = next((self._streams[one] for one in names if one in self._streams), None)
+        if stream is None:
             return False
-        try:
-            await adapter.edit(row["chat_id"], stream.message_id, adapter.format(part))
-        except SendError as error:
-            if not error.permanent:
-                error.unsure = False  # an edit may be repeated
-                raise
-            log.info("The preview in %s cannot be replaced: %s", row["chat_id"], error)
-            stream.message_id = None  # deleted by somebody: the answer is a new message
-        del self._streams[row["session_key"]]
+        await stream.stop()  # from here on it does not grow
+        if stream.message_id is not None:
+            try:
+                await adapter.edit(row["chat_id"], stream.message_id, adapter.format(part))
+            except SendError as error:
+                if not error.permanent:
+                    error.unsure = False  # an edit may be repeated
+                    raise
+                log.info("The preview in %s cannot be replaced: %s", row["chat_id"], error)
+                stream.message_id = None  # deleted by somebody: the answer is a new message
+        for one in names:
+            self._streams.pop(one, None)
         return stream.message_id is not None
 
     def _adapter(self, platform: str) -> PlatformAdapter | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 
 _UNSAFE = re.compile(r"[^\w.-]+")
@@ -32,7 +33,12 @@ def safe_name(name: str, fallback: str = "file") -> str:
 
 
 async def keep(
-    home: Path, platform: str, chat_id: str, name: str, data: AsyncIterator[bytes], limit: int
+    home: Path,
+    platform: str,
+    chat_id: str,
+    name: str,
+    data: AsyncGenerator[bytes, None],
+    limit: int,
 ) -> Path:
     """Keep a file that came in; raises MediaTooLargeError beyond `limit` bytes.
 
@@ -47,11 +53,12 @@ async def keep(
             os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
         ) as file:
             size = 0
-            async for chunk in data:
-                size += len(chunk)
-                if size > limit:
-                    raise MediaTooLargeError(f"{path.name} is larger than {limit:,} bytes")
-                file.write(chunk)
+            async with aclosing(data):
+                async for chunk in data:
+                    size += len(chunk)
+                    if size > limit:
+                        raise MediaTooLargeError(f"{path.name} is larger than {limit:,} bytes")
+                    file.write(chunk)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from . import agent_cache, session_context
-from .agent_source import agent_for, keep_agent
+from .agent_source import agent_for, keep_agent, kept_agent, note_for
 from .config import Platform
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
@@ -272,10 +272,10 @@ class Requests:
     async def _answer(self, key: str, asked: _Asked) -> dict[str, Any]:
         runner, request = self._runner, asked.request
         source = request.source
-        now = datetime.now()
-        session_id = runner._session_db._db.get_compression_tip(request.session_id)
-        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
-        agent = await agent_for(runner, key, entry, source, request.instructions)
+        session_id = request.session_id
+        if request.stored:  # it waited; the conversation may have moved on
+            session_id = runner._session_db._db.get_compression_tip(session_id)
+        agent = await self._agent(key, session_id, request)
         runner._running_agents[key] = agent
         session_context.set_session_vars(
             platform=source.platform.value, source=source.platform.value, chat_id=source.chat_id,
@@ -291,12 +291,29 @@ class Requests:
             agent.on_event = None
         if result.get("failed") and not result.get("api_calls") and request.stored:
             await runner._session_db.drop_message(request.id)
-        row = runner._session_db._db.get_session(agent.session_id)
+        self._keep_uncounted(key, agent)
+        return result
+
+    async def _agent(self, key: str, session_id: str, request: Request) -> Any:
+        """The conversation's agent. One that is kept looks by itself whether others wrote."""
+        runner, source = self._runner, request.source
+        now = datetime.now()
+        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
+        kept = kept_agent(runner, key, entry, source)
+        if kept is not None:
+            kept.turn_note = note_for(request.instructions, kept._cached_system_prompt)
+            return kept
+        agent = await agent_for(runner, key, entry, source, request.instructions)
+        self._keep_uncounted(key, agent)
+        return agent
+
+    def _keep_uncounted(self, key: str, agent: Any) -> None:
+        """Keep an agent without a count of messages, which it looks after itself."""
+        runner = self._runner
         with agent_cache.guarded(runner._agent_cache_lock):
             cached = runner._agent_cache.get(key)
-        if row is not None and cached is not None and cached[0] is agent:
-            keep_agent(runner, key, (agent, cached[1], row["message_count"], agent.session_id))
-        return result
+        if cached is not None and cached[0] is agent and cached[2:] != (None, agent.session_id):
+            keep_agent(runner, key, (agent, cached[1], None, agent.session_id))
 
 
 def stored_answer(messages: list[dict[str, Any]], message_id: str) -> list[dict[str, Any]] | None:

@@ -17,7 +17,7 @@ from . import session_context
 from .agent_source import agent_for
 from .config import Platform
 from .pipeline import Inbound, content_of
-from .platforms.base import MessageEvent
+from .platforms.base import MessageEvent, SendError
 from .session import SessionEntry, SessionSource
 from .streaming import Stream
 from .turn_events import TurnEvents
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .run import GatewayRunner
 
 log = logging.getLogger(__name__)
+
+SEEN = "👀"
 
 
 class Turns:
@@ -46,6 +48,7 @@ class Turns:
         """Begin with a message, or do with the running turn of its chat as configured."""
         key = inbound.session_key
         self._admitted.add(inbound.inbox_id)
+        self._runner.spawn(self._acknowledge(inbound.event))
         if key not in self._chats:
             self._chats[key] = self._runner.spawn(self._run_chat(key, inbound))
             return
@@ -60,6 +63,19 @@ class Turns:
                 steer(inbound.event.text, inbound.inbox_id)
         elif mode == "interrupt" and interrupt is not None:
             interrupt()
+
+    async def _acknowledge(self, event: MessageEvent) -> None:
+        """Show that a message was seen, where the platform can and its section wants that."""
+        platform = event.source.platform
+        adapter = self._runner.adapters.get(platform)
+        config = self._runner.config.platforms.get(platform)
+        if adapter is None or config is None or not config.extra.get("reactions"):
+            return
+        if adapter.capabilities.reactions and event.message_id:
+            try:
+                await adapter.react(event.source.chat_id, event.message_id, SEEN)
+            except (SendError, OSError) as error:
+                log.info("No reaction in %s: %s", event.source.chat_id, error)
 
     def occupy(self, key: str, task: asyncio.Task[None]) -> None:
         """Somebody else runs turns under a key; they are drained with the others."""
@@ -177,6 +193,7 @@ class Turns:
         entry = inbound.entry = runner.session_store.get_or_create_session(source)
         await self._tell_reset(entry, source)
         stream = Stream(runner, source, key)
+        runner.delivery.follow(inbound.inbox_id, stream)
         try:
             result = await self._answer(key, inbound, entry, stream)
         except asyncio.CancelledError:
@@ -247,7 +264,7 @@ class Turns:
             await runner._session_db.revise_delivery(answer_id, stored)
         elif text:
             await runner.delivery.say(source, key, text, stream)
-        await runner.delivery.flush(key, stream)
+        await runner.delivery.flush(key, inbound.inbox_id)
 
 
 def delivery_target(inbound: Inbound) -> dict[str, Any]:

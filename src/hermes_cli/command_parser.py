@@ -26,7 +26,7 @@ def _columns() -> int:
     if chosen.isdigit() and int(chosen) > 20:
         return int(chosen)
     try:
-        return max(20, os.get_terminal_size(sys.__stdout__.fileno()).columns)
+        return max(20, os.get_terminal_size(sys.stdout.fileno()).columns)
     except (AttributeError, ValueError, OSError):  # closed, or no terminal
         return 80
 
@@ -48,7 +48,9 @@ class Parser(argparse.ArgumentParser):
         if action.choices is not None and value not in action.choices:
             known = [str(one) for one in action.choices]
             what = action.metavar if isinstance(action.metavar, str) else action.dest
-            raise argparse.ArgumentError(None, f"there is no {what} {value!r}.{meant(value, known)}")
+            raise argparse.ArgumentError(
+                None, f"there is no {what} {value!r}.{meant(value, known)}"
+            )
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; what is left over is a mistake, and maybe a misspelt option."""
@@ -81,4 +83,4 @@ def meant(word: object, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
     if near:
         return f" Did you mean {near[0]}?"
-    return f" There are: {', '.join(known)}." if len(known) <= 12 else ""
+    return f" There are: {', '.join(known)}." if 0 < len(known) <= 12 else ""

@@ -26,7 +26,9 @@ def carry_out(module: str, args: argparse.Namespace) -> int:
 
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to fail
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal that lacks a letter is no reason to fail
     try:
         code = int(importlib.import_module(module).run(args))
         sys.stdout.flush()

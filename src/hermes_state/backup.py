@@ -23,7 +23,7 @@ class Copied(NamedTuple):
 
 
 def copy_store(path: Path, target: Path) -> Copied:
-    """Copy the store at `path` to a new private file, as it is at one moment; returns what it holds.
+    """Copy the store at `path` to a new private file, as it is at one moment; returns what it has.
 
     Neither readers nor writers of the store wait for it, and nothing in it changes. Raises
     StoreError if it cannot be read, or if the copy does not hold what the store held.

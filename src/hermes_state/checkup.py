@@ -59,7 +59,10 @@ def _ids(sql: str) -> Callable[[Connection], list[Any]]:
 
 
 def _each(sql: str) -> Callable[[Connection, list[Any]], None]:
-    return lambda conn, concerned: conn.executemany(sql, [(one,) for one in concerned])
+    def mend(conn: Connection, concerned: list[Any]) -> None:
+        conn.executemany(sql, [(one,) for one in concerned])
+
+    return mend
 
 
 # What is looked for
@@ -266,9 +269,7 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
             + _NOWHERE.format("parent_session_id")
         ),
         "{0} sessions name a parent that is not there: {1}.",
-        _each(
-            "UPDATE sessions SET parent_session_id = NULL, version = version + 1 WHERE id = ?"
-        ),
+        _each("UPDATE sessions SET parent_session_id = NULL, version = version + 1 WHERE id = ?"),
     ),
     "continued_sessions_exist": (
         _ids(

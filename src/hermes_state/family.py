@@ -32,9 +32,10 @@ def get_family(conn: Connection, session_id: str) -> list[dict[str, Any]]:
         conn,
         "WITH RECURSIVE family(id) AS (SELECT ?1 UNION"
         " SELECT s.id FROM sessions s JOIN family ON s.parent_session_id = family.id)"
-        " SELECT s.id, s.parent_session_id, s.continuation_of, s.conversation_id, s.title, s.source,"
-        " s.model, s.model_config, s.started_at, s.ended_at, s.end_reason, s.message_count,"
-        " s.archived FROM family JOIN sessions s USING (id) ORDER BY s.started_at, s.id",
+        " SELECT s.id, s.parent_session_id, s.continuation_of, s.conversation_id, s.title,"
+        " s.source, s.model, s.model_config, s.started_at, s.ended_at, s.end_reason,"
+        " s.message_count, s.archived FROM family JOIN sessions s USING (id)"
+        " ORDER BY s.started_at, s.id",
         (first,),
     )
     for one in found:

@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 
 from .approval_hooks import as_choice, tell
 from .base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError, Workspace
-from .danger import Finding, analyse
-from .danger.paths import Places, write_danger
+from .danger.finding import Finding
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +57,8 @@ def check_command(
     `workdir` is where it starts, if not in the working directory; `stdin` what is typed into it: a
     shell that runs already does whatever it is told.
     """
+    from .danger.analyse import analyse  # a few thousand lines: loaded with the first command
+
     settings = _settings(context)
     workspace = context.workspace
     start = None if workdir is None else Path(workdir).expanduser()
@@ -89,6 +90,8 @@ def check_action(context: ToolContext, key: str, description: str, subject: str)
 
 def guard_write(context: ToolContext, path: Path) -> None:
     """Return if a file may be written; `path` is followed through links to where it really is."""
+    from .danger.paths import Places, write_danger
+
     workspace = context.workspace
     danger = write_danger(
         str(path.absolute()),

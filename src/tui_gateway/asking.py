@@ -138,5 +138,7 @@ def answer_approvals(
 
 def withdraw_all(session: Session) -> None:
     """Close every open question without an answer, as its turn was interrupted."""
-    for question in list(pending_of(session).values()):
+    pending = pending_of(session)
+    for request_id, question in list(pending.items()):
+        pending.pop(request_id, None)
         question.answered.set()

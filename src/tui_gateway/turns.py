@@ -18,7 +18,7 @@ from typing import Any
 
 from gateway import session_context
 
-from . import agents, live
+from . import agents, asking, live
 from .hub import Hub, Session
 from .rpc import AGENT_FAILED, SESSION_BUSY, RpcError
 
@@ -114,6 +114,7 @@ def _stop(session: Session) -> bool:
     session["stop_wanted"] = running
     agent = session.get("agent")
     stopped = agent is not None and bool(agent.interrupt())
+    asking.withdraw_all(session)
     return running or stopped
 
 

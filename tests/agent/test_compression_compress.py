@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent.compression import compress, estimate_tokens, preview, shorten_to_fit
+from agent.compression.compress import compress, preview, shorten_to_fit
 from agent.compression.summary import is_record, parse
+from agent.compression.tokens import estimate_tokens
 from hermes_state import SessionDB
 from hermes_state.turn_log import ROW_ID
 

@@ -10,9 +10,10 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent.compression import Compressed, compress, estimate_tokens, preview, shorten_to_fit
+from agent.compression.compress import Compressed, compress, preview, shorten_to_fit
 from agent.compression.plan import said
 from agent.compression.summary import Entry, Summary, bridge, is_record, parse
+from agent.compression.tokens import estimate_tokens
 from hermes_state.history import BEGINNING, repair_message_sequence
 from hermes_state.turn_log import ROW_ID
 

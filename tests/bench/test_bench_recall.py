@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.compression import estimate_tokens
+from agent.compression.tokens import estimate_tokens
 from bench import measure, recall
 from bench.__main__ import main
 from bench.recall import METHODS, Item, Known, last_line, lines_of, plain, score, truncated

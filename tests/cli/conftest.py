@@ -153,3 +153,84 @@ def hermes(bare_hermes: Hermes, server: ModelServer) -> Hermes:
         "auxiliary:\n  title_generation:\n    enabled: false\n"
     )
     return bare_hermes
+
+
+@dataclass
+class Said:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """What it printed for scripts."""
+        return json.loads(self.out)
+
+
+@dataclass
+class Cli:
+    """The command line within this process, in a home of its own; nobody is at the terminal."""
+
+    home: Path
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: str) -> Said:
+        """Run `hermes` with these arguments."""
+        from hermes_cli.main import main
+
+        self.capture.readouterr()
+        try:
+            code = main(list(arguments))
+        except SystemExit as ended:  # argparse's way to end after --help and after a mistake
+            code = int(ended.code or 0)
+        said = self.capture.readouterr()
+        assert "Traceback" not in said.err
+        return Said(code, said.out, said.err)
+
+    def fails(self, *arguments: str, code: int = 2) -> str:
+        """Run something that must not work; returns the sentence on standard error."""
+        said = self(*arguments)
+        assert said.code == code, (arguments, said)
+        assert said.err.strip(), arguments
+        return said.err
+
+    def store(self) -> SessionDB:
+        """The store of the home."""
+        return SessionDB(self.home / "state.db")
+
+
+@pytest.fixture
+def cli(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Cli:
+    home = tmp_path / "hermes-home"
+    home.mkdir(mode=0o700)
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_TOKEN")) or name.startswith("HERMES_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115, PTH123 - for the whole test
+    monkeypatch.chdir(tmp_path)
+    return Cli(home, capsys)
+
+
+def talk(db: SessionDB, session_id: str, title: str | None, *texts: str, at: float = 0) -> None:
+    """A conversation of alternating messages."""
+    db.create_session(session_id, "cli", model="test-model", **({"started_at": at} if at else {}))
+    for number, text in enumerate(texts):
+        role = ("user", "assistant")[number % 2]
+        db.append_message(session_id, role, text, timestamp=at + number if at else None)
+    if title:
+        db.set_session_title(session_id, title)
+
+
+@pytest.fixture
+def rome(cli: Cli) -> Cli:
+    """A home with a conversation called “Trip to Rome” and one about a garden."""
+    with cli.store() as db:
+        talk(db, "20260101_101010_aaaaaa", "Trip to Rome", "How do I get there?",
+             "Take the train to Rome at noon.")  # fmt: skip
+        talk(db, "20260102_101010_bbbbbb", None, "What grows in the shade?", "Ferns.")
+    return cli

@@ -7,8 +7,6 @@ its errors as Telegram does, records every call, and fails when it is told to.
 from __future__ import annotations
 
 import asyncio
-import email.parser
-import email.policy
 import itertools
 import json
 import re
@@ -16,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
-import h11
+from .loopback import LoopbackServer, Request, Response, form_of
 
 TOKEN = "123456:test-token"
 BOT_ID = 123456
@@ -66,7 +64,7 @@ class Fault:
     """What is to go wrong, how often, with which method (any if empty)."""
 
     kind: str
-    """429, 502, drop (before anything was done) or drop_after (when all was done)."""
+    """429, 502, 403, drop (before anything was done) or drop_after (when all was done)."""
     method: str = ""
     times: int = 1
     retry_after: float = 0.05
@@ -116,10 +114,11 @@ def shown_text(text: str, parse_mode: str | None) -> str:
     return text
 
 
-class BotApi:
+class BotApi(LoopbackServer):
     """The server. Use as `async with BotApi() as api`."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls: list[Call] = []
         self.sent: list[Sent] = []
         self.faults: list[Fault] = []
@@ -144,37 +143,10 @@ class BotApi:
         self._message_ids = itertools.count(1)
         self._changed = asyncio.Condition()
         self._polls = 0
-        self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-        self.url = ""
-        self._port = 0
-
-    async def __aenter__(self) -> BotApi:
-        await self.open()
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-
-    async def open(self) -> None:
-        """Listen; after `close`, where it listened before."""
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
-        self._port = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
-
-    async def close(self) -> None:
-        """Cut every connection, and take no more."""
-        assert self._server is not None
-        self._server.close()
-        for task in list(self._connections):
-            task.cancel()
-        if self._connections:
-            await asyncio.wait(self._connections)
-        await self._server.wait_closed()
 
     # What people do
 
-    async def say(self, text: str, *, chat_id: int = 42, **more: Any) -> dict[str, Any]:
+    async def say(self, text: str | None, *, chat_id: int = 42, **more: Any) -> dict[str, Any]:
         """A person writes; returns the update."""
         return await self.add(self.message(text, chat_id=chat_id, **more))
 
@@ -260,53 +232,14 @@ class BotApi:
         """How many updates nobody has confirmed."""
         return len(self._updates)
 
-    # HTTP
+    # Requests
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections.add(task)
-        try:
-            await self._serve(reader, writer)
-        except (OSError, h11.ProtocolError, asyncio.CancelledError):
-            pass  # the other side went away, or we are closing
-        finally:
-            self._connections.discard(task)
-            writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = h11.Connection(h11.SERVER)
-        while True:
-            request, body = None, b""
-            while True:
-                event = connection.next_event()
-                if event is h11.NEED_DATA:
-                    connection.receive_data(await reader.read(65_536))
-                elif isinstance(event, h11.Request):
-                    request = event
-                elif isinstance(event, h11.Data):
-                    body += event.data
-                elif isinstance(event, h11.EndOfMessage):
-                    break
-                else:
-                    return
-            assert request is not None
-            path = request.target.decode().partition("?")[0]
-            fault = self._fault(path.rpartition("/")[2].lower())
-            if fault == "drop":
-                await self._notify()
-                return
-            code, answer, kind = await self._answer(path, request, body, fault)
-            await self._notify()
-            if fault == "drop_after":
-                return
-            headers = [("Content-Type", kind), ("Content-Length", str(len(answer)))]
-            data = connection.send(h11.Response(status_code=code, headers=headers)) or b""
-            data += connection.send(h11.Data(data=answer)) or b""
-            data += connection.send(h11.EndOfMessage()) or b""
-            writer.write(data)
-            await writer.drain()
-            connection.start_next_cycle()
+    async def answer(self, request: Request) -> Response | None:
+        """Deal with a request; None cuts the connection."""
+        fault = self._fault(request.path.rpartition("/")[2].lower())
+        response = None if fault == "drop" else await self._answer(request, fault)
+        await self._notify()
+        return None if fault == "drop_after" else response
 
     async def _notify(self) -> None:
         async with self._changed:
@@ -325,23 +258,23 @@ class BotApi:
             self.refused += 1
         return kind
 
-    async def _answer(
-        self, path: str, request: h11.Request, body: bytes, fault: str | None
-    ) -> tuple[int, bytes, str]:
+    async def _answer(self, request: Request, fault: str | None) -> Response:
+        path = request.path
         if path.startswith(f"/file/bot{TOKEN}/"):
             data = self.files.get(unquote(path.rpartition("/")[2]))
-            found = (404, b"{}") if data is None else (200, data)
-            return *found, "application/octet-stream"
+            return Response(404, b"{}") if data is None else Response(200, data)
         try:
             if fault == "502":
                 raise ApiError(502, "Bad Gateway")
+            if fault == "403":
+                raise ApiError(403, "Forbidden: bot was kicked from the group chat")
             if fault == "429":
                 wait = self._retry_after
                 raise ApiError(429, f"Too Many Requests: retry after {wait}", retry_after=wait)
             token, _, method = path.removeprefix("/bot").rpartition("/")
             if token != TOKEN:
                 raise ApiError(401, "Unauthorized")
-            call = _read_call(method.lower(), request, body)
+            call = Call(method.lower(), *form_of(request))
             self.calls.append(call)
             handler = getattr(self, f"_do_{call.method}", None)
             if handler is None:
@@ -349,14 +282,14 @@ class BotApi:
             result = handler(call)
             if asyncio.iscoroutine(result):
                 result = await result
-            return 200, json.dumps({"ok": True, "result": result}).encode(), "application/json"
+            return Response(200, json.dumps({"ok": True, "result": result}).encode())
         except ApiError as error:
             answer: dict[str, Any] = {
                 "ok": False, "error_code": error.code, "description": error.description,
             }  # fmt: skip
             if error.parameters:
                 answer["parameters"] = error.parameters
-            return error.code, json.dumps(answer).encode(), "application/json"
+            return Response(error.code, json.dumps(answer).encode())
 
     # Methods
 
@@ -373,7 +306,7 @@ class BotApi:
         self._polls += 1
         mine = self._polls
         offset = int(call.params.get("offset") or 0)
-        seconds = float(call.params.get("timeout") or 0)
+        seconds = int(call.params.get("timeout") or 0)
         limit = int(call.params.get("limit") or 100)
         async with self._changed:
             self.confirmed = max(self.confirmed, offset)
@@ -516,23 +449,3 @@ class BotApi:
 
     def _do_sendvoice(self, call: Call) -> Any:
         return self._upload(call, "voice")
-
-
-def _read_call(method: str, request: h11.Request, body: bytes) -> Call:
-    kind = dict(request.headers).get(b"content-type", b"").decode()
-    if kind.startswith("application/x-www-form-urlencoded"):
-        found = parse_qs(body.decode(), keep_blank_values=True)
-        return Call(method, {name: values[-1] for name, values in found.items()})
-    if not kind.startswith("multipart/form-data"):
-        return Call(method, {})
-    head = f"Content-Type: {kind}\r\n\r\n".encode()
-    message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
-    call = Call(method, {})
-    for part in message.iter_parts():  # type: ignore[attr-defined]
-        name = part.get_param("name", header="content-disposition")
-        data = part.get_payload(decode=True) or b""
-        if part.get_filename() is not None:
-            call.files[name] = (part.get_filename(), data)
-        else:
-            call.params[name] = data.decode()
-    return call

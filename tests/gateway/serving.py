@@ -59,7 +59,9 @@ class Served:
         """A session's messages in short."""
         return [(one["role"], one["content"]) for one in self.db.get_messages(session_id)]
 
-    async def chat(self, text: str, session_id: str | None = None, **headers: str) -> httpx.Response:
+    async def chat(
+        self, text: str, session_id: str | None = None, **headers: str
+    ) -> httpx.Response:
         """One turn over chat completions."""
         if session_id is not None:
             headers["X-Hermes-Session-Id"] = session_id

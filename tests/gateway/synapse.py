@@ -21,6 +21,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import httpx
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.platforms.api.server import HttpServer
 
 PACKAGE = "matrix-synapse==1.163.2"
 NAME = "test.local"
@@ -157,6 +163,26 @@ class Synapse:
         return Person(self.url, told.json()["user_id"], password, told.json()["access_token"])
 
 
+def shown_in(events: list[dict[str, Any]], by: str) -> list[dict[str, Any]]:
+    """What somebody's messages say after these events, with edits in their place."""
+    found: dict[str, dict[str, Any]] = {}
+    for event in events:
+        content = event.get("content", {})
+        if event["type"] != "m.room.message" or event["sender"] != by or not content:
+            continue
+        relation = content.get("m.relates_to", {})
+        if relation.get("rel_type") == "m.replace":
+            earlier = found[relation["event_id"]]
+            earlier["versions"].append(earlier["content"])
+            earlier["content"] = content["m.new_content"]
+        else:
+            found[event["event_id"]] = {
+                "id": event["event_id"], "content": content, "versions": [],
+                "relation": relation,
+            }  # fmt: skip
+    return list(found.values())
+
+
 class Person:
     """Somebody with a client of their own, which knows nothing of the gateway's."""
 
@@ -209,22 +235,7 @@ class Person:
 
     async def shown(self, room_id: str, *, by: str) -> list[dict[str, Any]]:
         """What somebody's messages in a room say now, with edits in their place."""
-        found: dict[str, dict[str, Any]] = {}
-        for event in await self.events(room_id):
-            content = event.get("content", {})
-            if event["type"] != "m.room.message" or event["sender"] != by or not content:
-                continue
-            relation = content.get("m.relates_to", {})
-            if relation.get("rel_type") == "m.replace":
-                earlier = found[relation["event_id"]]
-                earlier["versions"].append(earlier["content"])
-                earlier["content"] = content["m.new_content"]
-            else:
-                found[event["event_id"]] = {
-                    "id": event["event_id"], "content": content, "versions": [],
-                    "relation": relation,
-                }  # fmt: skip
-        return list(found.values())
+        return shown_in(await self.events(room_id), by)
 
     async def texts(self, room_id: str, *, by: str) -> list[str]:
         """Only what they say."""
@@ -242,3 +253,61 @@ class Person:
                 return texts
             await asyncio.sleep(0.05)
         raise AssertionError(f"{room_id} shows {json.dumps(texts, ensure_ascii=False)}")
+
+
+class Between:
+    """A proxy before the server that refuses, and that lets the server repeat itself."""
+
+    def __init__(self, url: str) -> None:
+        self._server = HttpServer(
+            Starlette(routes=[Route("/{path:path}", self._pass, methods=["GET", "PUT", "POST"])]),
+            "127.0.0.1",
+            0,
+        )
+        self._http = httpx.AsyncClient(base_url=url, timeout=60, trust_env=False)
+        self.refusals: list[tuple[int, dict[str, Any]]] = []
+        """For the next messages that are sent."""
+        self._again: asyncio.Queue[str] = asyncio.Queue()
+        self._repeated = asyncio.Event()
+
+    async def __aenter__(self) -> Between:
+        await self._server.start()
+        self.url = f"http://127.0.0.1:{self._server.port}"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._server.stop(0.1)
+        await self._http.aclose()
+
+    async def _pass(self, request: Request) -> Response:
+        if request.method == "PUT" and "/send/" in request.url.path and self.refusals:
+            status, told = self.refusals.pop(0)
+            return Response(json.dumps(told), status, media_type="application/json")
+        url = httpx.URL(path=request.url.path, query=request.url.query.encode())
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name in ("authorization", "content-type")
+        }
+        body = await request.body()
+        asking = asyncio.create_task(
+            self._http.request(request.method, url, headers=headers, content=body)
+        )
+        if request.url.path.endswith("/sync"):
+            earlier = asyncio.create_task(self._again.get())
+            await asyncio.wait([asking, earlier], return_when=asyncio.FIRST_COMPLETED)
+            if earlier.done():
+                asking.cancel()
+                url = url.copy_set_param("since", earlier.result())
+                asking = asyncio.create_task(self._http.get(url, headers=headers))
+                self._repeated.set()
+            earlier.cancel()
+        answer = await asking
+        kind = answer.headers.get("content-type")
+        return Response(answer.content, answer.status_code, media_type=kind)
+
+    async def repeat(self, since: str) -> None:
+        """Let the server say again what it has said since then."""
+        self._repeated.clear()
+        self._again.put_nowait(since)
+        await self._repeated.wait()

@@ -70,7 +70,7 @@ async def test_the_header_keeps_a_conversation(tmp_path: Path) -> None:
         assert served.told(session_id) == [
             ("user", "one"), ("assistant", "re: one"), ("user", "two"), ("assistant", "re: two"),
         ]  # fmt: skip
-        assert [one["content"] for one in served.model.requests[-1].messages][0] == "one"
+        assert served.model.requests[-1].messages[0]["content"] == "one"
         row = served.db.get_session(session_id)
         assert row is not None
         assert (row["source"], row["user_id"]) == ("api_server", "api_server:alice")

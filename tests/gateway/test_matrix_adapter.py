@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import sys
@@ -21,7 +22,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.config import PlatformConfig
+from agent.config import load_config
+from agent.redact import MASK, redact
+from gateway.config import Platform, PlatformConfig
+from gateway.config_load import load_gateway_config
 from gateway.platforms.api.server import HttpServer
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.matrix import MatrixAdapter, MatrixError
@@ -122,19 +126,43 @@ async def test_a_refusal_says_whether_to_try_again(
 
 async def test_a_server_that_is_gone_is_tried_again() -> None:
     async with homeserver() as adapter:
-        pass
-    for request in (
-        adapter.send("!r", "x"),
-        adapter.edit("!r", "$m", "x"),
-        adapter.typing("!r"),
-        adapter.react("!r", "$m", "👍"),
-    ):
-        with pytest.raises(SendError) as gone:
-            await request
-        assert not gone.value.permanent
-    with pytest.raises(ConnectionError):
-        await adapter.connect()
-    await adapter.disconnect()
+        adapter.homeserver = adapter.client.homeserver = "http://127.0.0.1:9"
+        for request in (
+            adapter.send("!r", "x"),
+            adapter.edit("!r", "$m", "x"),
+            adapter.typing("!r"),
+            adapter.react("!r", "$m", "👍"),
+        ):
+            with pytest.raises(SendError) as gone:
+                await request
+            assert not gone.value.permanent
+            assert not gone.value.unsure, "nothing was sent"
+        with pytest.raises(ConnectionError):
+            await adapter.connect()
+
+
+async def test_a_request_without_a_key_that_breaks_may_have_been_shown() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.close()
+
+    broken = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with broken, homeserver() as adapter:
+        adapter.client.homeserver = f"http://127.0.0.1:{broken.sockets[0].getsockname()[1]}"
+        for key, unsure in ((None, True), ("a key", False)):
+            with pytest.raises(SendError) as cut:
+                await adapter.send("!r", "x", key=key)
+            assert cut.value.unsure is unsure
+
+
+def test_a_password_enables_it_as_a_token_does(tmp_path: Path) -> None:
+    for name in ("MATRIX_PASSWORD", "MATRIX_ACCESS_TOKEN"):
+        told = {"MATRIX_HOMESERVER": "https://a", "MATRIX_USER_ID": "@bot:a", name: "very secret"}
+        config = load_gateway_config(load_config(tmp_path, told)).platforms[Platform.MATRIX]
+        assert config.enabled
+        assert redact("it is very secret") == f"it is {MASK}"
+    told.pop(name)
+    assert not load_gateway_config(load_config(tmp_path, told)).platforms[Platform.MATRIX].enabled
 
 
 async def test_an_account_that_cannot_be_used_says_what_to_change(
@@ -278,7 +306,7 @@ _JSON = st.recursive(
 
 @given(st.dictionaries(_NAMES, _JSON), _JSON)
 def test_any_event_can_be_read(event: dict[str, Any], content: Any) -> None:
-    for source in (event, message(content), message(content, **event)):
+    for source in (event, message(content), {**message(content), **event}):
         found = read_event(source)
         if found is not None:
             assert found.text.strip() or found.attachment or found.encrypted

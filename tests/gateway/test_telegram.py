@@ -20,6 +20,8 @@ from .bot_api import BotApi, Fault
 from .chats import echo
 from .telegram_chats import telegram_gateway
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*retry_after")
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import itertools
 import json
+import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -22,13 +25,14 @@ from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step, call, say
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.base import MessageEvent
+from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.webhook import WebhookAdapter
 from gateway.platforms.webhook_routes import MAX_PROMPT, Route, RouteError, read_routes, render
 from gateway.platforms.webhook_signing import SignatureError, delivery_id, sign
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB, StoreError
 
+from .adapter_conformance import AdapterConformance, Place, running
 from .chats import CONFIG, Chats, echo
 
 SECRET = "a secret of the test"
@@ -289,6 +293,24 @@ async def test_a_route_to_a_platform_that_is_off_is_an_error(tmp_path: Path) -> 
         await adapter.connect()
 
 
+@pytest.mark.skipif(
+    not (shutil.which("curl") and shutil.which("openssl")), reason="curl and openssl are needed"
+)
+async def test_the_documentation_shows_how_to_sign(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
+    shown = text.split("```sh\n")[1].split("```")[0]
+    routes = {"builds": {"prompt": "{repository.name} {build.number}", "deliver": TO_CHAT}}
+    async with hooked(tmp_path, routes) as chats:
+        script = shown.replace("127.0.0.1:8644", f"127.0.0.1:{chats.webhook.port}")
+        process = await asyncio.create_subprocess_exec(
+            "bash", "-euc", script, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL, env={**os.environ, "SECRET": SECRET},
+        )  # fmt: skip
+        answer, _ = await process.communicate()
+        assert json.loads(answer) == {"status": "accepted", "delivery": "build-7"}
+        assert await chats.local.wait_for(1) == ["re: shop 7"]
+
+
 def test_a_standard_secret_is_base64() -> None:
     raw = b"0123456789abcdef0123456789abcdef"
     secret = f"whsec_{base64.b64encode(raw).decode()}"
@@ -337,3 +359,75 @@ def test_a_prompt_is_made_of_anything_and_is_no_command(template: str, body: byt
 def test_braces_that_name_nothing_stay() -> None:
     route = Route("r", SECRET, 'as {"json": {n}} {list.1} {list.9} {gone} {}')
     assert render(route, b'{"n": 1, "list": [1, {"a": 2}]}', "") == ('as {"json": 1} {"a": 2}   {}')
+
+
+class WebhookPlace(Place):
+    """A program that calls a hook; what is sent is owed to a chat in the store."""
+
+    adapter: WebhookAdapter
+    chat_id = user_id = "hook"
+    knows_when_disconnected = False
+    redelivers = False
+
+    def __init__(self, runner: GatewayRunner) -> None:
+        route = {"secret": SECRET, "prompt": "{text}", "deliver": TO_CHAT}
+        config = PlatformConfig(enabled=True, extra={"port": 0, "routes": {"hook": route}})
+        self.adapter = WebhookAdapter(config, runner.handle_message)
+        self.adapter.bind(runner)
+        self._db: SessionDB = runner._session_db._db
+        self._ids = itertools.count(1)
+
+    async def person_says(self, text: str) -> Any:
+        return await self._post(f"d{next(self._ids)}", json.dumps({"text": text}).encode())
+
+    async def _post(self, message_id: str, body: bytes) -> Any:
+        now = int(time.time())
+        headers = {
+            "webhook-id": message_id,
+            "webhook-timestamp": str(now),
+            "webhook-signature": sign(SECRET, message_id, now, body),
+        }
+
+        async def post() -> int:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                url = f"http://127.0.0.1:{self.adapter.port}/hooks/hook"
+                return (await client.post(url, content=body, headers=headers)).status_code
+
+        task = asyncio.create_task(post())
+        await asyncio.wait([task], timeout=0.5)  # so that the next one comes after it
+        return task, message_id, body
+
+    async def delivered_again(self, said: Any) -> None:
+        await self._post(*said[1:])
+
+    def acknowledged(self, said: Any) -> bool:
+        return bool(said[0].done() and said[0].result() == 202)
+
+    async def person_presses(self, label: str) -> None:
+        raise NotImplementedError
+
+    def texts(self) -> list[str]:
+        return [one["content"] for one in self._db.list_deliveries(("pending", "failed"))]
+
+    def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
+        raise NotImplementedError
+
+
+class TestConformance(AdapterConformance):
+    @pytest.fixture
+    async def place(self, tmp_path: Path) -> AsyncIterator[WebhookPlace]:
+        (tmp_path / "config.yaml").write_text(CONFIG)
+        local = PlatformConfig(enabled=True, allow_all=True)
+        config = GatewayConfig(platforms={Platform.LOCAL: local})
+        db = AsyncSessionDB(SessionDB(tmp_path / "state.db"))
+        runner = GatewayRunner(config, load_config(tmp_path, {}), db, tmp_path)
+        yield WebhookPlace(runner)
+        await asyncio.gather(*runner._background_tasks)
+        await db.close()
+
+    async def test_trouble_is_told_apart(self, place: Place) -> None:
+        """There is one kind: a route that is gone stays gone."""
+        async with running(place.adapter) as adapter:
+            with pytest.raises(SendError) as refused:
+                await adapter.send("another", "one")
+            assert refused.value.permanent

@@ -14,7 +14,7 @@ from hermes_cli import plugins
 from hermes_state import SessionDB
 from tools import approval
 from tools.base import ApprovalRequest, Choice, ToolContext, ToolError, Workspace
-from tools.danger import Finding
+from tools.danger.analyse import Finding
 from tools.registry import Registry
 from tools.terminal.tool import terminal
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.danger import LONGEST, analyse
+from tools.danger.analyse import LONGEST, analyse
 from tools.danger.budget import Budget
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools.danger import Finding, analyse
+from tools.danger.analyse import Finding, analyse
 
 from .danger_catalogue import ASKED, FORBIDDEN, HARMLESS
 

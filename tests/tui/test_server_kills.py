@@ -49,12 +49,12 @@ class Chain:
             key = await self.begin(client)
             watching = asyncio.create_task(self.watch(client))
             for _ in range(kills):
+                self.turn_began.clear()
                 sending = [
                     asyncio.create_task(self.send(client))
                     for _ in range(self.chance.choice((1, 1, 2)))
                 ]
                 if self.chance.random() < 0.85:  # within a turn; else wherever it is
-                    self.turn_began.clear()
                     async with asyncio.timeout(SECONDS):
                         await self.turn_began.wait()
                 await asyncio.sleep(self.chance.uniform(0, 0.15))

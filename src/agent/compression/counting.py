@@ -5,6 +5,8 @@ What every request carries is counted once, and of a growing conversation only w
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,12 @@ class Counting:
     def _fixed_estimate(self, turn: Turn) -> int:
         system, tools, estimate = self._fixed
         if system is not turn.system or tools is not turn.tool_schemas:
-            estimate = estimate_tokens([], turn.system, turn.tool_schemas)
+            estimate = _fixed_tokens(turn.system, json.dumps(turn.tool_schemas))
             self._fixed = (turn.system, turn.tool_schemas, estimate)
         return estimate
+
+
+@functools.lru_cache(maxsize=64)
+def _fixed_tokens(system: str, tools: str) -> int:
+    """The same for every conversation that begins alike: counting it takes milliseconds."""
+    return estimate_tokens([], system, json.loads(tools))

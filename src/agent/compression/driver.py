@@ -25,10 +25,7 @@ from gateway import session_context
 from hermes_state import SessionDB
 from hermes_state.errors import SessionEndedError
 
-from .aside import set_aside
-from .compress import Compressed, compress, preview, shorten_to_fit
 from .counting import Counting
-from .engine import compress_by
 from .lock import compression_lock
 from .policy import Budget, Gauge, is_saving
 from .record import Record
@@ -37,6 +34,8 @@ from .tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from agent.loop import Turn
+
+    from .compress import Compressed
 
 log = logging.getLogger(__name__)
 
@@ -180,6 +179,8 @@ class Compressor:
             return await self._compress(
                 turn, _Wish(target, self._counting.budget(turn).room, focus=focus, manual=True)
             )
+        from .compress import preview
+
         plan = preview(
             messages,
             target,
@@ -318,7 +319,12 @@ class Compressor:
 
     async def _smaller(self, messages: list[Message], wish: _Wish) -> Compressed | None:
         """The conversation made smaller by whatever way works; None if there is none."""
+        from .aside import set_aside
+        from .compress import compress, shorten_to_fit
+
         if self.engine is not None:
+            from .engine import compress_by
+
             made = await compress_by(
                 self.engine,
                 messages,

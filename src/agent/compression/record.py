@@ -7,12 +7,14 @@ takes them along.
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_state import SessionDB
 
-from .compress import Compressed
 from .policy import cooldown_seconds
+
+if TYPE_CHECKING:
+    from .compress import Compressed
 
 
 class Standing(NamedTuple):

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
-import httpx
-
 from agent.errors import (
     AuthenticationError,
     BrokenReplyError,
@@ -28,6 +26,7 @@ from agent.errors import (
     ServerFailedError,
 )
 from agent.providers.known import key_advice
+from agent.providers.light_httpx import httpx
 from agent.redact import redact
 
 _TOO_LONG = re.compile(

@@ -19,10 +19,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
-
-import httpx
+from urllib.request import getproxies
 
 from agent.providers import failures
+from agent.providers.light_httpx import httpx
 
 log = logging.getLogger(__name__)
 
@@ -89,17 +89,24 @@ class HttpPeer:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
+            from agent.providers.connections import pooled_transport
+
             self._forget_ended_loops()
             client = self._clients[loop] = httpx.AsyncClient(
                 verify=_ssl_context(),
                 # A proxy for the outside world cannot reach a server on this machine.
                 trust_env=not self._on_this_machine,
+                transport=None if self._has_proxy() else pooled_transport(_ssl_context()),
                 timeout=httpx.Timeout(self.peer.timeout, connect=_CONNECT_SECONDS, pool=None),
                 limits=httpx.Limits(
                     max_connections=None, max_keepalive_connections=20, keepalive_expiry=60
                 ),
             )
         return client
+
+    def _has_proxy(self) -> bool:
+        """Whether the environment names a proxy, which httpx then has to be asked for."""
+        return not self._on_this_machine and bool(getproxies())
 
     def _forget_ended_loops(self) -> None:
         # A weak dictionary would keep them for ever: a client's connections refer to its loop.

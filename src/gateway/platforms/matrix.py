@@ -80,13 +80,13 @@ class MatrixAdapter(PlatformAdapter):
                 "Set platforms.matrix.homeserver (or MATRIX_HOMESERVER) to the address of your"
                 " server, such as https://matrix.example.org."
             )
-        client = self._client or self._new_client()
-        self._client = client
+        await self.disconnect()
+        self._client = client = self._new_client()
         try:
             await self._log_in(client)
             shown = await self._ask(client.get_displayname(self.user_id))
         except BaseException:
-            await client.close()  # else its sockets stay open until it is tried again
+            await self.disconnect()
             raise
         local = self.user_id.removeprefix("@").partition(":")[0]
         self.names = tuple(one for one in (getattr(shown, "displayname", None), local) if one)
@@ -99,8 +99,9 @@ class MatrixAdapter(PlatformAdapter):
 
     async def disconnect(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
     @property
     def client(self) -> nio.AsyncClient:
@@ -243,17 +244,22 @@ class MatrixAdapter(PlatformAdapter):
         kind: str = "m.room.message",
     ) -> str | None:
         transaction = hashlib.sha256((key or os.urandom(16).hex()).encode()).hexdigest()[:40]
-        answer = await self._send(self.client.room_send(room_id, kind, content, tx_id=transaction))
+        answer = await self._send(
+            self.client.room_send(room_id, kind, content, tx_id=transaction),
+            repeatable=key is not None,
+        )
         return str(answer.event_id)
 
-    async def _send(self, request: Awaitable[Any]) -> Any:
+    async def _send(self, request: Awaitable[Any], *, repeatable: bool = True) -> Any:
         """The server's answer to a request; SendError if it did not do it."""
+        import aiohttp
         from nio import ErrorResponse
 
         try:
             answer = await self._ask(request)
         except ConnectionError as error:
-            raise SendError(str(error)) from error
+            never_sent = isinstance(error.__cause__, aiohttp.ClientConnectorError)
+            raise SendError(str(error), unsure=not (repeatable or never_sent)) from error
         if isinstance(answer, ErrorResponse):
             wait = answer.retry_after_ms
             raise SendError(

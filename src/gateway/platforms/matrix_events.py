@@ -28,7 +28,7 @@ class Attachment:
     """A file that a message names."""
 
     url: str
-    """mxc://server/id"""
+    """mxc://server/id, or whatever stands in its place."""
     name: str
     size: int | None = None
     """As its sender says."""
@@ -169,9 +169,7 @@ def _attachment(content: Mapping[str, Any]) -> Attachment | None:
     name = _text(content.get("filename")) or _text(content.get("body")) or "file"
     size = _mapping(content.get("info")).get("size")
     secret = _mapping(content.get("file"))
-    url = _text(content.get("url")) or _text(secret.get("url"))
-    if url is None:
-        return None
+    url = _text(content.get("url")) or _text(secret.get("url")) or ""
     known = size if isinstance(size, int) and not isinstance(size, bool) else None
     return Attachment(url, name, known, encrypted=bool(secret))
 

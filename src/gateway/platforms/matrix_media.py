@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import mimetypes
 import re
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,21 @@ async def fetch(
     # Two files of one name are two files.
     name = f"{hashlib.sha256(attachment.url.encode()).hexdigest()[:8]}-{safe_name(attachment.name)}"
     try:
-        async with (
-            httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=True) as client,
-            client.stream("GET", url, headers={"Authorization": f"Bearer {token}"}) as response,
-        ):
-            response.raise_for_status()
-            return await keep(home, "matrix", chat_id, name, response.aiter_bytes(), limit)
+        return await keep(home, "matrix", chat_id, name, _download(url, token), limit)
     except MediaTooLargeError as error:
         raise MediaError(str(error)) from error
     except (httpx.HTTPError, OSError) as error:
         raise MediaError(f"{attachment.name} could not be fetched: {error}") from error
+
+
+async def _download(url: str, token: str) -> AsyncGenerator[bytes, None]:
+    async with (
+        httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=True) as client,
+        client.stream("GET", url, headers={"Authorization": f"Bearer {token}"}) as response,
+    ):
+        response.raise_for_status()
+        async for chunk in response.aiter_bytes():
+            yield chunk
 
 
 async def upload(homeserver: str, token: str, path: Path) -> dict[str, Any]:

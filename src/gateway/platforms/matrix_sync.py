@@ -7,9 +7,12 @@ are joined when somebody who may talk invites; whatever came after the invitatio
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from hermes_state import StoreError
 
 from ..session import SessionSource
 from .base import MessageEvent, SendError
@@ -37,6 +40,10 @@ PAGE = 100
 MOST_PAGES = 100
 """How much of one room's history completes a batch: 10,000 events."""
 JOIN_ATTEMPTS = 20
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+ATTEMPTS = 3
+"""At a message that cannot be stored although the store is well."""
 _TIMELINE = {
     "limit": PAGE,
     "types": ["m.room.message", "m.room.encrypted", "m.room.member"],
@@ -204,7 +211,7 @@ class Reader:
             thread_id=incoming.thread_id,
         )
         text, media = await self._with_file(room_id, as_command(text) or text, incoming)
-        await self._adapter.on_message(
+        await self._hand_in(
             MessageEvent(
                 text,
                 chat,
@@ -216,6 +223,23 @@ class Reader:
                 raw=source,
             )
         )
+
+    async def _hand_in(self, event: MessageEvent) -> None:
+        """Have a message stored, however long the store takes to be well again."""
+        pause = FIRST_PAUSE
+        for attempt in itertools.count(1):
+            try:
+                await self._adapter.on_message(event)
+                return
+            except Exception as error:
+                # A fault that only this one message meets must not keep all others out.
+                passing = isinstance(error, StoreError | OSError)
+                if attempt >= ATTEMPTS and (not passing or isinstance(error, ValueError)):
+                    log.exception("%s is given up", event.message_id)
+                    return
+                log.warning("%s waits: %s", event.message_id, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
     def _is_direct(self, room: nio.MatrixRoom, sender: str) -> bool:
         """Whether two people are alone, and the other is who it was from the beginning.
@@ -294,7 +318,7 @@ def as_command(text: str) -> str | None:
     """
     from agent.slash.table import lookup, parse
 
-    line = f"/{text[1:]}"
-    if not text.startswith(("!", "/")) or not line[1:].strip():
+    if text[:1] not in ("!", "/") or not text[1:2].isalpha():
         return None
+    line = f"/{text[1:]}"
     return line if lookup(parse(line)[0], "gateway") is not None else None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 30.0
+POLL_SECONDS = 30
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 FAILURES_BEFORE_RECONNECT = 3
@@ -188,14 +188,11 @@ class TelegramAdapter(PlatformAdapter):
         assert self.bot is not None
         # The raw update is asked for: one that the library cannot read would block all others.
         # Names of methods may be written in any case; as written here the library lets us.
+        wanted: dict[str, Any] = {"timeout": POLL_SECONDS, "allowed_updates": list(ALLOWED_UPDATES)}
+        if self._offset is not None:
+            wanted["offset"] = self._offset
         found: Any = await self.bot.do_api_request(
-            "getupdates",
-            api_kwargs={
-                "offset": self._offset,
-                "timeout": POLL_SECONDS,
-                "allowed_updates": list(ALLOWED_UPDATES),
-            },
-            read_timeout=POLL_SECONDS + 15,
+            "getupdates", api_kwargs=wanted, read_timeout=POLL_SECONDS + 15
         )
         return found if isinstance(found, list) else []
 
@@ -242,7 +239,11 @@ class TelegramAdapter(PlatformAdapter):
             return
         event = incoming.event
         if event.button is not None:
-            event.button = event.text = self._sender.button_data(event.button)
+            data = self._sender.button_data(event.button)
+            if data is None:  # a button of an earlier run; nobody waits for it
+                await self._settle_button(incoming)
+                return
+            event.button = event.text = data
         if incoming.attachments and await self._is_known(incoming):
             from .telegram_files import fetch_all
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import httpx
 from telegram.error import (
     BadRequest,
@@ -13,6 +15,9 @@ from telegram.error import (
 )
 
 from .base import SendError
+
+# Both shapes of `retry_after`, today's and the announced one, are read below.
+warnings.filterwarnings("ignore", message=".*attribute `retry_after`.*", category=UserWarning)
 
 # The request never left, or not whole: Telegram has not seen it.
 _NOT_SENT = (

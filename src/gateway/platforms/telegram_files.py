@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 import httpx
@@ -80,7 +80,7 @@ async def _address(adapter: TelegramAdapter, attachment: Attachment) -> str:
     return found.file_path
 
 
-async def _download(url: str) -> AsyncIterator[bytes]:
+async def _download(url: str) -> AsyncGenerator[bytes, None]:
     async with (
         httpx.AsyncClient(timeout=FETCH_SECONDS) as client,
         client.stream("GET", url) as response,

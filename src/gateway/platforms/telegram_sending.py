@@ -26,6 +26,7 @@ MAX_PHOTO = 10 * 1024 * 1024
 MAX_CAPTION = 1024
 MAX_BUTTON_BYTES = 64
 REMEMBERED_BUTTONS = 1000
+_LONG = "long:"
 _ROW = 2
 """Buttons beside each other."""
 
@@ -218,12 +219,14 @@ class Sender:
         """What a button says, within Telegram's limit; longer ones are remembered."""
         if len(data.encode()) <= MAX_BUTTON_BYTES:
             return data
-        token = f"long:{hashlib.sha256(data.encode()).hexdigest()[:32]}"
+        token = f"{_LONG}{hashlib.sha256(data.encode()).hexdigest()[:32]}"
         self._long_buttons[token] = data
         while len(self._long_buttons) > REMEMBERED_BUTTONS:
             self._long_buttons.popitem(last=False)
         return token
 
-    def button_data(self, token: str) -> str:
-        """What a pressed button says."""
-        return self._long_buttons.get(token, token)
+    def button_data(self, token: str) -> str | None:
+        """What a pressed button says; None if it is forgotten."""
+        if token.startswith(_LONG):
+            return self._long_buttons.get(token)
+        return token

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..config import Platform
+from ..media import safe_name
 from ..session import SessionSource
 from .base import MessageEvent
 
@@ -208,15 +209,19 @@ def _attachments(message: Mapping[str, Any]) -> list[Attachment]:
         return [_attachment(best, f"{number}-photo.jpg")]
     for kind, ending in _ENDINGS.items():
         if found := message.get(kind):
-            name = clean(found.get("file_name") or f"{kind}.{ending}")
-            return [_attachment(found, f"{number}-{name}")]
+            return [_attachment(found, f"{number}-{_file_name(found, f'{kind}.{ending}')}")]
     if document := message.get("document"):
-        return [_attachment(document, f"{number}-{clean(document.get('file_name') or 'file')}")]
+        return [_attachment(document, f"{number}-{_file_name(document, 'file')}")]
     if sticker := message.get("sticker"):
         moving = "tgs" if sticker.get("is_animated") else "webm"
         still = not (sticker.get("is_animated") or sticker.get("is_video"))
         return [_attachment(sticker, f"{number}-sticker.{'webp' if still else moving}")]
     return []
+
+
+def _file_name(found: Mapping[str, Any], otherwise: str) -> str:
+    """The name its sender gave a file, without the folders it may claim to be in."""
+    return safe_name(clean(found.get("file_name") or ""), otherwise)
 
 
 def _attachment(found: Mapping[str, Any], name: str) -> Attachment:

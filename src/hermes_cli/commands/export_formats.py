@@ -45,7 +45,7 @@ def html_page(conversations: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';"
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\';'
         " style-src 'unsafe-inline'\">"
         f"<title>Conversations</title>\n<style>\n{_STYLE}</style>\n"
     )

@@ -29,8 +29,10 @@ def store(home: Path | None = None) -> Iterator[SessionDB]:
 
 def find_session(db: SessionDB, wanted: str) -> str:
     """The session a person names by id, beginning of an id, or title; raises UserError."""
-    found = db.resolve_session_id(wanted) or db.resolve_session_by_title(wanted)
-    if found is not None:
+    titled = db.get_session_by_title(wanted)  # exactly this one, before any "… #2"
+    found = db.resolve_session_id(wanted) or (titled and str(titled["id"]))
+    found = found or db.resolve_session_by_title(wanted)
+    if found:
         return found
     import difflib
 

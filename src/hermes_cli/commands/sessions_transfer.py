@@ -24,7 +24,7 @@ _BY_SUFFIX = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm
 def export_sessions(args: argparse.Namespace) -> int:
     """Write one conversation, or all, with secrets masked unless they are wanted."""
     if bool(args.session) == bool(args.all):
-        raise UserError('Name a conversation, or say --all. See: hermes sessions list')
+        raise UserError("Name a conversation, or say --all. See: hermes sessions list")
     if args.source and not args.all:
         raise UserError("--source goes with --all.")
     form = args.format or _BY_SUFFIX.get(Path(args.output or "").suffix.lower(), "jsonl")

@@ -26,7 +26,7 @@ def execute(call: Call, command: str, session_id: str | None = None) -> wire.She
         raise RpcError(NO_COMMAND, "The command is empty.")
     import shutil
 
-    from tools.danger import analyse
+    from tools.danger.analyse import analyse
 
     config = call.hub._get_config()
     findings = analyse(

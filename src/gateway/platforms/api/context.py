@@ -105,9 +105,14 @@ class Api:
     def owned(self, owner: str, session_id: str) -> dict[str, Any]:
         """A session's row; one of somebody else is as unknown as one that does not exist."""
         row = self.db.get_session(session_id)
-        if row is None or row["user_id"] != owner_id(owner):
-            raise ApiError(404, f"There is no session {session_id}.", code="session_not_found")
+        if row is None:
+            raise unknown_session(session_id)
+        self._require_owner(row, owner)
         return row
+
+    def _require_owner(self, row: dict[str, Any], owner: str) -> None:
+        if row["user_id"] != owner_id(owner):
+            raise unknown_session(row["id"])
 
     def place(self, http: HttpRequest, owner: str, session_id: str | None = None) -> Place:
         """The conversation a request is about, by its headers (or `session_id`); or a new one."""
@@ -127,10 +132,13 @@ class Api:
 
     def named(self, owner: str, session_id: str, client_key: str | None = None) -> Place:
         """The conversation that a session belongs to; a new one if there is no such session."""
-        if self.db.get_session(session_id) is None:
+        row = self.db.get_session(session_id)
+        if row is None:
             return Place(owner, session_id, session_id, True, client_key)
-        row = self.owned(owner, session_id)
-        tip = self.db.get_compression_tip(session_id)
+        self._require_owner(row, owner)
+        tip = session_id
+        if row["end_reason"] == "compression":
+            tip = self.db.get_compression_tip(session_id)
         is_new = not row["message_count"] and tip == session_id
         return Place(owner, tip, row["conversation_id"] or session_id, is_new, client_key)
 
@@ -247,6 +255,11 @@ class Api:
             if self.db.has_platform_message_id(segment, message_id):
                 return stored_answer(self.db.get_messages(segment, True), message_id)
         return None
+
+
+def unknown_session(session_id: str) -> ApiError:
+    """What is said about a session that is not there, or somebody else's."""
+    return ApiError(404, f"There is no session {session_id}.", code="session_not_found")
 
 
 def owner_id(owner: str) -> str:

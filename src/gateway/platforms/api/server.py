@@ -88,8 +88,8 @@ class HttpServer:
         self._server = _Uvicorn(
             uvicorn.Config(
                 app, http=BoundedProtocol, ws="none", lifespan="off", log_config=None,
-                access_log=False, server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                backlog=BACKLOG,
+                access_log=False, server_header=False, proxy_headers=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS, backlog=BACKLOG,
             )
         )  # fmt: skip
         self._serving: asyncio.Task[None] | None = None

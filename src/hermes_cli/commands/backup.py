@@ -1,0 +1,59 @@
+"""`hermes backup`: a copy of everything that cannot be made again, taken while everything runs."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from hermes_cli.command_run import UserError
+
+from .output import print_json, size
+
+EXAMPLES = """\
+hermes backup                         into backups/ in the Hermes home
+hermes backup -o ~/copies/            into another folder
+hermes backup -o mine.tar.gz          into this file
+hermes backup --no-secrets -l travel  without .env and auth.json, with a label
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "backup", help="a copy of everything, while everything runs", examples=EXAMPLES
+    )
+    parser.add_argument("-o", "--output", metavar="FILE|FOLDER", help="where to")
+    parser.add_argument("-l", "--label", default="", help="a word for the file's name")
+    parser.add_argument("--no-secrets", action="store_true", help="leave keys and tokens out")
+    parser.add_argument("--json", action="store_true", help="for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write a backup, read it again, and say where it is."""
+    import time
+
+    from agent.home import hermes_home
+    from hermes_cli.home_backup import write_backup
+
+    home = hermes_home()
+    if not re.fullmatch(r"[\w.-]*", args.label):
+        raise UserError("A label may have letters, digits, dots and dashes.")
+    label = f"-{args.label}" if args.label else ""
+    name = f"hermes-{time.strftime('%Y%m%d-%H%M%S')}{label}.tar.gz"
+    target = Path(args.output).expanduser() if args.output else home / "backups" / name
+    if args.output and (target.is_dir() or args.output.endswith("/")):
+        target = target / name
+    if target.exists():
+        raise UserError(f"{target} is there already; it is not overwritten.")
+    written = write_backup(home, target, secrets=not args.no_secrets)
+    if args.json:
+        print_json({"path": str(target), **written})
+        return 0
+    print(
+        f"{target} ({size(target.stat().st_size)}): {written['sessions']} sessions,"
+        f" {written['messages']} messages, {len(written['files'])} files; read again, all is there."
+    )
+    print(f"Go back to it with: hermes restore {target}")
+    return 0

@@ -1,0 +1,174 @@
+"""`hermes config`: the configuration, one value at a time."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from hermes_cli.command_parser import meant
+from hermes_cli.command_run import UserError
+
+from .output import print_json
+
+EXAMPLES = """\
+hermes config get                        every key with its value
+hermes config get model.default          one value
+hermes config set approvals.mode smart   change one; comments in the file stay
+hermes config set OPENAI_API_KEY sk-…    a secret goes into .env
+hermes config check                      what is wrong with it
+hermes config path                       where it is
+"""
+_ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]+")
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "config", help="read, change and check the configuration", examples=EXAMPLES
+    )
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+    one = actions.add_parser("get", help="print values; secrets only as set or not set")
+    one.add_argument("key", nargs="?", help="e.g. model.default; without, every key")
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one.set_defaults(act=get)
+    one = actions.add_parser("set", help="change a value in config.yaml, or a secret in .env")
+    one.add_argument("key", help="e.g. display.show_reasoning, or OPENAI_API_KEY")
+    one.add_argument("value", help="as in YAML: true, 5, text, [a, b]")
+    one.add_argument("--force", action="store_true", help="also a key that Hermes does not know")
+    one.set_defaults(act=set_)
+    one = actions.add_parser("check", help="say what is wrong; 1 if anything is")
+    one.set_defaults(act=check)
+    one = actions.add_parser("path", help="print where config.yaml is")
+    one.add_argument("--env", action="store_true", help="where .env is")
+    one.set_defaults(act=path)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry one of the actions out."""
+    return int(args.act(args))
+
+
+def get(args: argparse.Namespace) -> int:
+    """Print one value, a section, or all."""
+    from agent.config import load_config
+    from agent.config_schema import FREE_FORM, KEYS
+    from agent.redact import redact_value
+
+    config = load_config()
+    values: dict[str, Any] = {}
+    for key in KEYS:
+        value: Any = config
+        for part in key.name.split("."):
+            value = getattr(value, part)
+        values[key.name] = ("(set)" if value else "(not set)") if key.limits.secret else value
+    for name in sorted(FREE_FORM & set(config.raw)):
+        values[name] = redact_value(config.raw[name])
+    if args.key is not None:
+        chosen = {
+            name: value
+            for name, value in values.items()
+            if name == args.key or name.startswith(f"{args.key}.")
+        }
+        if not chosen and (inner := _inside(values, args.key)) is not None:
+            chosen = {args.key: inner}
+        if not chosen:
+            raise UserError(f"There is no key {args.key!r}.{meant(args.key, values)}")
+        values = chosen
+    if args.json:
+        print_json(values)
+    elif list(values) == [args.key]:
+        print(_shown(values[args.key]))
+    else:
+        for name, value in values.items():
+            print(f"{name}: {_shown(value)}")
+    return 0
+
+
+def _inside(values: dict[str, Any], key: str) -> Any:
+    """A value within a section that other parts of Hermes check, e.g. platforms.telegram."""
+    head, *rest = key.split(".")
+    value = values.get(head)
+    for part in rest:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _shown(value: Any) -> str:
+    import json
+
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def set_(args: argparse.Namespace) -> int:
+    """Change one value; everything else in the file stays as it stands."""
+    from agent.config_write import set_config_value, set_dotenv_value
+    from agent.home import hermes_home
+
+    home = hermes_home()
+    if _ENVIRONMENT_NAME.fullmatch(args.key):
+        changed = set_dotenv_value(home / ".env", args.key, args.value or None)
+        done = "is kept in" if args.value else "was taken out of"
+        print(f"{args.key} {done} {home / '.env'}." if changed else f"{args.key} was so already.")
+        return 0
+    if not args.force:
+        _refuse_unknown(args.key)
+    changed = set_config_value(home / "config.yaml", args.key, _parsed(args.value))
+    print(f"{args.key}: {args.value}" if changed else f"{args.key} was {args.value} already.")
+    return 0
+
+
+def _refuse_unknown(key: str) -> None:
+    from agent.config_schema import FREE_FORM, KEYS, SECTIONS
+
+    head = key.split(".")[0]
+    known = [one.name for one in KEYS]
+    if head in FREE_FORM or key in known or key == "model":
+        return
+    hint = meant(key, [*known, *FREE_FORM])
+    if key in SECTIONS or any(name.startswith(f"{key}.") for name in known):
+        hint = f" It is a section: {', '.join(n for n in known if n.startswith(f'{key}.'))}."
+    raise UserError(f"There is no key {key!r}.{hint} Keep it anyway with --force.")
+
+
+def _parsed(text: str) -> Any:
+    import yaml
+
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text  # e.g. a value with a colon: the text itself is meant
+    return text if value is None and text.strip() not in ("", "null", "~") else value
+
+
+def check(args: argparse.Namespace) -> int:
+    """Print every problem and warning."""
+    from agent.config import load_config
+    from agent.home import ConfigError
+
+    try:
+        config = load_config()
+    except ConfigError as error:
+        print(error)
+        return 1
+    for line in config.warnings:
+        print(line)
+    if not config.warnings:
+        print(f"{config.home / 'config.yaml'}: all is well.")
+    return 1 if config.warnings else 0
+
+
+def path(args: argparse.Namespace) -> int:
+    """Print where the file is, whether or not it is there yet."""
+    import os
+
+    from agent.home import home_path
+
+    print(home_path(os.environ) / (".env" if args.env else "config.yaml"))
+    return 0

@@ -1,0 +1,76 @@
+"""`hermes doctor`: look at everything, say what is wrong and how to put it right."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from .output import bold, print_json
+
+if TYPE_CHECKING:
+    from .doctor_checks import Ailment
+
+EXAMPLES = """\
+hermes doctor          what is wrong, and what to do about it
+hermes doctor --fix    put right what can be
+hermes doctor --json   for scripts
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "doctor", help="look for what is wrong, and put it right", examples=EXAMPLES
+    )
+    parser.add_argument("--fix", action="store_true", help="put right what can be")
+    parser.add_argument("--json", action="store_true", help="for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look at every part; 1 if something is wrong in the end."""
+    from agent.home import hermes_home
+
+    from .doctor_checks import CHECKS
+
+    home = hermes_home()
+    ailing: dict[str, list[Ailment]] = {}
+    cured: dict[str, list[str]] = {}
+    for name, check in CHECKS.items():
+        found = check(home)
+        if args.fix and any(one.fix for one in found):
+            for one in found:
+                if one.fix is not None:
+                    one.fix()
+            left = check(home)
+            still = {one.problem for one in left}
+            cured[name] = [one.problem for one in found if one.problem not in still]
+            found = left
+        ailing[name] = found
+        if not args.json:
+            _print(name, found, cured.get(name, []))
+    every = [one for found in ailing.values() for one in found]
+    wrong = sum(not one.is_hint for one in every)
+    if args.json:
+        parts = {
+            name: {"ailments": [one.facts() for one in found], "fixed": cured.get(name, [])}
+            for name, found in ailing.items()
+        }
+        print_json({"ok": not wrong, "parts": parts})
+    elif wrong:
+        can = any(one.fix for one in every) and not args.fix
+        hint = " Put right what can be with: hermes doctor --fix" if can else ""
+        print(f"\nWrong: {wrong}.{hint}")
+    else:
+        print("\nAll is well.")
+    return 1 if wrong else 0
+
+
+def _print(name: str, ailments: list[Ailment], fixed: list[str]) -> None:
+    mark = "✗" if any(not one.is_hint for one in ailments) else "✓"
+    print(f"{mark} {bold(name)}")
+    for problem in fixed:
+        print(f"    put right: {problem}")
+    for one in ailments:
+        print(f"    {one.problem}")
+        if one.advice:
+            print(f"    → {one.advice}")

@@ -1,0 +1,245 @@
+"""What the doctor looks at, part by part. Looking changes nothing; an ailment knows its cure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LOW_SPACE = 500_000_000
+PRIVATE = (
+    "state.db", "search.db", ".env", "config.yaml", "auth.json", "chat_history",
+    "shell-hooks-allowlist.json", "memories/MEMORY.md", "memories/USER.md",
+)  # fmt: skip
+"""What nobody but the owner may read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ailment:
+    """Something wrong, or worth knowing."""
+
+    problem: str
+    advice: str = ""
+    """What to do, where the doctor cannot."""
+    fix: Callable[[], Any] | None = None
+    is_hint: bool = False
+    """Worth knowing, but nothing is wrong."""
+
+    def facts(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "problem": self.problem,
+            "advice": self.advice,
+            "fixable": self.fix is not None,
+            "hint": self.is_hint,
+        }
+
+
+def check_files(home: Path) -> list[Ailment]:
+    """Who may read what, and whether there is room for more."""
+    found = [
+        Ailment(f"{path} can be read by others.", f"chmod {mode:o} {path}", _chmod(path, mode))
+        for path, mode in ((home, 0o700), *((home / name, 0o600) for name in PRIVATE))
+        if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077
+    ]
+    if not os.access(home, os.W_OK):
+        found.append(Ailment(f"{home} cannot be written.", f"chmod u+w {home}"))
+    free = shutil.disk_usage(home).free
+    if free < LOW_SPACE:
+        found.append(
+            Ailment(
+                f"Only {free // 1_000_000} MB are free on the disk of {home}.",
+                "Free some, or give old conversations up: hermes sessions prune",
+            )
+        )
+    return found
+
+
+def _chmod(path: Path, mode: int) -> Callable[[], None]:
+    return lambda: path.chmod(stat.S_IMODE(path.stat().st_mode) & mode)
+
+
+def check_config(home: Path) -> list[Ailment]:
+    """Whether the configuration can be used, and the model be asked."""
+    from agent.config import load_config
+    from agent.home import ConfigError
+
+    try:
+        config = load_config(home)
+    except ConfigError as error:
+        return [
+            Ailment(line, "Change it there, or with: hermes config set")
+            for line in str(error).splitlines()
+        ]
+    found = [Ailment(line) for line in config.warnings if "others can read it" not in line]
+    if config.model.provider == "local":
+        from agent.providers.embedded_fetch import WEIGHTS
+
+        if not (home / "models" / WEIGHTS).exists():
+            found.append(
+                Ailment(
+                    "No provider's key is set, so a tiny model answers; it is not fetched yet.",
+                    "Connect a better one: hermes setup, or fetch it: hermes model pull",
+                    is_hint=True,
+                )
+            )
+    return found
+
+
+def check_store(home: Path) -> list[Ailment]:
+    """Everything that must hold in the store."""
+    from hermes_state import StoreError
+
+    from .home import store
+
+    if not (home / "state.db").exists():
+        return [Ailment("There are no conversations yet.", is_hint=True)]
+    try:
+        with store(home) as db:
+            salvaged = db.salvage_report
+            found = db.check_store()
+    except StoreError as error:
+        return [Ailment(str(error), "hermes sessions repair")]
+    ailments = [] if salvaged is None else [Ailment(str(salvaged), is_hint=True)]
+    return ailments + [
+        Ailment(one.problem, "" if one.rule == "readable" else "hermes doctor --fix", _mend(home))
+        for one in found
+    ]
+
+
+def _mend(home: Path) -> Callable[[], None]:
+    def mend() -> None:
+        from .home import store
+
+        with store(home) as db:
+            db.mend_store()
+
+    return mend
+
+
+def check_search(home: Path) -> list[Ailment]:
+    """Whether search finds everything."""
+    from hermes_state import StoreError
+    from hermes_state.search_check import missing_from_index
+
+    from .home import store
+
+    if not (home / "state.db").exists():
+        return []
+    try:
+        with store(home) as db:
+            missing = missing_from_index(db.search_index)
+    except StoreError as error:
+        return [Ailment(str(error), "hermes sessions repair")]
+    if not missing:
+        return []
+    return [
+        Ailment(
+            f"The search index lacks {len(missing)} messages.", "hermes doctor --fix", _index(home)
+        )
+    ]
+
+
+def _index(home: Path) -> Callable[[], None]:
+    def rebuild() -> None:
+        from .home import store
+
+        with store(home) as db:
+            db.rebuild_fts()
+
+    return rebuild
+
+
+def check_gateway(home: Path) -> list[Ailment]:
+    """Whether a gateway that should run does, and says so."""
+    from gateway.status import read_pid, read_runtime_status, running_pid
+
+    pid = running_pid(home)
+    if pid is None:
+        if read_pid(home) is not None:
+            return [
+                Ailment(
+                    "The gateway was killed the last time it ran.",
+                    "Start it again with: hermes gateway start",
+                    is_hint=True,
+                )
+            ]
+        return []
+    failed = {
+        name: state
+        for name, state in (read_runtime_status(home).get("platforms") or {}).items()
+        if str(state).startswith(("failed", "error"))
+    }
+    return [
+        Ailment(f"The gateway runs, but {name} does not: {state}.", "hermes logs --level warning")
+        for name, state in failed.items()
+    ]
+
+
+def check_plugins(home: Path) -> list[Ailment]:
+    """Whether enabled plugins are there, and shell hooks were agreed to."""
+    from agent.config import load_config
+    from agent.home import ConfigError
+    from hermes_cli.plugin_consent import read_consents
+    from hermes_cli.plugin_discovery import find_plugins, read_choice
+    from hermes_cli.plugin_shell_hooks import accepts_all, read_hooks
+
+    try:
+        config = load_config(home)
+    except ConfigError:
+        return []  # said already
+    there = {name for one in find_plugins(home, config.environ) for name in one.names}
+    found = [
+        Ailment(f"The plugin {name} is enabled, but not there.", f"hermes plugins disable {name}")
+        for name in sorted(read_choice(config.raw).enabled - there)
+    ]
+    hooks, problems = read_hooks(config.raw)
+    found += [Ailment(one, "See: hermes hooks doctor") for one in problems]
+    agreed = read_consents(home)
+    if not accepts_all(config.raw, config.environ):
+        found += [
+            Ailment(f"The shell hook {one.command} was not agreed to.", "hermes hooks accept")
+            for one in hooks
+            if (one.event, one.command) not in agreed
+        ]
+    return found
+
+
+def check_memory(home: Path) -> list[Ailment]:
+    """Whether what is remembered fits, and skills can be read."""
+    from tools.memory import FILES, memory_path, read_entries
+    from tools.skills.index import list_skills
+
+    found = []
+    for target, (name, limit) in FILES.items():
+        used = len("\n§\n".join(read_entries(memory_path(home, target))))
+        if used > limit:
+            found.append(
+                Ailment(
+                    f"{name} has {used} characters; {limit} are allowed.",
+                    "Forget something: hermes memory remove TEXT",
+                )
+            )
+    folder = home / "skills"
+    readable = {one.folder for one in list_skills(folder)}
+    found += [
+        Ailment(f"The skill {path.parent} cannot be used.", "See: hermes logs --level warning")
+        for path in sorted(folder.rglob("SKILL.md"))
+        if path.parent not in readable
+    ]
+    return found
+
+
+CHECKS: dict[str, Callable[[Path], list[Ailment]]] = {
+    "files": check_files,
+    "configuration": check_config,
+    "conversations": check_store,
+    "search": check_search,
+    "memory and skills": check_memory,
+    "plugins and hooks": check_plugins,
+    "gateway": check_gateway,
+}

@@ -1,0 +1,118 @@
+"""`hermes import`: bring conversations in from elsewhere; the source is never changed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from hermes_cli.command_run import UserError
+
+from .home import store
+from .output import print_json, progress
+
+EXAMPLES = """\
+hermes import ~/old-hermes                   a Hermes Agent home: also memories and skills
+hermes import chatgpt-export.zip             what ChatGPT sends when you ask for your data
+hermes import claude/conversations.json      what Claude sends
+hermes import chatgpt-export.zip --dry-run   only say what is in it
+"""
+BATCH = 200
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "import", help="bring conversations in from elsewhere", examples=EXAMPLES
+    )
+    parser.add_argument("path", metavar="PATH", help="a home, a zip, a folder or a JSON file")
+    parser.add_argument("--dry-run", action="store_true", help="only say what is in it")
+    parser.add_argument("--json", action="store_true", help="for scripts")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find out what it is, bring it in, and report."""
+    path = Path(args.path).expanduser()
+    if not path.exists():
+        raise UserError(f"There is no {path}.")
+    if path.name == "state.db":
+        path = path.parent
+    if path.is_dir() and any((path / name).exists() for name in ("state.db", "config.yaml")):
+        return _home(path, args)
+    return _export(path, args)
+
+
+def _home(path: Path, args: argparse.Namespace) -> int:
+    from agent.home import hermes_home
+    from hermes_cli.importers.hermes_home import import_home
+
+    if args.dry_run:
+        from hermes_state.backup import check_copy
+
+        found = path / "state.db"
+        held = check_copy(found)._asdict() if found.is_file() else {"sessions": 0, "messages": 0}
+        if args.json:
+            print_json({"kind": "hermes", **held})
+        else:
+            print(f"A Hermes home: {held['sessions']} sessions, {held['messages']} messages.")
+        return 0
+    report = import_home(path, hermes_home(), progress("Bringing in"))
+    if args.json:
+        print_json({"kind": "hermes", **asdict(report)})
+        return 0
+    for line in report.done:
+        print(f"Brought in: {line}")
+    if report.skipped:
+        print(f"Here already: {report.skipped} sessions")
+    for line in report.left:
+        print(f"Left: {line}")
+    return 0
+
+
+def _export(path: Path, args: argparse.Namespace) -> int:
+    from hermes_cli.importers.exports import read_export
+
+    found = read_export(path)
+    messages = sum(len(one["messages"]) for one in found.sessions)
+    facts: dict[str, Any] = {
+        "kind": found.kind,
+        "conversations": len(found.sessions),
+        "messages": messages,
+        "left_out": found.left_out,
+    }
+    if not args.dry_run:
+        facts |= _bring_in(found.sessions)
+    if args.json:
+        print_json(facts)
+        return 1 if facts.get("errors") else 0
+    name = {"chatgpt": "ChatGPT", "claude": "Claude"}[found.kind]
+    print(f"An export of {name}: {len(found.sessions)} conversations, {messages} messages.")
+    for what, count in found.left_out.items():
+        print(f"Left out: {count} {what}")
+    if args.dry_run:
+        return 0
+    print(f"Brought in: {facts['imported']} conversations; {facts['skipped']} were here already.")
+    for problem in facts["errors"]:
+        print(f"hermes: {problem}", file=sys.stderr)
+    return 1 if facts["errors"] else 0
+
+
+def _bring_in(sessions: list[dict[str, Any]]) -> dict[str, Any]:
+    facts: dict[str, Any] = {"imported": 0, "skipped": 0, "errors": []}
+    show = progress("Bringing in")
+    with store() as db:
+        for start in range(0, len(sessions), BATCH):
+            batch = sessions[start : start + BATCH]
+            report = db.import_sessions(batch, unlimited=True)
+            if not report["ok"]:
+                # One that cannot be stored must not keep the others out.
+                bad = {problem["index"]: problem["error"] for problem in report["errors"]}
+                facts["errors"] += [f"{batch[index]['id']}: {bad[index]}" for index in sorted(bad)]
+                fit = [one for index, one in enumerate(batch) if index not in bad]
+                report = db.import_sessions(fit, unlimited=True)
+            facts["imported"] += report["imported"]
+            facts["skipped"] += report["skipped"]
+            show(start + len(batch), len(sessions))
+    return facts

@@ -1,0 +1,121 @@
+"""`hermes insights`: usage, cost and activity, drawn in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import date, timedelta
+from typing import Any
+
+from .home import store
+from .output import bold, dim, one_line, print_json, width
+from .plots import bar, columns, spark
+
+EXAMPLES = """\
+hermes insights                     the last 30 days
+hermes insights --days 7            the last week
+hermes insights --source telegram   only what was said on Telegram
+hermes insights --json              for scripts
+"""
+WEEKDAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
+HEIGHT = 6
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "insights", help="usage, cost and activity, drawn in the terminal", examples=EXAMPLES
+    )
+    parser.add_argument("--days", type=_days, default=30, help="how far to look back (30)")
+    parser.add_argument("--source", help="only from here: cli, tui, telegram, …")
+    parser.add_argument("--json", action="store_true", help="for scripts")
+
+
+def _days(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 3650:
+        raise argparse.ArgumentTypeError("must be from 1 to 3650")
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what happened."""
+    first = date.today() - timedelta(days=args.days - 1)
+    since = time.mktime(first.timetuple())
+    with store() as db:
+        used = db.usage_since(since, source=args.source)
+        found = db.activity_since(since, source=args.source)
+    if args.json:
+        print_json({"days": args.days, **used, "activity": found})
+        return 0
+    cost = sum(one["cost_usd"] or 0 for one in used["models"])
+    tokens = sum(one["input_tokens"] + one["output_tokens"] for one in used["models"])
+    print(bold(f"The last {args.days} days"))
+    print(
+        f"{used['conversations']} conversations · {used['messages']} messages · "
+        f"{used['tool_calls']} tool calls · {short(tokens)} tokens · about ${cost:.2f}"
+    )
+    if not used["messages"]:
+        return 0
+    days = [(first + timedelta(days=number)).isoformat() for number in range(args.days)]
+    _draw_days(
+        "Messages per day", days, [found["days"].get(d, {}).get("messages", 0) for d in days]
+    )
+    if cost:
+        spent = [found["days"].get(d, {}).get("cost_usd", 0.0) for d in days]
+        _draw_days("Dollars per day", days, spent, "{:.2f}")
+    hours = [found["hours"].get(hour, 0) for hour in range(24)]
+    print(f"\n{bold('Your messages by hour')}\n  {'0     6     12    18'}\n  {spark(hours)}")
+    _bars(
+        "Your messages by day of the week",
+        [(WEEKDAYS[(day + 1) % 7], found["weekdays"].get((day + 1) % 7, 0)) for day in range(7)],
+    )
+    _bars("Tools", [(name, count) for name, count in list(found["tools"].items())[:10]])
+    _models(used["models"])
+    return 0
+
+
+def _draw_days(label: str, days: list[str], values: list[float], form: str = "{:.0f}") -> None:
+    room = max(10, min(width(), 100) - 10)
+    per_column = -(-len(values) // room)
+    grouped = [
+        sum(values[start : start + per_column]) for start in range(0, len(values), per_column)
+    ]
+    most = form.format(max(grouped, default=0))
+    print(f"\n{bold(label)}" + (dim(f" (each column {per_column} days)") if per_column > 1 else ""))
+    for number, line in enumerate(columns(grouped, HEIGHT)):
+        print(f"{most if number == 0 else '':>8} {line}".rstrip())
+    print(f"{'':>8} {days[0][5:]}{days[-1][5:]:>{max(6, len(grouped) - 5)}}")
+
+
+def _bars(label: str, entries: list[tuple[str, float]]) -> None:
+    most = max((value for _, value in entries), default=0)
+    if not most:
+        return
+    print(f"\n{bold(label)}")
+    wide = max(len(name) for name, _ in entries)
+    for name, value in entries:
+        print(f"  {name:{wide}} {value:>6} {bar(value, most, 40)}".rstrip())
+
+
+def _models(models: list[dict[str, Any]]) -> None:
+    if not models:
+        return
+    print(f"\n{bold('Models')}")
+    most = max(one["input_tokens"] + one["output_tokens"] for one in models)
+    for one in models:
+        tokens = one["input_tokens"] + one["output_tokens"]
+        cost = one["cost_usd"] or 0
+        print(
+            f"  {one_line(one['model'], 32):32} {one['api_calls']:>6} calls"
+            f" {short(tokens):>7} tokens ${cost:>8.2f} {bar(tokens, most, 20)}".rstrip()
+        )
+
+
+def short(count: float) -> str:
+    """A large number in few characters."""
+    for unit in ("", "k", "M"):
+        if count < 1000:
+            return f"{count:.0f}{unit}" if not unit else f"{count:.1f}{unit}"
+        count /= 1000
+    return f"{count:.1f}G"

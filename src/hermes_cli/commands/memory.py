@@ -1,0 +1,107 @@
+"""`hermes memory`: what the agent remembers from one conversation to the next."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_cli.command_run import UserError
+
+from .output import bold, print_json, visible
+
+if TYPE_CHECKING:
+    from tools.memory import Operation
+
+EXAMPLES = """\
+hermes memory                                     what is remembered
+hermes memory add "The project is called Hermes"  remember something
+hermes memory add --user "Prefers short answers"  about you
+hermes memory remove "called Hermes"              forget the entry with this in it
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser("memory", help="what the agent remembers", examples=EXAMPLES)
+    parser.set_defaults(act=show, json=False)
+    actions = parser.add_subparsers(dest="action", metavar="action")
+    one = actions.add_parser("show", help="what is remembered")
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one = actions.add_parser("add", help="remember something")
+    one.add_argument("text", help="one fact, in a sentence or two")
+    one.add_argument("--user", action="store_true", help="it is about the person")
+    one.set_defaults(act=change)
+    one = actions.add_parser("remove", help="forget an entry")
+    one.add_argument("text", help="a part of it that no other entry has")
+    one.add_argument("--user", action="store_true", help="it is about the person")
+    one.set_defaults(act=change)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry one of the actions out."""
+    return int(args.act(args))
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print both files, entry by entry."""
+    from agent.home import hermes_home
+    from tools.memory import FILES, memory_path, read_entries
+
+    home = hermes_home()
+    found = {target: read_entries(memory_path(home, target)) for target in FILES}
+    if args.json:
+        print_json(found)
+        return 0
+    for target, entries in found.items():
+        name, limit = FILES[target]
+        print(bold(f"{name} ({len(''.join(entries))} of {limit} characters)"))
+        print("\n".join(f"- {visible(entry)}" for entry in entries) or "  nothing yet")
+    return 0
+
+
+def change(args: argparse.Namespace) -> int:
+    """Add or remove an entry; the next conversation reads it."""
+    from agent.home import hermes_home
+    from tools.base import ToolError
+    from tools.memory import Operation
+
+    target = "user" if args.user else "memory"
+    operation = Operation(action=args.action, content=args.text, old_text=args.text)
+    try:
+        count = change_entries(hermes_home(), target, [operation])
+    except ToolError as error:
+        raise UserError(str(error)) from error
+    print(f"There are {count} entries now. The next conversation reads them.")
+    return 0
+
+
+def change_entries(home: Path, target: str, operations: list[Operation]) -> int:
+    """Change a memory file as the agent's own tool does; returns how many entries it has then.
+
+    Raises ToolError if an entry is unfit, not there, or one too many.
+    """
+    from tools.base import ToolError
+    from tools.memory import (
+        FILES,
+        SEPARATOR,
+        changed,
+        locked,
+        memory_path,
+        read_entries,
+        write_private,
+    )
+
+    path = memory_path(home, target)
+    with locked(path):
+        entries = read_entries(path)
+        for operation in operations:
+            entries = changed(entries, operation)
+        text = SEPARATOR.join(entries)
+        if len(text) > (limit := FILES[target][1]):
+            raise ToolError(
+                f"That makes {len(text)} characters; at most {limit} are kept in {path.name}. "
+                "Remove something first, or say it more briefly."
+            )
+        write_private(path, text + "\n" if text else "")
+    return len(entries)

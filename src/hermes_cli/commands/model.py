@@ -1,0 +1,171 @@
+"""`hermes model`: which model answers, and which there are."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from hermes_cli.command_run import NotDone, UserError
+
+from .output import print_json, print_table
+
+if TYPE_CHECKING:
+    from agent.config import Config
+
+EXAMPLES = """\
+hermes model                                   which model answers now
+hermes model list                              which models are known
+hermes model list claude                       only these
+hermes model set anthropic:claude-sonnet-5-5   ask this one from now on
+hermes model pull                              fetch the model that runs offline
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser("model", help="show, choose or fetch a model", examples=EXAMPLES)
+    parser.set_defaults(act=show, json=False)
+    actions = parser.add_subparsers(dest="action", metavar="action")
+    one = actions.add_parser("list", help="the models Hermes knows, with window and price")
+    one.add_argument(
+        "part", nargs="?", default="", metavar="TEXT", help="only with this in its name"
+    )
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one.set_defaults(act=list_models)
+    one = actions.add_parser("set", help="ask another model from now on")
+    one.add_argument("name", metavar="MODEL", help="gpt-5, anthropic:claude-sonnet-5-5, local:, …")
+    one.set_defaults(act=set_model)
+    one = actions.add_parser("pull", help="fetch the offline model and what runs it")
+    one.set_defaults(act=pull)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry one of the actions out."""
+    return int(args.act(args))
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print which model answers."""
+    from agent.config import load_config
+
+    config = load_config()
+    print(f"{config.model.provider}:{config.model.name}")
+    for one in config.fallback_models:
+        print(f"if it cannot answer: {one.provider}:{one.name}")
+    if missing := missing_key(config):
+        print(missing)
+    return 0
+
+
+def missing_key(config: Config) -> str:
+    """What to do about the configured model's key; empty if it has one or needs none."""
+    from agent.providers.known import KNOWN, key_advice, needs_key
+
+    model = config.model
+    known = KNOWN.get(model.provider)
+    address = model.base_url or (known.base_url if known else "")
+    has_key = model.api_key or any(
+        config.environ.get(name) for name in (known.key_variables if known else ())
+    )
+    if has_key or not needs_key(model.provider, address.rstrip("/")):
+        return ""
+    return f"{model.provider} needs a key. {key_advice(model.provider)}"
+
+
+def list_models(args: argparse.Namespace) -> int:
+    """Print the catalogue."""
+    from agent.catalog import known_models
+    from agent.config import load_config
+
+    configured = load_config().model.name
+    found = [one for one in known_models() if args.part.lower() in one.name.lower()]
+    if args.json:
+        print_json(
+            [
+                {
+                    "name": one.name,
+                    "context_length": one.context_length,
+                    "max_output_tokens": one.max_output_tokens,
+                    "input_usd_per_million": one.prices and one.prices.input,
+                    "output_usd_per_million": one.prices and one.prices.output,
+                    "reasoning": one.reasoning,
+                    "vision": one.vision,
+                    "configured": one.name == configured,
+                }
+                for one in found
+            ]
+        )
+    elif found:
+        print_table(
+            ("model", "tokens", "$ in", "$ out", ""),
+            [
+                (
+                    one.name,
+                    f"{one.context_length // 1000}k",
+                    f"{one.prices.input:g}" if one.prices else "?",
+                    f"{one.prices.output:g}" if one.prices else "?",
+                    "answers now" if one.name == configured else "",
+                )
+                for one in found
+            ],
+        )
+        print("Prices are in US dollars per million tokens. Any other model works too.")
+    else:
+        print(f"No known model has {args.part!r} in its name. Unknown ones can be set, too.")
+    return 0 if found else 1
+
+
+def set_model(args: argparse.Namespace) -> int:
+    """Ask another model from now on, as config.yaml says."""
+    from agent.config import load_config
+
+    config = load_config()
+    if not args.name.strip():
+        raise UserError("Which model? For instance: hermes model set gpt-5")
+    chosen = config.model_named(args.name)
+    choose(config, chosen.provider, chosen.name, chosen.base_url)
+    now = load_config(config.home)
+    print(f"From now on {now.model.provider}:{now.model.name} answers.")
+    if missing := missing_key(now):
+        print(missing)
+    return 0
+
+
+def choose(config: Config, provider: str, name: str, base_url: str = "") -> None:
+    """Write the choice of a model into config.yaml; settings of another provider's go."""
+    from agent.config_write import set_config_value
+    from agent.providers.known import KNOWN
+
+    path = config.home / "config.yaml"
+    known = KNOWN.get(provider)
+    own_address = "" if known and base_url == known.base_url else base_url
+    if own_address:
+        set_config_value(path, "model.base_url", own_address)
+    # In this order every step is a configuration that works.
+    set_config_value(path, "model.provider", provider)
+    set_config_value(path, "model.default", name)
+    section = config.raw.get("model")
+    before = section if isinstance(section, dict) else {}
+    if before.get("base_url") and not own_address:
+        set_config_value(path, "model.base_url", "")
+    if provider != config.model.provider:
+        for key in ("api_key", "context_length", "api_mode"):
+            if before.get(key):
+                set_config_value(path, f"model.{key}", None)
+
+
+def pull(args: argparse.Namespace) -> int:
+    """Fetch the offline model's weights and library."""
+    from agent.config_schema import LOCAL_MODEL
+    from agent.home import hermes_home
+    from agent.providers.embedded_fetch import FetchError, ensure_runtime, ensure_weights
+    from agent.providers.embedded_progress import terminal_progress
+
+    home = hermes_home()
+    try:
+        weights = ensure_weights(home, terminal_progress(f"Fetching {LOCAL_MODEL}"))
+        ensure_runtime(home, terminal_progress("Installing llama.cpp"))
+    except FetchError as error:
+        raise NotDone(str(error)) from error
+    print(f"{weights} is ready. Use it with: hermes model set local:{LOCAL_MODEL}")
+    return 0

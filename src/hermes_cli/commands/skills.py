@@ -1,0 +1,65 @@
+"""`hermes skills`: what the agent has learnt to do."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hermes_cli.command_parser import meant
+from hermes_cli.command_run import UserError
+
+from .output import print_json, print_table
+
+EXAMPLES = """\
+hermes skills                     what it has learnt
+hermes skills show release-notes  read one
+hermes skills list --json         for scripts
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "skills", help="what the agent has learnt to do", examples=EXAMPLES
+    )
+    parser.set_defaults(act=list_all, json=False)
+    actions = parser.add_subparsers(dest="action", metavar="action")
+    one = actions.add_parser("list", help="every skill")
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one = actions.add_parser("show", help="read a skill")
+    one.add_argument("name", metavar="SKILL")
+    one.set_defaults(act=show)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry one of the actions out."""
+    return int(args.act(args))
+
+
+def list_all(args: argparse.Namespace) -> int:
+    """Print every skill with what it is for."""
+    from agent.home import hermes_home
+    from tools.skills.index import list_skills
+
+    folder = hermes_home() / "skills"
+    found = list_skills(folder)
+    if args.json:
+        print_json([{**one._asdict(), "folder": str(one.folder)} for one in found])
+    elif found:
+        print_table(("skill", "what it is for"), [(one.name, one.description) for one in found])
+    else:
+        print(f"There are no skills yet. The agent makes them as it learns; they are in {folder}.")
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print a skill's SKILL.md."""
+    from agent.home import hermes_home
+    from tools.skills.index import list_skills
+
+    found = {one.name: one for one in list_skills(hermes_home() / "skills")}
+    if args.name not in found:
+        raise UserError(f"There is no skill {args.name!r}.{meant(args.name, found)}")
+    path = found[args.name].folder / "SKILL.md"
+    print(path.read_text(encoding="utf-8", errors="replace").rstrip())
+    return 0

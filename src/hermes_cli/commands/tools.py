@@ -1,0 +1,122 @@
+"""`hermes tools`: what the agent can do."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from hermes_cli.command_run import UserError
+
+from .output import bold, one_line, print_json, width
+
+if TYPE_CHECKING:
+    from agent.config import Config
+    from tools.registry import Registry
+
+EXAMPLES = """\
+hermes tools                      what the agent can do
+hermes tools show terminal        what one tool is told
+hermes tools disable web_fetch    not any more, from the next conversation on
+hermes tools enable web_fetch     again
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser("tools", help="what the agent can do", examples=EXAMPLES)
+    parser.set_defaults(act=list_tools, json=False)
+    actions = parser.add_subparsers(dest="action", metavar="action")
+    one = actions.add_parser("list", help="every tool, by toolset")
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one = actions.add_parser("show", help="what the model is told about a tool")
+    one.add_argument("name", metavar="TOOL")
+    one.set_defaults(act=show_tool)
+    for name, help_ in (
+        ("disable", "leave a tool or a toolset out"),
+        ("enable", "do not leave it out any more"),
+    ):
+        one = actions.add_parser(name, help=help_)
+        one.add_argument("name", metavar="TOOL|TOOLSET")
+        one.set_defaults(act=change)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry one of the actions out."""
+    return int(args.act(args))
+
+
+def _registry(config: Config, *, all_of_them: bool = False) -> Registry:
+    from agent.build import tool_settings
+    from hermes_cli import plugins
+    from tools.toolsets import default_tools
+
+    plugins.load_plugins(config.raw, config.home, config.environ)
+    # Connecting to other programs' servers is what `hermes mcp list` is for.
+    settings = {**tool_settings(config), "mcp_servers": {}}
+    if all_of_them:
+        settings |= {"tools": {}, "toolsets": None}
+    return default_tools(settings, config.home, plugins.get_tools())
+
+
+def list_tools(args: argparse.Namespace) -> int:
+    """Print the tools of the next conversation."""
+    from agent.config import load_config
+
+    config = load_config()
+    found = list(_registry(config))
+    if args.json:
+        print_json(
+            [
+                {"name": one.name, "toolset": one.toolset, "description": one.description}
+                for one in found
+            ]
+        )
+        return 0
+    toolset = ""
+    for one in sorted(found, key=lambda tool: tool.toolset):
+        if one.toolset != toolset:
+            toolset = one.toolset
+            print(bold(toolset))
+        print(f"  {one.name:20} {one_line(one.description, max(20, width() - 24))}")
+    if disabled := _disabled(config):
+        print(f"Left out: {', '.join(disabled)}")
+    return 0
+
+
+def show_tool(args: argparse.Namespace) -> int:
+    """Print what the model is told about one tool."""
+    from agent.config import load_config
+
+    registry = _registry(load_config())
+    found = registry.get(args.name)
+    if found is None:
+        raise UserError(registry.suggest(args.name))
+    print(f"{found.name} ({found.toolset})\n\n{found.description}")
+    return 0
+
+
+def _disabled(config: Config) -> list[str]:
+    named = config.section("tools").get("disabled")
+    return [str(one) for one in named] if isinstance(named, list) else [named] if named else []
+
+
+def change(args: argparse.Namespace) -> int:
+    """Leave a tool out from the next conversation on, or not any more."""
+    from agent.config import load_config
+    from agent.config_write import set_config_value
+    from hermes_cli.command_parser import meant
+
+    config = load_config()
+    disabled = _disabled(config)
+    if args.action == "enable":
+        if args.name not in disabled:
+            raise UserError(f"{args.name!r} is not left out.{meant(args.name, disabled)}")
+        disabled.remove(args.name)
+    else:
+        known = {n for one in _registry(config, all_of_them=True) for n in (one.name, one.toolset)}
+        if args.name not in known:
+            raise UserError(f"There is no tool {args.name!r}.{meant(args.name, known)}")
+        disabled = list(dict.fromkeys([*disabled, args.name]))
+    set_config_value(config.home / "config.yaml", "tools.disabled", disabled)
+    print(f"{args.name} is {args.action}d, from the next conversation on.")
+    return 0

@@ -1,0 +1,215 @@
+"""A Hermes home as one archive: written, verified, unpacked.
+
+The store is copied by SQLite itself, as it is at one moment, whoever writes to it. `backup.json` in
+the archive lists every file with its checksum; an archive counts only once it was read back and
+everything in it was found to be what was put in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from hermes_cli import __version__
+from hermes_cli.command_run import NotDone, UserError
+
+MANIFEST = "backup.json"
+STORE = "state.db"
+SECRETS = (".env", "auth.json")
+KEPT = (
+    "config.yaml", "SOUL.md", "memories", "skills", "skill-bundles", "plugins", "hooks", "cron",
+    "shell-hooks-allowlist.json", *SECRETS,
+)  # fmt: skip
+"""What cannot be made again, besides the store; what is not here is derived or belongs to runs."""
+
+
+def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str, Any]:
+    """Write an archive of `home` to `target` and read it back; returns what it holds.
+
+    Raises NotDone if what was written cannot be read, and StoreError if the store cannot.
+    """
+    from hermes_state.backup import copy_store
+
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as scratch:
+        facts: dict[str, Any] = {
+            "hermes": __version__,
+            "created_at": time.time(),
+            "sessions": 0,
+            "messages": 0,
+            "files": {},
+        }
+        copy = Path(scratch) / STORE
+        if (home / STORE).is_file():
+            copied = copy_store(home / STORE, copy)
+            facts |= {"sessions": copied.sessions, "messages": copied.messages}
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with (
+                os.fdopen(descriptor, "wb") as file,
+                tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive,
+            ):
+                for name, path in _members(home, copy, secrets):
+                    facts["files"][name] = _add(archive, name, path)
+                _add_manifest(archive, facts, Path(scratch))
+            verify(partial)
+            partial.replace(target)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    return facts
+
+
+def _members(home: Path, store: Path, secrets: bool) -> Iterator[tuple[str, Path]]:
+    if store.exists():
+        yield STORE, store
+    for name in KEPT:
+        top = home / name
+        if name in SECRETS and not secrets:
+            continue
+        paths = sorted(top.rglob("*")) if top.is_dir() else [top]
+        for path in paths:
+            # A link may lead anywhere, and caches and locks are made again.
+            if path.is_symlink() or not path.is_file() or path.suffix in (".pyc", ".lock"):
+                continue
+            yield path.relative_to(home).as_posix(), path
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
+    """Put a file into the archive; returns the checksum of what was put in."""
+    if name == STORE:
+        stream: BinaryIO = path.open("rb")  # our own copy, and it may be large
+        count = path.stat().st_size
+    else:
+        # Another program may be writing it: what counts is what was read, once.
+        data = path.read_bytes()
+        stream, count = io.BytesIO(data), len(data)
+    with stream:
+        digest = hashlib.sha256()
+        while block := stream.read(1 << 20):
+            digest.update(block)
+        stream.seek(0)
+        info = tarfile.TarInfo(name)
+        info.size, info.mode = count, 0o700 if os.access(path, os.X_OK) else 0o600
+        info.mtime = int(path.stat().st_mtime)
+        archive.addfile(info, stream)
+    return digest.hexdigest()
+
+
+def _add_manifest(archive: tarfile.TarFile, facts: dict[str, Any], scratch: Path) -> None:
+    path = scratch / MANIFEST
+    path.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    _add(archive, MANIFEST, path)
+
+
+def verify(path: Path) -> dict[str, Any]:
+    """Unpack an archive aside and compare everything; returns its manifest."""
+    with tempfile.TemporaryDirectory(prefix=".verify-", dir=path.parent) as scratch:
+        return unpack(path, Path(scratch))
+
+
+def unpack(path: Path, folder: Path) -> dict[str, Any]:
+    """Unpack an archive into an empty folder and check it; returns its manifest.
+
+    Raises UserError for a file that is no backup, and NotDone for one that is damaged.
+    """
+    from hermes_state import StoreError
+    from hermes_state.backup import check_copy
+
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            archive.extractall(folder, filter="data")
+        for inner in folder.rglob("*"):
+            if inner.is_dir():
+                inner.chmod(0o700)
+        facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        (folder / MANIFEST).unlink()
+    except FileNotFoundError as error:
+        if not path.exists():
+            raise UserError(f"There is no file {path}.") from error
+        raise UserError(f"{path} is no backup of Hermes: {MANIFEST} is missing.") from error
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        raise UserError(f"{path} is no backup, or is damaged: {error}.") from error
+    found = {
+        one.relative_to(folder).as_posix(): _checksum(one)
+        for one in folder.rglob("*")
+        if one.is_file()
+    }
+    if found != facts.get("files"):
+        wrong = sorted(set(found.items()) ^ set((facts.get("files") or {}).items()))
+        raise NotDone(f"{path} is damaged: {wrong[0][0]} is not what was put in.")
+    if STORE in found:
+        try:
+            copy = check_copy(folder / STORE)
+        except StoreError as error:
+            raise NotDone(f"{path} is damaged: {error}") from error
+        if (copy.sessions, copy.messages) != (facts["sessions"], facts["messages"]):
+            raise NotDone(f"{path} is damaged: it does not hold what was put in.")
+    return dict(facts)
+
+
+def _checksum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def require_idle(home: Path) -> None:
+    """Raise UserError if any program works with this home now."""
+    from gateway.status import running_pid
+    from hermes_state.backup import is_in_use
+
+    if running_pid(home) is not None:
+        raise UserError("The gateway of this home is running. Stop it: hermes gateway stop")
+    if is_in_use(home / STORE):
+        raise UserError(
+            f"{home / STORE} is in use. End every Hermes that uses this home (chats, the terminal "
+            "interface, other programs) and try again."
+        )
+
+
+def put_in_place(folder: Path, home: Path) -> Path | None:
+    """Let an unpacked backup take the place of what is in `home`, which is kept aside.
+
+    Returns where the old things are, or None if there were none. If anything fails, everything is
+    put back.
+    """
+    stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    aside = home / "backups" / f"before-restore-{stamp}"
+    aside.mkdir(mode=0o700, parents=True)
+    databases = [f"{name}{end}" for name in (STORE, "search.db") for end in ("", "-wal", "-shm")]
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for name in (*databases, *KEPT):
+            # What a backup was told to leave out stays as it is.
+            if name in SECRETS and not (folder / name).exists():
+                continue
+            if (home / name).exists():
+                _move(home / name, aside / name, moved)
+        for one in sorted(folder.iterdir()):
+            _move(one, home / one.name, moved)
+    except BaseException:
+        for source, target in reversed(moved):
+            shutil.move(target, source)
+        raise
+    if any(aside.iterdir()):
+        return aside
+    aside.rmdir()
+    return None
+
+
+def _move(source: Path, target: Path, moved: list[tuple[Path, Path]]) -> None:
+    source.rename(target)
+    moved.append((source, target))

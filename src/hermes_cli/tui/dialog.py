@@ -1,0 +1,62 @@
+"""What every dialog has: a box in the middle, and deaf ears for keys that were meant for the input.
+
+A dialog comes while somebody may be typing. Until it has been there for a moment, keys do nothing
+and its hint is not shown: nothing dangerous is allowed by a word that was half written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from textual.events import Key
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+T = TypeVar("T")
+
+DEAF_SECONDS = 0.5
+
+
+class Dialog(ModalScreen[T]):
+    """A question to the person."""
+
+    DEFAULT_CSS = """
+    Dialog {
+        align: center middle;
+        background: $background 60%;
+        & > .box {
+            width: 90%; max-width: 100; height: auto; max-height: 90%;
+            background: $surface; border: round $accent; padding: 0 1; border-title-color: $accent;
+        }
+        & .hint { color: $muted; height: 1; margin: 1 0 0 0; }
+        & .question { color: $foreground; height: auto; margin: 0 0 1 0; }
+    }
+    """
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__()
+        self.request_id = request_id
+        self.is_ready = False
+
+    def on_mount(self) -> None:
+        """Listen after a moment."""
+        self.set_timer(DEAF_SECONDS, self._listen)
+
+    def _listen(self) -> None:
+        self.is_ready = True
+        self.query_one(".hint", Static).update(self.hint())
+
+    def hint(self) -> str:
+        """Which keys do what."""
+        return ""
+
+    async def on_event(self, event: object) -> None:
+        """Swallow keys until it listens."""
+        if isinstance(event, Key) and not self.is_ready:
+            event.stop()
+            return
+        await super().on_event(event)  # type: ignore[arg-type]
+
+
+Answered = Callable[[str | None], None]

@@ -1,0 +1,86 @@
+"""The themes: text stands out from its background by at least 4.5 to 1 in each of them."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+DEFAULT = "hermes"
+
+THEMES = (
+    Theme(
+        name="hermes",
+        primary="#7aa2f7",
+        secondary="#9d7cd8",
+        accent="#e0af68",
+        warning="#e0af68",
+        error="#f7768e",
+        success="#9ece6a",
+        foreground="#d5d9e8",
+        background="#16161e",
+        surface="#1c1d29",
+        panel="#252736",
+        dark=True,
+        variables={"muted": "#939ab7"},
+    ),
+    Theme(
+        name="hermes-light",
+        primary="#2257c9",
+        secondary="#6b3fa0",
+        accent="#8a5300",
+        warning="#8a5300",
+        error="#b3173b",
+        success="#2b6a16",
+        foreground="#1d2333",
+        background="#fbfbfd",
+        surface="#f1f3f8",
+        panel="#e4e8f0",
+        dark=False,
+        variables={"muted": "#586178"},
+    ),
+    Theme(
+        name="hermes-contrast",
+        primary="#6cb6ff",
+        secondary="#d2a8ff",
+        accent="#ffd33d",
+        warning="#ffd33d",
+        error="#ff9a9a",
+        success="#7ee787",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#0a0a0a",
+        panel="#1f1f1f",
+        dark=True,
+        variables={"muted": "#d0d0d0"},
+    ),
+    Theme(
+        name="hermes-forest",
+        primary="#8fbf7f",
+        secondary="#7fbbb3",
+        accent="#dbbc7f",
+        warning="#dbbc7f",
+        error="#e88388",
+        success="#a7c080",
+        foreground="#dfe3d3",
+        background="#1e2326",
+        surface="#252b2e",
+        panel="#2f373b",
+        dark=True,
+        variables={"muted": "#a3ad9d"},
+    ),
+    Theme(
+        name="hermes-paper",
+        primary="#1f5f8b",
+        secondary="#7a4a2b",
+        accent="#7d5300",
+        warning="#7d5300",
+        error="#a3182e",
+        success="#33621a",
+        foreground="#33302a",
+        background="#f7f1e3",
+        surface="#efe7d4",
+        panel="#e5dbc3",
+        dark=False,
+        variables={"muted": "#635b4b"},
+    ),
+)
+NAMES = tuple(theme.name for theme in THEMES)

@@ -1,0 +1,96 @@
+"""Which shell commands are dangerous, however they are written.
+
+`analyse` follows a command the way a shell would (parse, expand, walk), through
+quoting, variables, substitutions, pipes, encodings and programs that start other programs, and asks
+rules (rules_*) about each program it comes to. Nothing is run. What cannot be followed is a
+finding of its own: a command passes only if it was understood.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from .budget import Budget, TooComplex
+from .finding import Finding
+from .marks import PARENT, without_marks
+from .paths import Places
+from .text import plain
+from .walk import Walker
+
+LONGEST = 400_000
+"""Characters; a longer command is not looked at."""
+
+_EVERYWHERE = {"SHELL": "/bin/bash", "BASH": "/bin/bash", "IFS": " \t\n", "PPID": PARENT}
+
+
+def analyse(
+    command: str,
+    cwd: Path,
+    *,
+    home: Path | None = None,
+    user_home: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    start: Path | None = None,
+    stdin: str | None = None,
+    deny: Iterable[str] = (),
+    is_plain_sh: bool = False,
+    budget: Budget | None = None,
+) -> list[Finding]:
+    """What is dangerous about a command; empty if it may run without asking.
+
+    `cwd` is where the conversation works, `start` where the command begins, if elsewhere; `home` is
+    the Hermes home; `environ` is what is known of the environment the command gets (any other
+    variable could hold anything); `stdin` is what it is given to read. Patterns in `deny` must
+    never be run: they are searched for in the command as it is written and in each command it leads
+    to. The command is read as by bash, or with `is_plain_sh` as by a shell that knows less.
+    """
+    budget = budget or Budget()
+    user = str(user_home or Path.home())
+    places = Places(
+        working=os.path.normpath(str(cwd)),
+        user_home=user,
+        hermes_home=os.path.normpath(str(home)) if home else f"{user}/.hermes",
+    )
+    if len(command) > LONGEST:
+        return [Finding("complex", "A command too long to be looked through")]
+    text = without_marks(command)
+    seen = [text, plain(text)]
+    known = {**_EVERYWHERE, "HOME": user, **(environ or {})}
+    begin = os.path.normpath(str(cwd / start)) if start is not None else places.working
+    walker = Walker(places, known, budget, begin)
+    walker.is_plain_sh = is_plain_sh
+    findings = [Finding("disguise", "Characters no text may hold")] if text != command else []
+    try:
+        walker.script(text, None if stdin is None else without_marks(stdin))
+    except (TooComplex, RecursionError):
+        findings.append(Finding("complex", "A command too complex to be followed to its end"))
+    findings += [Finding(*danger) for danger in walker.dangers.values()]
+    findings += _denied([*seen, *walker.commands], deny)
+    return _worst_first(findings)
+
+
+def _denied(seen: list[str], deny: Iterable[str]) -> list[Finding]:
+    found = []
+    for pattern in deny:
+        expression = as_pattern(pattern)
+        if any(expression.search(text) for text in dict.fromkeys(seen)):
+            found.append(Finding(f"denied:{pattern}", f"Forbidden here: {pattern}", hard=True))
+    return found
+
+
+def as_pattern(pattern: str) -> re.Pattern[str]:
+    """A pattern of the configuration; one that is not valid is taken as the text it is."""
+    try:
+        return re.compile(pattern)
+    except re.error:
+        return re.compile(re.escape(pattern))
+
+
+def _worst_first(findings: list[Finding]) -> list[Finding]:
+    by_key: dict[str, Finding] = {}
+    for finding in sorted(findings, key=lambda one: not one.hard):
+        by_key.setdefault(finding.pattern_key, finding)
+    return list(by_key.values())

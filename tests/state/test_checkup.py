@@ -1,0 +1,150 @@
+"""The check-up finds each thing that does not hold, and puts it right without losing a message."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hermes_state import SessionDB
+from hermes_state.search_check import missing_from_index
+
+CALLS = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
+
+
+@pytest.fixture
+def store(db: SessionDB) -> SessionDB:
+    """Every shape that is as it should be: compressed, branched, delegated, routed, mid-turn."""
+    db.create_session("a", "cli")
+    db.append_message("a", "user", "one")
+    db.append_message("a", "assistant", "two", tool_calls=CALLS)
+    db.append_message("a", "tool", "three", tool_call_id="c")
+    db.append_message("a", "assistant", "four")
+    db.rotate_session("a", "a2", [{"role": "user", "content": "sum"}])
+    db.branch_session("a2", "b")
+    db.create_session("d", "tool", parent_session_id="a2", model_config={"_delegate_from": "a2"})
+    db.append_message("d", "user", "help")
+    db.save_gateway_routing_entry("key", json.dumps({"session_id": "a2"}))
+    db.save_gateway_routing_entry("fresh", json.dumps({"session_id": "not yet"}))
+    db.create_session("running", "cli")
+    db.append_message("running", "user", "go")
+    db.append_message("running", "assistant", "", tool_calls=CALLS)
+    db.update_token_counts("a2", 5, 5, model="m")
+    return db
+
+
+def break_it(db: SessionDB, *statements: str) -> None:
+    def work(conn: object) -> None:
+        for statement in statements:
+            conn.execute(statement)  # type: ignore[attr-defined]
+
+    db._database.alone(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
+    db._execute_write(work)
+
+
+def said(db: SessionDB) -> list[str]:
+    return sorted(
+        str(content)
+        for (content,) in db._database.read(
+            lambda conn: conn.execute("SELECT content FROM messages").fetchall()
+        )
+    )
+
+
+def test_a_store_in_order_has_no_findings(store: SessionDB) -> None:
+    assert store.check_store() == []
+    assert store.mend_store() == {}
+
+
+BROKEN = {
+    "messages_have_a_session": (
+        ["INSERT INTO messages (session_id, role, content, timestamp) VALUES ('x','user','lost',5)"],
+        ("x",),
+    ),
+    "parents_exist": (["UPDATE sessions SET parent_session_id = 'gone' WHERE id = 'b'"], ("b",)),
+    "continued_sessions_exist": (
+        ["UPDATE sessions SET continuation_of = 'gone' WHERE id = 'b'"],
+        ("b",),
+    ),
+    "one_continuation": (
+        [
+            "DROP INDEX idx_sessions_continuation_unique",
+            "UPDATE sessions SET continuation_of = 'a', conversation_id = 'a' WHERE id = 'b'",
+        ],
+        ("a",),
+    ),
+    "known_facts": (
+        ["UPDATE sessions SET conversation_id = NULL, last_active = NULL WHERE id = 'b'"],
+        ("b",),
+    ),
+    "one_tip": (["UPDATE sessions SET conversation_id = 'a' WHERE id = 'b'"], ("a",)),
+    "guards": (
+        ["DROP INDEX idx_sessions_title_unique"],
+        ("idx_sessions_title_unique",),
+    ),
+    "first_tellings_exist": (["UPDATE messages SET origin_id = 999 WHERE session_id = 'd'"], None),
+    "calls_are_answered": (["DELETE FROM messages WHERE role = 'tool'"], ("a",)),
+    "counts": (["UPDATE sessions SET message_count = 7 WHERE id = 'b'"], ("b",)),
+    "usage_has_a_session": (
+        ["INSERT INTO session_model_usage (session_id, model) VALUES ('gone', 'm')"],
+        ("gone",),
+    ),
+    "routes_lead_somewhere": (
+        [
+            "INSERT INTO gateway_routing VALUES ('', 'lost',"
+            " '{\"session_id\": \"gone\", \"total_tokens\": 5}', 1)"
+        ],
+        ("('', 'lost')",),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_each_thing_is_found_and_put_right(store: SessionDB, rule: str) -> None:
+    statements, concerned = BROKEN[rule]
+    break_it(store, *statements)
+    before = said(store)
+    found = {one.rule: one for one in store.check_store()}
+    assert rule in found, found
+    if concerned is not None:
+        assert found[rule].concerned == concerned
+        assert concerned[0] in found[rule].problem
+    assert rule in store.mend_store()
+    assert store.check_store() == []
+    assert store.mend_store() == {}
+    assert [one for one in before if one not in said(store)] == []
+
+
+def test_a_ring_of_continuations_is_opened(store: SessionDB) -> None:
+    break_it(store, "UPDATE sessions SET continuation_of = 'a2' WHERE id = 'a'")
+    assert [one.rule for one in store.check_store()] == ["one_tip"]
+    store.mend_store()
+    assert store.check_store() == []
+    assert store.get_compression_tip("a") == "a2"
+
+
+def test_messages_without_a_session_can_be_found_again(store: SessionDB) -> None:
+    break_it(store, *BROKEN["messages_have_a_session"][0])
+    store.mend_store()
+    assert store.get_messages_as_conversation("x")[0]["content"] == "lost"
+    assert [hit["session_id"] for hit in store.search_messages("lost")] == ["x"]
+
+
+def test_a_call_that_may_still_run_is_left_alone(store: SessionDB) -> None:
+    assert store.check_store() == []
+    store.end_session("running", "cli_close")
+    assert [one.concerned for one in store.check_store()] == [("running",)]
+    store.mend_store()
+    history = store.get_messages_as_conversation("running")
+    assert "outcome unknown" in history[-1]["content"]
+
+
+def test_what_the_index_lacks_is_noticed(store: SessionDB) -> None:
+    assert missing_from_index(store.search_index) == []
+    wanted = store.search_messages("four")[0]["id"]
+    store.search_index._file.run(
+        lambda conn: conn.execute("DELETE FROM doc_0 WHERE rowid = ?", (wanted,)) and None
+    )
+    assert missing_from_index(store.search_index) == [wanted]
+    store.rebuild_fts()
+    assert missing_from_index(store.search_index) == []
