@@ -196,10 +196,19 @@ THEIRS = {1: 5, 20: 5, 100: 2}
 """Conversations and turns that the other system is asked for; more would take minutes."""
 
 
+def one(lab: Lab) -> list[Finding]:
+    """A single conversation: time per turn, and memory."""
+    return _crowds(lab, (1,))
+
+
 def crowd(lab: Lab) -> list[Finding]:
     """Conversations at once, several turns each: time per turn, turns per second, memory."""
+    return _crowds(lab, (20, 100) if lab.quick else (20, 100, 500))
+
+
+def _crowds(lab: Lab, sizes: Iterable[int]) -> list[Finding]:
     found = []
-    for conversations in (1, 20, 100) if lab.quick else (1, 20, 100, 500):
+    for conversations in sizes:
         for stream in (False, True):
             how = "streamed" if stream else "whole"
             progress(f"{conversations} conversations at once, {how}")
@@ -307,6 +316,7 @@ def _peak(model: str) -> int:
 
 MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
     "start": start,
+    "one": one,
     "crowd": crowd,
     "slow": slow,
 }

@@ -73,8 +73,8 @@ async def serve(chunks: int, delay: float = 0.0) -> None:
                     + content
                 )
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the client is gone
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client is gone, or we are; asyncio would report a handler that is cancelled
         finally:
             writer.close()
 

@@ -26,18 +26,27 @@ def set_config_value(path: Path, key: str, value: Any) -> bool:
     Raises ConfigError if the file is broken, cannot be changed safely, or could not be used with
     that value.
     """
+    return set_config_values(path, {key: value})
+
+
+def set_config_values(path: Path, values: Mapping[str, Any]) -> bool:
+    """Set several keys that only make sense together, as one change; see `set_config_value`."""
     from agent.config import load_config
 
-    parts = key.split(".")
     with _writing:
-        text = _read(path)
-        raw = _parsed(path, text)
-        wanted = _with(raw, parts, value)
+        text = changed = _read(path)
+        raw = wanted = _parsed(path, text)
+        for key, value in values.items():
+            parts = key.split(".")
+            before, wanted = wanted, _with(wanted, parts, value)
+            if wanted == before:
+                continue
+            step = edited(changed, parts, value)
+            if step is None or _parsed(path, step) != wanted:
+                raise ConfigError(f"{path} was not changed: set {key} to {value!r} in it by hand.")
+            changed = step
         if wanted == raw:
             return False
-        changed = edited(text, parts, value)
-        if changed is None or _parsed(path, changed) != wanted:
-            raise ConfigError(f"{path} was not changed: set {key} to {value!r} in it by hand.")
         load_config(path.parent, raw=wanted)
         _write(path, changed)
     return True

@@ -77,7 +77,10 @@ class Delivery:
         """Send what a chat is owed; with it ends what was followed for a turn."""
         task = self._wake(session_key)
         await asyncio.wait([task], timeout=self._runner.config.drain_timeout)
-        if task.done() and turn is not None:
+        if turn is None or not task.done():
+            return
+        # What waits for its platform to come back still takes the place of its preview.
+        if not await self._runner._session_db.list_deliveries(("pending",), session_key):
             self._streams.pop(turn, None)
 
     async def resume(self) -> None:
@@ -212,8 +215,7 @@ class Delivery:
                     raise
                 log.info("The preview in %s cannot be replaced: %s", row["chat_id"], error)
                 stream.message_id = None  # deleted by somebody: the answer is a new message
-        for one in names:
-            self._streams.pop(one, None)
+        self._streams = {name: one for name, one in self._streams.items() if one is not stream}
         return stream.message_id is not None
 
     def _adapter(self, platform: str) -> PlatformAdapter | None:

@@ -10,6 +10,8 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from .config import Platform
+
 if TYPE_CHECKING:
     from .run import GatewayRunner
 
@@ -21,15 +23,24 @@ CUT_OFF = (
 )
 
 
-async def tell_cut_off(runner: GatewayRunner) -> int:
-    """Tell every chat whose last turn has no end; returns how many."""
+async def recover(runner: GatewayRunner, platform: Platform) -> None:
+    """When a platform is connected for the first time: go on with what an earlier run left."""
+    if platform in runner.recovered:
+        return
+    await tell_cut_off(runner, platform)
+    await runner.turns.resume(platform)
+    runner.recovered.add(platform)
+
+
+async def tell_cut_off(runner: GatewayRunner, platform: Platform) -> int:
+    """Tell every chat of a platform whose last turn has no end; returns how many."""
     freshness = runner.settings.agent.gateway_auto_continue_freshness
     edge = runner.session_store._now() - timedelta(seconds=freshness)
     told = 0
     for entry in runner.session_store.list_sessions():
         if entry.updated_at < edge:
             break
-        if entry.origin is None or entry.origin.platform not in runner.adapters:
+        if entry.origin is None or entry.origin.platform is not platform:
             continue
         if await runner._session_db.close_open_turn(entry.session_id):
             log.info("The turn in %s was cut off", entry.session_key)

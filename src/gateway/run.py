@@ -23,7 +23,6 @@ from .event_hooks import EventHooks
 from .expiry import watch_expiry
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
-from .recovery import tell_cut_off
 from .replies import normalize_empty_response
 from .session import SessionEntry, SessionSource
 from .session_store import SessionStore
@@ -69,6 +68,7 @@ class GatewayRunner:
         self.stopped = asyncio.Event()
         self.session_store = SessionStore(session_db._db, config, home=home)
         self.adapters: dict[Platform, PlatformAdapter] = {}
+        self.recovered: set[Platform] = set()
         self.questions = Questions()
         self.chat_options: dict[str, dict[str, Any]] = {}
         self.chat_titles: dict[str, str] = {}
@@ -84,11 +84,9 @@ class GatewayRunner:
     async def start(self) -> None:
         """Connect every enabled platform, and go on with what an earlier run left."""
         self._running = True
+        await self.delivery.resume()
         await self.supervisor.connect_all()
         self.spawn(self._session_expiry_watcher())
-        await self.delivery.resume()
-        await tell_cut_off(self)
-        await self.turns.resume()
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
         await self.hooks.emit("gateway:startup", {"platforms": platforms})

@@ -159,7 +159,7 @@ def _joined(pieces: list[_Piece], begin: int, end: int) -> str:
     text = "".join(one.text + one.end for one in pieces[begin : end - 1]) + last.text
     opening, closing = "", ""
     if first.fence is not None and not first.closes:
-        opening = f"{first.fence.mark}{first.fence.info}\n"
+        opening = f"{first.fence.opening}\n"
     still = opened_by(last.text) if last.opens else None if last.closes else last.fence
     if still is not None:
         closing = f"\n{still.mark}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from .config import Platform
 from .platforms import create_adapter
 from .platforms.base import PlatformAdapter
+from .recovery import recover
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
@@ -53,6 +54,8 @@ class Supervisor:
                     await adapter.connect()
                 self._runner.adapters[platform] = adapter
                 self.states[platform.value] = "connected"
+                # Before it receives: a turn of this run must not be taken for one of an earlier.
+                await recover(self._runner, platform)
                 self._first[platform].set()
                 await self._runner.delivery.resume_platform(platform)
                 pause = FIRST_PAUSE

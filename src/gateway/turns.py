@@ -112,8 +112,8 @@ class Turns:
         event.text = message if isinstance(message, str) else str(message[0].get("text", ""))
         await self.take(Inbound(event, inbound.session_key, inbox_id))
 
-    async def resume(self) -> None:
-        """After a start: go on with what was accepted and not begun."""
+    async def resume(self, platform: Platform) -> None:
+        """After a start: go on with what a platform's chats had sent and was not begun."""
         for row in await self._runner._session_db.list_waiting():
             source = row["facts"].get("source")
             if not row["session_key"] or not source:
@@ -128,7 +128,7 @@ class Turns:
             except (KeyError, ValueError, TypeError):
                 log.warning("%s is of a platform that is not known here", row["id"])
                 continue
-            if event.source.platform in self._runner.adapters:
+            if event.source.platform is platform:
                 self._runner.pipeline.take_up(Inbound(event, row["session_key"], row["id"]))
 
     async def drain(self, seconds: float) -> None:

@@ -80,7 +80,7 @@ def meant(word: object, known: Iterable[str]) -> str:
     import difflib
 
     known = sorted(known)
-    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.6)
     if near:
         return f" Did you mean {near[0]}?"
     return f" There are: {', '.join(known)}." if 0 < len(known) <= 12 else ""

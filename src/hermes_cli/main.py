@@ -89,6 +89,7 @@ def add_chat_options(parser: argparse.ArgumentParser) -> None:
         help="go on with the last conversation",
     )  # fmt: skip
     add("-m", "--model", metavar="MODEL", help="ask this model, e.g. anthropic:claude-sonnet-5-5")
+    add("--plain", action="store_true", help="a plain conversation, line by line")
     add("--yolo", action="store_true", help="do everything without asking; for a sandbox")
     add("--safe-mode", action="store_true", help="load no plugins and run no shell hooks")
     add("--accept-hooks", action="store_true", help="agree to the shell hooks in config.yaml")
@@ -146,6 +147,15 @@ def _set_environment(args: argparse.Namespace) -> None:
 
 
 def _chat(args: argparse.Namespace) -> int:
+    if not (getattr(args, "plain", False) or getattr(args, "quiet", False) or hasattr(args, "query")):
+        from hermes_cli.tui import start
+
+        if start.is_possible():
+            return start.run(
+                resume=getattr(args, "resume", None),
+                continue_last=getattr(args, "continue_last", False),
+                model=getattr(args, "model", None),
+            )
     from hermes_cli.chat import ChatOptions, run_chat
 
     return run_chat(

@@ -23,6 +23,7 @@ from typing import Any, Literal, cast
 
 from .client_events import ConnectionLostError, Event, RpcFailedError, Watching
 from .client_wires import ChildProcess, Dialer, WebSocket, Wire
+from .rpc import SERVER_ENDING
 from .shapes import Opened, WireSession
 
 __all__ = [
@@ -155,8 +156,15 @@ class Client:
         """
         await self._ready.wait()
         if "session_id" in params:
-            params["session_id"] = await self._watching.current_id(params["session_id"])
+            params["session_id"] = await self._current_id(params["session_id"])
         return await self._request(method, **params)
+
+    async def _current_id(self, session_id: str) -> str:
+        while True:
+            found = await self._watching.current_id(session_id)
+            if self._ready.is_set():
+                return found
+            await self._ready.wait()  # lost again meanwhile, and so perhaps moved again
 
     async def _request(self, method: str, **params: Any) -> Any:
         await self._ready.wait()
@@ -181,6 +189,8 @@ class Client:
         if answer is None or answer.done():
             if error is not None:
                 log.warning("The server complains: %s", error)
+        elif error is not None and error["code"] == SERVER_ENDING:
+            pass  # the end of the connection, which is near, will be its answer
         elif error is not None:
             answer.set_exception(RpcFailedError(error["code"], error["message"]))
         else:

@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 
 from . import server
 from .peers import Peer
@@ -45,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     atexit.register(server.shut_down, "exit", SHUTDOWN_SECONDS)
     reason = ending.wait()
+    server.serve_no_more()
     _exit_in_any_case()
     server.shut_down(reason, SHUTDOWN_SECONDS)
     stop()
@@ -52,31 +52,30 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class _Ending:
-    """Why the server is to end, through a pipe: a signal handler must not take a lock."""
+    """Why the server is to end, through a pipe.
+
+    The interpreter itself writes a signal's number into it, in whatever thread it comes and even if
+    the main thread is just about to wait.
+    """
 
     def __init__(self) -> None:
-        self._reasons = {b"e": "tui_close"}
         self._reader, self._writer = os.pipe()
-        for mark, name in ((b"t", "SIGTERM"), (b"h", "SIGHUP")):
+        os.set_blocking(self._writer, False)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        for name in ("SIGTERM", "SIGHUP"):
             if hasattr(signal, name):
-                self._reasons[mark] = name.lower()
-                signal.signal(getattr(signal, name), self._on_signal(mark))
+                signal.signal(getattr(signal, name), lambda number, frame: None)
         # Ctrl-C belongs to the front end, which shares our terminal.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def _on_signal(self, mark: bytes) -> Callable[[int, FrameType | None], None]:
-        return lambda number, frame: self._tell(mark)
-
-    def _tell(self, mark: bytes) -> None:
-        os.write(self._writer, mark)
-
     def input_ended(self) -> None:
         """There is nothing more to read."""
-        self._tell(b"e")
+        os.write(self._writer, b"\0")
 
     def wait(self) -> str:
         """Wait for the first reason."""
-        return self._reasons[os.read(self._reader, 1)]
+        number = os.read(self._reader, 1)[0]
+        return signal.Signals(number).name.lower() if number else "tui_close"
 
 
 def _serve_stdio(ending: _Ending) -> Callable[[], object]:

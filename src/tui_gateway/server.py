@@ -29,6 +29,7 @@ _sessions: dict[str, Session] = {}
 _peers: set[Peer] = set()
 _opening = threading.Lock()
 _workers = Workers()
+_is_ending = False
 _db: SessionDB | None = None
 _config: Config | None = None
 
@@ -47,7 +48,10 @@ def handle_request(frame: dict[str, Any]) -> rpc.Frame | None:
 def dispatch(frame: object, peer: Peer) -> None:
     """Answer a client's request; one that may take long does not hold up the next."""
     _load_methods()
-    if rpc.is_slow(frame):
+    if _is_ending:
+        request_id = frame.get("id") if isinstance(frame, dict) else None
+        peer.send(rpc.failure(request_id, rpc.SERVER_ENDING, "The server ends. Connect again."))
+    elif rpc.is_slow(frame):
         _workers.run(lambda: _answer(frame, peer))
     else:
         _answer(frame, peer)
@@ -79,6 +83,12 @@ def disconnect(peer: Peer) -> None:
     _peers.discard(peer)
     peer.close()
     live.unwatch(hub(), peer)
+
+
+def serve_no_more() -> None:
+    """Refuse every further request, as the process ends: what is begun now would be cut off."""
+    global _is_ending
+    _is_ending = True
 
 
 def shut_down(end_reason: str, seconds: float = 8.0) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config_env import parse_dotenv
-from agent.config_write import edited, set_config_value, set_dotenv_value
+from agent.config_write import edited, set_config_value, set_config_values, set_dotenv_value
 from agent.home import ConfigError
 
 FILE = """\
@@ -180,3 +180,19 @@ def test_any_value_comes_back(value: str) -> None:
             assert path.read_text() == "OTHER=1\n"
             return
         assert parse_dotenv(path.read_text(encoding="utf-8"))[0] == {"OTHER": "1", "NAME": value}
+
+
+def test_keys_that_only_make_sense_together_change_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("# Mine.\n")
+    server = {"model.provider": "custom", "model.base_url": "http://x/v1", "model.default": "m"}
+    with pytest.raises(ConfigError):
+        set_config_value(path, "model.base_url", "http://x/v1")
+    assert set_config_values(path, server)
+    assert not set_config_values(path, server)
+    text = path.read_text()
+    assert yaml.safe_load(text)["model"]["base_url"] == "http://x/v1"
+    with pytest.raises(ConfigError):
+        set_config_values(path, {"model.default": "other", "approvals.mode": "perhaps"})
+    assert path.read_text() == text
+    assert text.startswith("# Mine.\n")

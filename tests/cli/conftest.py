@@ -202,9 +202,7 @@ class Cli:
 
 
 @pytest.fixture
-def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Cli:
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     home = tmp_path / "hermes-home"
     home.mkdir(mode=0o700)
     for name in list(os.environ):
@@ -232,5 +230,11 @@ def rome(cli: Cli) -> Cli:
     with cli.store() as db:
         talk(db, "20260101_101010_aaaaaa", "Trip to Rome", "How do I get there?",
              "Take the train to Rome at noon.")  # fmt: skip
-        talk(db, "20260102_101010_bbbbbb", None, "What grows in the shade?", "Ferns.")
+        talk(
+            db,
+            "20260102_101010_bbbbbb",
+            None,
+            "What grows in the shade?",
+            "Ferns, in these exact words.",
+        )
     return cli

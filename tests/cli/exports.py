@@ -26,10 +26,14 @@ def chatgpt() -> list[dict[str, Any]]:
     nodes: dict[str, Any] = {}
     node("root", None, None)
     node("system", "root", "system", text(""), is_visually_hidden_from_conversation=True)
-    node("context", "system", "user", {"content_type": "user_editable_context", "user_profile": "x"})
+    node(
+        "context", "system", "user", {"content_type": "user_editable_context", "user_profile": "x"}
+    )
     node("q1", "context", "user", text("Plot a sine wave"))
     node("old", "q1", "assistant", text("I cannot do that."))
-    node("code", "q1", "assistant", {"content_type": "code", "language": "python", "text": "plot()"})
+    node(
+        "code", "q1", "assistant", {"content_type": "code", "language": "python", "text": "plot()"}
+    )
     node("ran", "code", "tool", {"content_type": "execution_output", "text": "done"})
     node("a1", "ran", "assistant", text("Here it is."), model_slug="gpt-4o")
     picture = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://x"}

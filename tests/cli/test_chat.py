@@ -56,8 +56,8 @@ def test_what_a_person_can_put_right_is_said_plainly(hermes: Hermes, server: Mod
         (["--resume", "nothing", "-q", "x"], None, "There is no conversation 'nothing'"),
         (["--continue", "-q", "x"], None, "no conversation to continue"),
         ([], "  \n", "Nothing was asked"),
-        (["--nonsense"], None, "unrecognized arguments"),
-        (["nonsense"], None, "invalid choice"),
+        (["--nonsense"], None, "what is '--nonsense' for?"),
+        (["nonsense"], None, "there is no command 'nonsense'"),
     ):
         done = hermes.run(*arguments, stdin=stdin)
         assert (done.returncode, done.stdout) == (2, "")
@@ -92,7 +92,7 @@ def test_a_provider_that_refuses_is_an_error_and_kept(hermes: Hermes, server: Mo
 def test_version_and_help() -> None:
     hermes = Hermes(Path("/"))
     assert hermes.run("--version").stdout.startswith("hermes ")
-    assert hermes.run("version").stdout == hermes.run("--version").stdout
+    assert hermes.run("version").stdout.startswith(hermes.run("--version").stdout)
     assert "examples:" in hermes.run("--help").stdout
 
 

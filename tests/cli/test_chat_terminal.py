@@ -25,7 +25,7 @@ class Terminal:
     def __init__(self, hermes: Hermes) -> None:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            [*hermes.command, "chat"],
+            [*hermes.command, "chat", "--plain"],
             stdin=slave,
             stdout=slave,
             stderr=slave,

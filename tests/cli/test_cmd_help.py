@@ -1,4 +1,4 @@
-"""Every command of `hermes --help` and every example in every help is run here or named elsewhere."""
+"""Every command of `hermes --help` and every example in its help is run, here or where it says."""
 
 from __future__ import annotations
 
@@ -64,8 +64,6 @@ ELSEWHERE = {
     "hermes pairing approve CODE": "test_gateway_command.py",
     "hermes logs -f": "test_cmd_upkeep.py",
 }
-ANSWERS = {"hermes config check": 1}
-"""Examples that rightly do not end with 0 in the home of this test: it has no provider's key."""
 
 
 @pytest.fixture
@@ -74,16 +72,21 @@ def furnished(rome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: i
     monkeypatch.setenv("HOME", str(tmp_path))
     (rome.home / "config.yaml").write_text("tools: {disabled: [web_fetch]}\nmodel: gpt-5\n")
     (rome.home / "config.yaml").chmod(0o600)
+    (rome.home / ".env").write_text("OPENAI_API_KEY=sk-test\n")
+    (rome.home / ".env").chmod(0o600)
     skill = rome.home / "skills" / "release-notes"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: release-notes\ndescription: How.\n---\nDo it.\n")
     memories = rome.home / "memories"
     memories.mkdir()
     (memories / "MEMORY.md").write_text("It was called Hermes before.\n")
+    (memories / "MEMORY.md").chmod(0o600)
     logs = rome.home / "logs"
     logs.mkdir()
     for name in ("agent", "errors"):
-        (logs / f"{name}.log").write_text("2026-01-01 10:10:10,000 INFO x: hello\n")
+        (logs / f"{name}.log").write_text(
+            "2026-01-01 10:10:10,000 WARNING x [20260101_101010_aaaaaa]: hello\n"
+        )
     weights = rome.home / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
     weights.parent.mkdir()
     with weights.open("wb") as file:
@@ -117,7 +120,7 @@ def test_every_example_works(furnished, example: str) -> None:  # type: ignore[n
     if words[1] == "restore" and "--check" not in words:
         words.append("--yes")
     said = furnished(*words[1:])
-    assert said.code == ANSWERS.get(example, 0), said
+    assert said.code == 0, said
     assert said.out.strip() or "-o" in words, said
 
 

@@ -103,8 +103,8 @@ class TestTelegram(AdapterConformance):
     @pytest.fixture
     async def place(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TelegramPlace]:
         pytest.importorskip("telegram")
-        from gateway.platforms import telegram
+        from gateway.platforms import telegram_polling
 
-        monkeypatch.setattr(telegram, "FIRST_PAUSE", 0.01)
+        monkeypatch.setattr(telegram_polling, "FIRST_PAUSE", 0.01)
         async with BotApi() as api:
             yield TelegramPlace(api)

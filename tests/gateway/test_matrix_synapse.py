@@ -6,26 +6,21 @@ import asyncio
 import itertools
 import json
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
-from agent.config import load_config
 from agent.model import ModelRequest
-from agent.scripted import ScriptedModel, Step, call, say
-from gateway.config import GatewayConfig, Platform, PlatformConfig
+from agent.scripted import Step, call, say
+from gateway.config import PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.matrix import MatrixAdapter
-from gateway.run import GatewayRunner
-from hermes_state import AsyncSessionDB, SessionDB
 
-from .adapter_conformance import AdapterConformance, Place
-from .chats import CONFIG, asked, echo
-from .synapse import Between, NotInstalledError, Person, Synapse, install, shown_in
+from .adapter_conformance import AdapterConformance
+from .chats import asked
+from .matrix_rooms import MatrixPlace, running
+from .synapse import Between, NotInstalledError, Person, Synapse, install
 
 pytest.importorskip("nio", reason="matrix-nio is not installed: pip install 'hermes[matrix]'")
 
@@ -57,62 +52,6 @@ async def people(synapse: Synapse) -> AsyncIterator[Callable[[str], Person]]:
     yield person
     for one in made:
         await one.close()
-
-
-class Bot:
-    """A running gateway with one Matrix account."""
-
-    def __init__(self, runner: GatewayRunner, model: ScriptedModel) -> None:
-        self.runner, self.model = runner, model
-
-    @property
-    def db(self) -> SessionDB:
-        return self.runner._session_db._db  # type: ignore[no-any-return]
-
-    @property
-    def adapter(self) -> MatrixAdapter:
-        adapter = self.runner.adapters[Platform.MATRIX]
-        assert isinstance(adapter, MatrixAdapter)
-        return adapter
-
-
-@asynccontextmanager
-async def running(
-    home: Path,
-    synapse: Synapse,
-    account: Person,
-    allowed: Iterable[Person] = (),
-    steps: Iterable[Step | Callable[[ModelRequest], Step]] | None = None,
-    *,
-    password: bool = False,
-    extra: dict[str, Any] | None = None,
-    **settings: Any,
-) -> AsyncIterator[Bot]:
-    """A gateway on the server, stopped at the end; again with the same home, it is a restart."""
-    home.mkdir(exist_ok=True)
-    (home / "config.yaml").write_text(CONFIG)
-    given = {"homeserver": synapse.url, "user_id": account.user_id, **(extra or {})}
-    if password:
-        given["password"] = account.password
-    matrix = PlatformConfig(
-        enabled=True,
-        token="" if password else account.token,
-        allowed_users=tuple(one.user_id for one in allowed),
-        extra=given,
-    )
-    config = GatewayConfig(
-        platforms={Platform.MATRIX: matrix}, **{"drain_timeout": 5.0, **settings}
-    )
-    db = AsyncSessionDB(SessionDB(home / "state.db"))
-    runner = GatewayRunner(config, load_config(home, {}), db, home)
-    model = ScriptedModel(steps if steps is not None else itertools.repeat(echo))
-    runner._model = model
-    await runner.start()
-    try:
-        yield Bot(runner, model)
-    finally:
-        await runner.stop()
-        await db.close()
 
 
 async def test_invited_joined_asked_and_answered(
@@ -419,75 +358,6 @@ async def test_what_a_server_says_is_understood(
     assert not gone.value.permanent
 
 
-class MatrixPlace(Place):
-    """A direct chat on the server, with something between us that can refuse."""
-
-    adapter: MatrixAdapter
-
-    def __init__(self, between: Between, synapse: Synapse, bot: Person, ann: Person) -> None:
-        self._between, self._synapse, self._bot, self._ann = between, synapse, bot, ann
-        config = PlatformConfig(
-            enabled=True,
-            token=bot.token,
-            allowed_users=(ann.user_id,),
-            extra={"homeserver": between.url},
-        )
-        self.adapter = MatrixAdapter(config, _ignore)
-        self.user_id = ann.user_id
-
-    async def meet(self) -> None:
-        """Have a room, and the adapter in it, before anything counts."""
-        self.chat_id = await self._ann.room(self._bot, direct=True)
-        await self._bot.join(self.chat_id)
-        await self.adapter.connect()
-        reading = asyncio.create_task(self.adapter.run())
-        while not self._since:
-            await asyncio.sleep(0.01)
-        reading.cancel()
-        await asyncio.wait([reading])
-        await self.adapter.disconnect()
-
-    @property
-    def _since(self) -> str:
-        return self.adapter.state.place(self._between.url, self._bot.user_id).since
-
-    def _get(self, path: str) -> Any:
-        url = f"{self._synapse.url}/_matrix/client/v3/{path}"
-        headers = {"Authorization": f"Bearer {self._bot.token}"}
-        return httpx.get(url, headers=headers, trust_env=False).raise_for_status().json()
-
-    async def person_says(self, text: str) -> Any:
-        since = self._since
-        return await self._ann.say(self.chat_id, text), since
-
-    async def delivered_again(self, said: Any) -> None:
-        await self._between.repeat(said[1])
-
-    def acknowledged(self, said: Any) -> bool:
-        return said[0] not in json.dumps(self._get(f"sync?since={self._since}"))
-
-    async def person_presses(self, label: str) -> None:
-        raise NotImplementedError
-
-    def texts(self) -> list[str]:
-        events = self._get(f"rooms/{self.chat_id}/messages?dir=f&limit=1000")["chunk"]
-        return [one["content"]["body"] for one in shown_in(events, self._bot.user_id)]
-
-    def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
-        if permanent:
-            refusal = (403, {"errcode": "M_FORBIDDEN", "error": "no"})
-        else:
-            wait = int((retry_after or 1) * 1000)
-            refusal = (
-                429, {"errcode": "M_LIMIT_EXCEEDED", "error": "slow", "retry_after_ms": wait},
-            )  # fmt: skip
-        self._between.refusals.append(refusal)
-
-
-async def _ignore(event: MessageEvent) -> None:
-    """Takes everything."""
-
-
 class TestConformance(AdapterConformance):
     @pytest.fixture
     async def place(
@@ -507,8 +377,9 @@ async def test_nothing_is_lost_while_the_server_is_away(
     for module in ("delivery", "supervision"):
         monkeypatch.setattr(f"gateway.{module}.LONGEST_PAUSE", 0.5)
     bot, ann = people("bot"), people("ann")
-    goes_on = asyncio.Event()
-    steps = [say("re: zero"), say("A beginning that was seen, ", goes_on, "an end"), say("re: two")]
+    seen, goes_on = asyncio.Event(), asyncio.Event()
+    slow = say("A beginning that was seen, ", seen, "a middle, ", goes_on, "an end")
+    steps = [say("re: zero"), slow, say("re: two")]
     async with running(
         tmp_path, synapse, bot, [ann], steps,
         busy_input_mode="queue", streaming={"enabled": True},
@@ -517,7 +388,9 @@ async def test_nothing_is_lost_while_the_server_is_away(
         await ann.say(room, "zero")
         await ann.wait_for(room, by=bot.user_id, until=bool)
         await ann.say(room, "one")
-        await ann.wait_for(room, by=bot.user_id, until=lambda texts: "A beginning" in texts[-1])
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: "beginning" in texts[-1])
+        seen.set()  # once it is edited, we know that the gateway knows which message it is
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: "middle" in texts[-1])
         await asyncio.to_thread(synapse.stop)
         goes_on.set()
         while not gateway.db.list_deliveries(("pending",)):
@@ -525,5 +398,5 @@ async def test_nothing_is_lost_while_the_server_is_away(
         await asyncio.to_thread(synapse.start)
         await ann.say(room, "two")
         texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: two" in texts)
-        assert texts == ["re: zero", "A beginning that was seen, an end", "re: two"]
+        assert texts == ["re: zero", "A beginning that was seen, a middle, an end", "re: two"]
         gateway.model.assert_done()

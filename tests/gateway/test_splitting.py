@@ -37,6 +37,7 @@ def content(text: str) -> str:
 @example("`" * 500, 64)
 @example("```" + "a " * 200, 64)
 @example("😀" * 300, 100)
+@example("```\n" + "y" * 45 + "\n" + " " * 12 + "`" * 8, 64)
 def test_parts_fit_and_are_balanced(text: str, limit: int) -> None:
     for measure in (len, utf16_length):
         parts = split_message(text, limit, measure)
@@ -49,6 +50,9 @@ def test_parts_fit_and_are_balanced(text: str, limit: int) -> None:
 
 
 @given(TEXTS, st.integers(SMALLEST_LIMIT, 400))
+@example("```\n" + "y" * 45 + "\n" + " " * 12 + "`" * 8, 64)
+@example("``` ~\n" + "d" * 60, 64)
+@example("~~~ ~\n" + "d" * 60, 64)
 @example("a" * 50 + "\n```\n" + "b" * 100 + "\n```\n" + "c" * 50, 64)
 def test_nothing_is_lost(text: str, limit: int) -> None:
     parts = split_message(text, limit)

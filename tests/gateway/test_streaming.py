@@ -76,7 +76,8 @@ async def test_a_preview_on_its_way_when_the_turn_ends_is_not_forgotten(tmp_path
         chats.local.send = slow  # type: ignore[method-assign]
         await chats.say("tell me")
         await begun.wait()
-        await until(lambda: chats.model.calls == 1 and not chats.db.list_waiting())
+        await until(lambda: bool(chats.db.list_deliveries(("pending", "sending"))))
+        await asyncio.sleep(0.02)
         release.set()
         await settled(chats)
         assert chats.local.texts() == [f"{BEGINNING}and its end."]
@@ -169,9 +170,9 @@ async def test_a_failure_takes_the_place_of_the_preview(tmp_path: Path) -> None:
         await chats.say("tell me")
         await until(lambda: len(chats.local.texts()) == 1)
         seen.set()
+        await until(lambda: "▉" not in chats.local.texts()[0])
         await settled(chats)
         assert len(chats.local.texts()) == 1
-        assert "▉" not in chats.local.texts()[0]
 
 
 async def test_a_long_answer_is_previewed_within_the_limit(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ pytest.importorskip("telegram")
 
 from agent.scripted import call, say
 from gateway import delivery, supervision
-from gateway.platforms import telegram as telegram_adapter
-from gateway.platforms import telegram_files
+from gateway.platforms import telegram_files, telegram_polling
 
 from .bot_api import BotApi, Fault
 from .chats import echo
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*retry_after")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pauses, a hundred times shorter."""
-    for module in (delivery, supervision, telegram_adapter):
+    for module in (delivery, supervision, telegram_polling):
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
         monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(telegram_files, "PAUSE", 0.01)
@@ -97,6 +96,28 @@ async def test_a_restart_between_message_and_answer(tmp_path: Path) -> None:
         assert model.calls == 1
         async with telegram_gateway(tmp_path / "home", api):
             await api.until(lambda: any("and this" in one for one in api.texts()))
+        assert Counter(api.texts())["re: and this"] == 1
+
+
+async def test_what_waits_is_run_when_the_platform_comes_back_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with BotApi() as api:
+        asked = asyncio.Event()
+        hanging = [say(lambda: asked.set(), "Thinking", asyncio.Event())]
+        async with telegram_gateway(
+            tmp_path / "home", api, hanging, drain_timeout=0.05, busy_input_mode="queue"
+        ) as chats:
+            await api.say("hello")
+            await asked.wait()
+            await api.say("and this")
+            await api.until(lambda: not api.waiting)
+            assert len(chats.db.list_waiting()) == 1
+        await api.close()
+        async with telegram_gateway(tmp_path / "home", api) as chats:
+            assert not chats.runner.adapters
+            await api.open()
+            await api.until(lambda: "re: and this" in api.texts())
         assert Counter(api.texts())["re: and this"] == 1
 
 

@@ -15,8 +15,7 @@ pytest.importorskip("telegram")
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from gateway import delivery, supervision
-from gateway.platforms import telegram as telegram_adapter
-from gateway.platforms import telegram_files
+from gateway.platforms import telegram_files, telegram_polling
 from hermes_state import StoreBusyError
 
 from .bot_api import TOKEN, BotApi, Fault
@@ -31,7 +30,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pauses, a hundred times shorter."""
-    for module in (delivery, supervision, telegram_adapter):
+    for module in (delivery, supervision, telegram_polling):
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
         monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(telegram_files, "PAUSE", 0.01)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -36,6 +38,12 @@ async def adapter(api: BotApi) -> AsyncIterator[TelegramAdapter]:
     await bot.connect()
     yield bot
     await bot.disconnect()
+
+
+def test_the_library_is_not_imported_before_it_is_used() -> None:
+    code = "import sys, gateway.platforms.telegram; print('telegram' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 async def test_markup_is_shown(api: BotApi, adapter: TelegramAdapter) -> None:

@@ -58,7 +58,10 @@ def test_a_store_in_order_has_no_findings(store: SessionDB) -> None:
 
 BROKEN = {
     "messages_have_a_session": (
-        ["INSERT INTO messages (session_id, role, content, timestamp) VALUES ('x','user','lost',5)"],
+        [
+            "INSERT INTO messages (session_id, role, content, timestamp)"
+            " VALUES ('x', 'user', 'lost', 5)"
+        ],
         ("x",),
     ),
     "parents_exist": (["UPDATE sessions SET parent_session_id = 'gone' WHERE id = 'b'"], ("b",)),
@@ -92,7 +95,7 @@ BROKEN = {
     "routes_lead_somewhere": (
         [
             "INSERT INTO gateway_routing VALUES ('', 'lost',"
-            " '{\"session_id\": \"gone\", \"total_tokens\": 5}', 1)"
+            ' \'{"session_id": "gone", "total_tokens": 5}\', 1)'
         ],
         ("('', 'lost')",),
     ),

@@ -57,7 +57,8 @@ class ScriptedProvider:
 
     async def reached(self, name: str) -> None:
         """Wait until somebody is at a gate."""
-        await self._reached[name].wait()
+        async with asyncio.timeout(30):
+            await self._reached[name].wait()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

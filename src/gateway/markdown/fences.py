@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 # Bounded on purpose: whatever a part of a long answer begins with, closing and opening a block
 # again takes few characters.
-_FENCE = re.compile(r"[ \t]{0,12}(`{3,8}|~{3,8})(?!`|~)[ \t]*([^\s`]{0,20})([^\n`]{0,60})")
+_FENCE = re.compile(r"[ \t]{0,12}(`{3,8}(?!`)|~{3,8}(?!~))[ \t]*([^\s`]{0,20})([^\n`]{0,60})")
 
 
 class Fence(NamedTuple):
@@ -17,6 +17,12 @@ class Fence(NamedTuple):
     mark: str
     info: str
     """The language, as written after the mark."""
+
+    @property
+    def opening(self) -> str:
+        """A line that opens such a block."""
+        blank = " " if self.info.startswith(self.mark[0]) else ""
+        return f"{self.mark}{blank}{self.info}"
 
     def closed_by(self, line: str) -> bool:
         """Whether this line ends the block."""

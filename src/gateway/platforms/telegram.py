@@ -1,9 +1,4 @@
-"""Telegram: polling or webhook in, the Bot API out.
-
-Updates are acknowledged by asking for those after them, so the offset moves only when everything
-before it was taken; python-telegram-bot's own updater moves it earlier, so its client is used and
-its updater is not.
-"""
+"""Telegram: updates in, by polling or by webhook; the Bot API out."""
 
 from __future__ import annotations
 
@@ -19,12 +14,13 @@ from ..markdown import to_telegram_html
 from ..markdown.telegram import without_tags
 from ..splitting import utf16_length
 from .base import Button, Capabilities, OnMessage, PlatformAdapter
+from .telegram_polling import Poller
+from .telegram_sending import Sender
 from .telegram_updates import (
     ALLOWED_UPDATES,
     Incoming,
     MalformedUpdateError,
     Me,
-    chat_of,
     read_update,
     update_id,
 )
@@ -37,12 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 30
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
-FAILURES_BEFORE_RECONNECT = 3
-ATTEMPTS_AT_A_MESSAGE = 3
 CONNECTIONS = 64
+"""At once, for sending."""
 
 
 class TelegramAdapter(PlatformAdapter):
@@ -57,12 +49,11 @@ class TelegramAdapter(PlatformAdapter):
 
     def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
         super().__init__(config, on_message)
-        from .telegram_sending import Sender
-
         self.bot: Bot | None = None
         self.me = Me(0, "")
         self._runner: GatewayRunner | None = None
-        self._offset: int | None = None
+        self._poller = Poller(self)
+        self._receiving = asyncio.Event()
         self._webhook: WebhookServer | None = None
         self._aside: set[asyncio.Task[None]] = set()
         self._sender = Sender(self)
@@ -121,7 +112,7 @@ class TelegramAdapter(PlatformAdapter):
         extra = self.config.extra
         url = str(extra["webhook_url"])
         secret = str(extra.get("webhook_secret") or secrets.token_urlsafe(32))
-        self._webhook = WebhookServer(urlsplit(url).path or "/", secret, self.accept)
+        self._webhook = WebhookServer(urlsplit(url).path or "/", secret, self._knocked)
         self.webhook_port = await self._webhook.start(
             str(extra.get("webhook_host") or "127.0.0.1"), int(extra.get("webhook_port", 8443))
         )
@@ -129,6 +120,10 @@ class TelegramAdapter(PlatformAdapter):
             url, secret_token=secret, allowed_updates=list(ALLOWED_UPDATES),
             drop_pending_updates=False,
         )  # fmt: skip
+
+    async def _knocked(self, update: Any) -> None:
+        await self._receiving.wait()  # what an earlier run left comes first
+        await self.accept(update)
 
     async def _register_commands(self, bot: Bot) -> None:
         """Show the commands of the shared table in the chats' menus."""
@@ -147,6 +142,7 @@ class TelegramAdapter(PlatformAdapter):
 
     async def disconnect(self) -> None:
         """Stop receiving, and free connections."""
+        self._receiving.clear()
         for task in list(self._aside):
             task.cancel()
         if self._webhook is not None:
@@ -161,71 +157,9 @@ class TelegramAdapter(PlatformAdapter):
     async def run(self) -> None:
         """Receive until cancelled."""
         if self._webhook is not None:
+            self._receiving.set()
             await asyncio.Event().wait()
-        from telegram.error import NetworkError, RetryAfter, TelegramError
-
-        from .telegram_errors import seconds
-
-        failures = 0
-        while True:
-            try:
-                updates = await self._get_updates()
-                failures = 0
-            except RetryAfter as error:
-                await asyncio.sleep(seconds(error))
-                continue
-            except NetworkError as error:
-                failures += 1
-                if failures >= FAILURES_BEFORE_RECONNECT:
-                    raise ConnectionError(f"Telegram is silent: {error.message}") from error
-                await asyncio.sleep(FIRST_PAUSE)
-                continue
-            except TelegramError as error:  # another program polls with the token, or it is void
-                raise ConnectionError(f"Telegram refuses: {error.message}") from error
-            await self._take(updates)
-
-    async def _get_updates(self) -> list[Any]:
-        assert self.bot is not None
-        # The raw update is asked for: one that the library cannot read would block all others.
-        # Names of methods may be written in any case; as written here the library lets us.
-        wanted: dict[str, Any] = {"timeout": POLL_SECONDS, "allowed_updates": list(ALLOWED_UPDATES)}
-        if self._offset is not None:
-            wanted["offset"] = self._offset
-        found: Any = await self.bot.do_api_request(
-            "getupdates", api_kwargs=wanted, read_timeout=POLL_SECONDS + 15
-        )
-        return found if isinstance(found, list) else []
-
-    async def _take(self, updates: list[Any]) -> None:
-        """Hand updates in, each chat's in order; then those before the last are acknowledged."""
-        chats: dict[str, list[Any]] = {}
-        for update in updates:
-            chats.setdefault(chat_of(update), []).append(update)
-        await asyncio.gather(*(self._take_in_order(one) for one in chats.values()))
-        numbers = [number for one in updates if (number := update_id(one)) is not None]
-        if numbers:
-            self._offset = max(numbers) + 1
-        elif updates:
-            await asyncio.sleep(FIRST_PAUSE)  # nothing that could be acknowledged
-
-    async def _take_in_order(self, updates: list[Any]) -> None:
-        for update in updates:
-            pause = FIRST_PAUSE
-            attempts = 0
-            while True:
-                try:
-                    await self.accept(update)
-                    break
-                except Exception as error:
-                    # While the store fails nothing is acknowledged; a fault that only this one
-                    # message meets must not keep all others out.
-                    attempts += 1
-                    if attempts >= ATTEMPTS_AT_A_MESSAGE and not _is_passing(error):
-                        log.exception("Update %s is given up", update_id(update))
-                        break
-                    log.warning("Update %s waits: %s", update_id(update), error)
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, LONGEST_PAUSE)
+        await self._poller.run()
 
     async def accept(self, update: Any) -> None:
         """Deal with one update; returns when it is stored or is nothing to us."""
@@ -322,10 +256,3 @@ class TelegramAdapter(PlatformAdapter):
     def measure(self, markdown: str) -> int:
         """Telegram counts UTF-16 units of the text that is shown."""
         return utf16_length(markdown)
-
-
-def _is_passing(error: Exception) -> bool:
-    """Whether the same message may be taken later."""
-    from hermes_state import StoreError
-
-    return isinstance(error, StoreError | OSError) and not isinstance(error, ValueError)

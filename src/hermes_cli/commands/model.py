@@ -133,25 +133,20 @@ def set_model(args: argparse.Namespace) -> int:
 
 def choose(config: Config, provider: str, name: str, base_url: str = "") -> None:
     """Write the choice of a model into config.yaml; settings of another provider's go."""
-    from agent.config_write import set_config_value
+    from agent.config_write import set_config_values
     from agent.providers.known import KNOWN
 
-    path = config.home / "config.yaml"
     known = KNOWN.get(provider)
     own_address = "" if known and base_url == known.base_url else base_url
-    if own_address:
-        set_config_value(path, "model.base_url", own_address)
-    # In this order every step is a configuration that works.
-    set_config_value(path, "model.provider", provider)
-    set_config_value(path, "model.default", name)
     section = config.raw.get("model")
     before = section if isinstance(section, dict) else {}
-    if before.get("base_url") and not own_address:
-        set_config_value(path, "model.base_url", "")
+    values: dict[str, Any] = {"model.default": name, "model.provider": provider}
+    if own_address or before.get("base_url"):
+        values["model.base_url"] = own_address
     if provider != config.model.provider:
-        for key in ("api_key", "context_length", "api_mode"):
-            if before.get(key):
-                set_config_value(path, f"model.{key}", None)
+        stale = ("api_key", "context_length", "api_mode")
+        values |= {f"model.{key}": None for key in stale if before.get(key)}
+    set_config_values(config.home / "config.yaml", values)
 
 
 def pull(args: argparse.Namespace) -> int:

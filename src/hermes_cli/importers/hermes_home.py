@@ -59,8 +59,10 @@ def _import_store(source: Path, home: Path, progress: Progress, report: Report) 
     with tempfile.TemporaryDirectory(prefix=".import-", dir=home) as scratch:
         copy = Path(scratch) / "state.db"
         held = copy_store(source / "state.db", copy)
+        with SessionDB(copy) as theirs:  # upgrades it
+            for rule, count in theirs.mend_store().items():
+                report.done.append(f"put right on the way: {rule} ({count})")
         if not (home / "state.db").exists():
-            SessionDB(copy).close()  # upgrades it
             copy.rename(home / "state.db")
             report.sessions, report.messages = held.sessions, held.messages
             report.done.append(f"the whole store: {held.sessions} sessions")

@@ -13,10 +13,9 @@ class Answer(Markdown):
 
     DEFAULT_CSS = """
     Answer {
-        margin: 0 0 1 0;
+        margin: 1 0;
         padding: 0 2 0 2;
         background: transparent;
-        MarkdownParagraph { margin: 0 0 1 0; }
         MarkdownFence { background: $surface; color: $foreground; margin: 0 0 1 0; }
         MarkdownFence > Label { padding: 0 1; }
         MarkdownH1, MarkdownH2, MarkdownH3 {
@@ -48,7 +47,7 @@ class Answer(Markdown):
         await self._stream.write(clean(text))
 
     async def finish(self, text: str | None = None) -> None:
-        """Nothing more comes; `text` is the whole of it, if it may differ from what was streamed."""
+        """Nothing more comes; `text` is the whole of it, where what was streamed may differ."""
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.stop()

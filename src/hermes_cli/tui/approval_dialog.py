@@ -6,17 +6,17 @@ from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Button, Static
+from textual.containers import Vertical, VerticalScroll
+from textual.widgets import OptionList, Static
 
 from .dialog import Dialog
 from .texts import clean
 
 _LABELS = {
-    "once": "Once",
-    "session": "This conversation",
-    "always": "Always",
-    "deny": "Deny",
+    "once": "o  once",
+    "session": "s  as often as it likes in this conversation",
+    "always": "a  always",
+    "deny": "d  deny",
 }
 
 
@@ -24,13 +24,8 @@ class ApprovalDialog(Dialog[str]):
     """Answers with once, session, always or deny. What is not decided is denied."""
 
     DEFAULT_CSS = """
-    ApprovalDialog {
-        & .command {
-            height: auto; max-height: 12; background: $background; margin: 0 0 1 0; padding: 0 1;
-        }
-        & .choices { height: auto; }
-        & Button { margin: 0 1 0 0; min-width: 9; border: none; height: 1; background: $panel; }
-        & Button:focus { background: $primary; color: $background; text-style: bold; }
+    ApprovalDialog .command {
+        height: auto; max-height: 10; background: $background; margin: 0 0 1 0; padding: 0 1;
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -38,8 +33,6 @@ class ApprovalDialog(Dialog[str]):
         Binding("s", "answer('session')", "This conversation"),
         Binding("a", "answer('always')", "Always"),
         Binding("d,n,escape", "answer('deny')", "Deny"),
-        Binding("left,up", "app.focus_previous", show=False),
-        Binding("right,down", "app.focus_next", show=False),
     ]
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -52,34 +45,30 @@ class ApprovalDialog(Dialog[str]):
 
     def compose(self) -> ComposeResult:
         """What it wants to do, why that is asked, and the answers."""
+        description = clean(str(self._payload.get("description") or ""))
+        command = clean(str(self._payload.get("command") or ""))
         with Vertical(classes="box") as box:
             box.border_title = "May it do this?"
-            yield Static(
-                clean(str(self._payload.get("description") or "")),
-                classes="question",
-                markup=False,
-            )
+            yield Static(description, classes="question", markup=False)
             with VerticalScroll(classes="command", can_focus=False):
-                yield Static(clean(str(self._payload.get("command") or "")), markup=False)
-            with Horizontal(classes="choices"):
-                for choice in self._choices:
-                    yield Button(_LABELS[choice], id=choice, compact=True)
+                yield Static(command, markup=False)
+            yield OptionList(*(_LABELS[one] for one in self._choices), markup=False)
             yield Static("", classes="hint", markup=False)
 
     def on_mount(self) -> None:
         """Whoever presses Enter without reading denies."""
-        self.query_one("#deny", Button).focus()
+        options = self.query_one(OptionList)
+        options.focus()
+        options.highlighted = len(self._choices) - 1
 
     def hint(self) -> str:
-        """The letters."""
-        keys = {"once": "o once", "session": "s this conversation", "always": "a always"}
-        told = [keys[one] for one in self._choices if one in keys]
-        return " · ".join([*told, "d deny"])
+        """The keys."""
+        return "The letter or Enter decides · Esc denies"
 
-    def on_button_pressed(self, event: Button.Pressed) -> None:
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """By mouse, or with Enter."""
         if self.is_ready:
-            self.dismiss(str(event.button.id))
+            self.dismiss(self._choices[event.option_index])
 
     def action_answer(self, choice: str) -> None:
         """By its letter."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from textual.content import Content
 from textual.widgets import Static
 
 from .texts import clean
@@ -17,8 +18,8 @@ class UserMessage(Static):
 
     DEFAULT_CSS = """
     UserMessage {
-        margin: 0 0 1 0;
-        padding: 0 1 0 1;
+        margin: 1 0;
+        padding: 0 1;
         border-left: outer $primary;
         background: $surface;
         color: $foreground;
@@ -35,7 +36,7 @@ class Notice(Static):
     """A line about what happened, or what a command has to say."""
 
     DEFAULT_CSS = """
-    Notice { margin: 0 0 1 0; padding: 0 2; color: $muted; }
+    Notice { margin: 1 0; padding: 0 2; color: $muted; }
     Notice.-warning { color: $warning; }
     Notice.-error { color: $error; }
     Notice.-output { color: $foreground; border-left: outer $panel; padding: 0 1; }
@@ -54,17 +55,26 @@ class Welcome(Static):
     """
 
     def __init__(self, model: str = "") -> None:
-        from textual.content import Content
+        super().__init__(_welcome(model))
 
-        about = f"Talking to {model}." if model else "Starting …"
-        super().__init__(
-            Content.assemble(
-                ("Hermes", "bold $primary"),
-                f"\n{about} What was said is kept, whatever happens.\n\n",
-                ("Enter", "$foreground"), " sends, ",
-                ("Ctrl+J", "$foreground"), " begins a new line, ",
-                ("/", "$foreground"), " lists commands, ",
-                ("@", "$foreground"), " names files, ",
-                ("F1", "$foreground"), " shows every key.",
-            )  # fmt: skip
-        )
+    def tell(self, model: str) -> None:
+        """Say which model answers."""
+        self.update(_welcome(model))
+
+
+def _welcome(model: str) -> Content:
+    about = f"Talking to {model}." if model else "Starting …"
+    keys = (
+        ("Enter", " sends, "),
+        ("Ctrl+J", " begins a new line, "),
+        ("/", " lists commands, "),
+        ("@", " names files, "),
+        ("F1", " shows every key."),
+    )
+    parts: list[str | tuple[str, str]] = [
+        ("Hermes", "bold $primary"),
+        f"\n{about} What was said is kept, whatever happens.\n\n",
+    ]
+    for key, does in keys:
+        parts += [(key, "$foreground"), does]
+    return Content.assemble(*parts)

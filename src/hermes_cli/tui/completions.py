@@ -29,6 +29,7 @@ class Completions(OptionList, can_focus=False):
         scrollbar-size-vertical: 1;
     }
     Completions.-open { display: block; }
+    Completions:focus { border: none; }
     Completions > .option-list--option-highlighted { background: $primary 30%; text-style: bold; }
     """
 

@@ -117,7 +117,7 @@ class Composer(TextArea):
         elif key in NEW_LINE:
             self.insert("\n")
         elif key == "tab":
-            if not self._accept():
+            if not self.accept():
                 self.post_message(self.Typed(self.before_cursor, asked=True))
         elif key == "escape" and self._completions.is_open:
             self._completions.close()
@@ -137,7 +137,7 @@ class Composer(TextArea):
             # A command's name: the typed one is carried out if it is one, else completed.
             typed = self.before_cursor
             if typed not in [one.text for one in self._completions.candidates]:
-                self._accept()
+                self.accept()
                 return
         text = self._pastes.put_back(self.text).strip()
         if self.text.rstrip(" ").endswith("\\"):  # for terminals that cannot tell Shift+Enter
@@ -152,7 +152,8 @@ class Composer(TextArea):
         self._pastes.forget()
         self.put("")
 
-    def _accept(self) -> bool:
+    def accept(self) -> bool:
+        """Put the highlighted candidate into the text; False if there is none."""
         chosen = self._completions.chosen
         if chosen is None:
             return False

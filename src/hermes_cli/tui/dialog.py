@@ -6,10 +6,9 @@ and its hint is not shown: nothing dangerous is allowed by a word that was half 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
-from textual.events import Key
+from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -30,6 +29,15 @@ class Dialog(ModalScreen[T]):
             background: $surface; border: round $accent; padding: 0 1; border-title-color: $accent;
         }
         & .hint { color: $muted; height: 1; margin: 1 0 0 0; }
+        & OptionList {
+            height: auto; max-height: 8; background: $background; border: none; padding: 0;
+            &:focus { border: none; }
+        }
+        & Input {
+            border: none; border-left: outer $primary; background: $background; height: 1;
+            padding: 0 1; margin: 1 0 0 0;
+            &:focus { border: none; border-left: outer $accent; }
+        }
         & .question { color: $foreground; height: auto; margin: 0 0 1 0; }
     }
     """
@@ -51,12 +59,7 @@ class Dialog(ModalScreen[T]):
         """Which keys do what."""
         return ""
 
-    async def on_event(self, event: object) -> None:
-        """Swallow keys until it listens."""
-        if isinstance(event, Key) and not self.is_ready:
-            event.stop()
+    def _forward_event(self, event: Event) -> None:
+        if isinstance(event, Key | Paste) and not self.is_ready:
             return
-        await super().on_event(event)  # type: ignore[arg-type]
-
-
-Answered = Callable[[str | None], None]
+        super()._forward_event(event)

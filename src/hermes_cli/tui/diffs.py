@@ -10,8 +10,8 @@ from textual.content import Content
 from .texts import clean
 
 _STYLES = (
-    ("+++", "bold $muted"),
-    ("---", "bold $muted"),
+    ("+++", "$muted"),
+    ("---", "$muted"),
     ("@@", "$secondary"),
     ("+", "$success"),
     ("-", "$error"),

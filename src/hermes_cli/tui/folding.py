@@ -17,7 +17,7 @@ class Folding(Vertical, can_focus=True):
 
     DEFAULT_CSS = """
     Folding {
-        height: auto; margin: 0 0 1 0; padding: 0 1;
+        height: auto; margin: 0; padding: 0 1;
         border-left: outer $panel;
         & > .headline { width: 1fr; height: 1; color: $muted; text-wrap: nowrap; text-overflow: ellipsis; }
         & > .body { width: 1fr; height: auto; color: $muted; padding: 0 0 0 2; display: none; }

@@ -1,4 +1,4 @@
-"""Long texts that are pasted: a short mark stands for each in the input, and is put back on sending."""
+"""Long texts that are pasted: a short mark stands for each in the input until it is sent."""
 
 from __future__ import annotations
 

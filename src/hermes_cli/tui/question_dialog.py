@@ -17,12 +17,8 @@ class QuestionDialog(Dialog[str | None]):
     """Answers with the text; None puts the question off (Escape), and it can be asked for again."""
 
     DEFAULT_CSS = """
-    QuestionDialog {
-        & .ask { height: auto; max-height: 10; }
-        & OptionList { height: auto; max-height: 8; margin: 0 0 1 0; background: $background; border: none; }
-        & Input { border: none; border-left: outer $primary; background: $background; height: 1; }
-    }
-    """  # noqa: E501
+    QuestionDialog .ask { height: auto; max-height: 10; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "later", "Later")]
 
     def __init__(self, payload: dict[str, Any]) -> None:
@@ -64,9 +60,6 @@ class QuestionDialog(Dialog[str | None]):
 class PasswordDialog(Dialog[str | None]):
     """The password that sudo wants; None or nothing refuses."""
 
-    DEFAULT_CSS = """
-    PasswordDialog Input { border: none; border-left: outer $primary; background: $background; height: 1; }
-    """  # noqa: E501
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "refuse", "Refuse")]
 
     def compose(self) -> ComposeResult:

@@ -44,7 +44,7 @@ class Reasoning(Folding):
     def headline(self) -> Content:
         """Whether it still thinks, and the beginning of it."""
         arrow = "▾" if self.is_open else "▸"
-        took = f" for {seconds(self._took)}" if self._took is not None else ""
+        took = f" for {seconds(self._took)}" if self._took and self._took >= 1 else ""
         said = f"Thought{took}" if self._is_over else "Thinking …"
         parts: list[str | tuple[str, str]] = [f"{arrow} ", (said, "italic $secondary")]
         if not self.is_open:

@@ -47,6 +47,10 @@ class StatusLine(Widget):
         self._since = time.monotonic()
         self._ticking: Timer | None = None
 
+    def on_mount(self) -> None:
+        """Show that it is starting."""
+        self._tick_while_busy()
+
     def set(self, **changes: Any) -> None:
         """Show other facts."""
         before = self.facts

@@ -33,7 +33,7 @@ class ToolCard(Folding):
         self, tool_id: str, name: str, context: str = "", arguments: dict[str, Any] | None = None
     ) -> None:
         self.tool_id, self.tool_name = tool_id, name
-        self._context = context
+        self._works_on = context
         self._arguments = arguments or {}
         self._output = ""
         self._result = ""
@@ -75,7 +75,7 @@ class ToolCard(Folding):
             (sign, style),
             " ",
             (self.tool_name, "bold $foreground"),
-            f"  {one_line(self._context, 200)}",
+            f"  {one_line(self._works_on, 200)}",
         ]
         if self._seconds is not None:
             parts.append((f"  {seconds(self._seconds)}", "$muted"))
@@ -101,7 +101,7 @@ class ToolCard(Folding):
         lines = []
         for name, value in self._arguments.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            if text and text != self._context:
+            if text and text != self._works_on:
                 lines.append(f"{name}: {_first(clean(text), LIVE_LINES)}")
         return Content.styled("\n".join(lines), "$secondary")
 

@@ -6,13 +6,16 @@ Of a long conversation only the last part is drawn; the rest is drawn when it is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from .answer import Answer
 from .folding import Folding
+
+if TYPE_CHECKING:  # Markdown is imported when the first frame is there
+    from .answer import Answer
 
 PAGE = 40
 """Blocks that are drawn at once."""
@@ -45,8 +48,12 @@ class Transcript(VerticalScroll, can_focus=False):
     """The blocks of one conversation."""
 
     DEFAULT_CSS = """
-    Transcript { height: 1fr; padding: 1 1 0 1; scrollbar-size-vertical: 1; background: $background; }
-    """  # noqa: E501
+    Transcript {
+        height: 1fr; padding: 1 1 0 1; background: $background;
+        scrollbar-size-vertical: 1; scrollbar-background: $background; scrollbar-color: $panel;
+        scrollbar-background-hover: $background; scrollbar-color-hover: $primary;
+    }
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +65,7 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def show(self, blocks: Sequence[Widget]) -> None:
         """Show these instead of what is there."""
-        for answer in self.query(Answer):
+        for answer in self._answers():
             await answer.finish()
         await self.remove_children()
         self._undrawn = list(blocks[:-PAGE])
@@ -84,7 +91,10 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def answers(self) -> list[str]:
         """The texts of the model, newest first, as far as they are drawn."""
-        return [answer.text for answer in reversed(self.query(Answer)) if answer.text.strip()]
+        return [answer.text for answer in reversed(self._answers()) if answer.text.strip()]
+
+    def _answers(self) -> list[Answer]:
+        return list(self.query("Answer"))  # type: ignore[arg-type]
 
     def fold_all(self) -> None:
         """Open every block that folds; or close them, if all are open."""

@@ -153,10 +153,9 @@ class TurnView:
         status, text = payload.get("status"), payload.get("text") or ""
         stamp = payload.get("timestamp")
         whole = text if status == "complete" and text else None
-        if self._answer is None and text and status == "complete":
-            if not self._knows(Answer, stamp):
-                self._answer = Answer(text)
-                await self._transcript.add(self._answer)
+        if self._answer is None and whole is not None and not self._knows(Answer, stamp):
+            self._answer = Answer(whole)
+            await self._transcript.add(self._answer)
         if self._answer is not None:
             self._answer.timestamp = stamp
         await self._end_block(whole)

@@ -54,6 +54,10 @@ class Waiting(Static):
             self.messages.append(message)
         self._draw()
 
+    def has(self, message_id: str) -> bool:
+        """Whether a message still waits."""
+        return any(one.id == message_id for one in self.messages)
+
     def take(self, message_id: str = "", text: str | None = None) -> bool:
         """A message waits no more, known by its id or (a steered one) by its text."""
         for one in self.messages:
@@ -89,7 +93,9 @@ class Waiting(Static):
     def _draw(self) -> None:
         lines = [
             Content.assemble(
-                ("⧗ ", "$warning"), (one_line(one.text, 50), "$foreground"), f"  {_TOLD[one.how]}"
+                ("» ", "bold $warning"),
+                (one_line(one.text, 50), "$foreground"),
+                f"  {_TOLD[one.how]}",
             )
             for one in self.messages[:SHOWN]
         ]
@@ -97,11 +103,7 @@ class Waiting(Static):
             lines.append(Content(f"  and {len(self.messages) - SHOWN} more"))
         if self.images:
             names = ", ".join(PurePath(path).name for path in self.images)
-            lines.append(
-                Content.assemble(
-                    ("▣ ", "$accent"), (names, "$foreground"),
-                    "  goes with your message · Backspace leaves it out",
-                )  # fmt: skip
-            )
+            told = "  goes with your message · Backspace leaves it out"
+            lines.append(Content.assemble(("▣ ", "$accent"), (names, "$foreground"), told))
         self.update(Content("\n").join(lines))
         self.set_class(bool(lines), "-some")

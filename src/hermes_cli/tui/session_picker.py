@@ -1,0 +1,250 @@
+"""Choosing a conversation: search, a preview of each, and its family as a tree."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static, Tree
+from textual.widgets.option_list import Option
+from textual.widgets.tree import TreeNode
+
+from tui_gateway.client import Client, ConnectionLostError, RpcFailedError
+
+from .stored import Glimpse, glimpse
+from .texts import clean, one_line, plain
+
+log = logging.getLogger(__name__)
+
+MOST = 200
+PREVIEW_CHARACTERS = 600
+WIDE = 110
+"""From so many columns on the preview stands beside the list."""
+_RELATIONS = {"continuation": "goes on after compression", "branch": "branch", "delegate": "task"}
+
+
+class SessionPicker(ModalScreen[str | None]):
+    """Answers with the id of a conversation; None if it stays with the current one."""
+
+    DEFAULT_CSS = """
+    SessionPicker {
+        align: center middle; background: $background 60%;
+        & > .box {
+            width: 96%; height: 94%; background: $surface;
+            border: round $primary; border-title-color: $primary; padding: 0 1;
+        }
+        & Input {
+            border: none; border-left: outer $primary; background: $background; height: 1;
+            margin: 0 0 1 0; padding: 0 1;
+            &:focus { border: none; border-left: outer $accent; }
+        }
+        & .sides { layout: vertical; height: 1fr; }
+        & OptionList { height: 1fr; background: $surface; border: none; padding: 0; }
+        & OptionList:focus { border: none; }
+        & .detail { height: 1fr; border-top: solid $panel; }
+        & .preview { height: 1fr; scrollbar-size-vertical: 1; }
+        & Tree { height: auto; max-height: 8; background: $surface; border-top: solid $panel; display: none; }
+        & Tree.-some { display: block; }
+        & .hint { color: $muted; height: 1; }
+        &.-wide {
+            & .sides { layout: horizontal; }
+            & OptionList { width: 45%; height: 1fr; }
+            & .detail { width: 55%; border-top: none; border-left: solid $panel; padding: 0 1; }
+        }
+    }
+    """  # noqa: E501
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Close"),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "move(-10)", show=False),
+        Binding("pagedown", "move(10)", show=False),
+    ]
+
+    def __init__(self, client: Client, home: Path, current: str) -> None:
+        super().__init__()
+        self._client, self._home, self._current = client, home, current
+        self.found: list[dict[str, Any]] = []
+
+    def compose(self) -> ComposeResult:
+        """Search, list, preview, tree."""
+        with Vertical(classes="box") as box:
+            box.border_title = "Conversations"
+            yield Input(placeholder="Search titles and everything that was said")
+            with Horizontal(classes="sides"):
+                yield OptionList()
+                with Vertical(classes="detail"):
+                    with VerticalScroll(classes="preview", can_focus=False):
+                        yield Static("", classes="said")
+                    tree: Tree[str] = Tree("", classes="family")
+                    tree.show_root = False
+                    yield tree
+            yield Static("Enter opens · ↑↓ choose · Tab to the tree · Esc closes", classes="hint")
+
+    def on_mount(self) -> None:
+        """All of them, newest first."""
+        self.set_class(self.size.width >= WIDE, "-wide")
+        self.query_one(Input).focus()
+        self._look("")
+
+    def on_resize(self) -> None:
+        """Beside or below each other."""
+        self.set_class(self.size.width >= WIDE, "-wide")
+
+    # Search
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Search while it is being typed."""
+        self._look(event.value)
+
+    def _look(self, query: str) -> None:
+        self.run_worker(self._search(query.strip()), group="search", exclusive=True)
+
+    async def _search(self, query: str) -> None:
+        try:
+            found: list[dict[str, Any]] = [
+                dict(one) for one in await self._client.sessions(MOST, query or None)
+            ]
+            if query:
+                found += await self._hits(query, {one["id"] for one in found})
+        except (RpcFailedError, ConnectionLostError) as error:
+            self.query_one(".said", Static).update(Content(str(error)))
+            return
+        self.found = found
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_options(Option(self._row(one)) for one in found)
+        if found:
+            options.highlighted = 0
+        else:
+            self._show(Glimpse([], []), "Nothing was found." if query else "There are none yet.")
+
+    async def _hits(self, query: str, known: set[str]) -> list[dict[str, Any]]:
+        hits = await self._client.request("session.search", query=query, limit=30)
+        found = []
+        for hit in hits["results"]:
+            if hit["session_id"] not in known:
+                known.add(hit["session_id"])
+                found.append(
+                    {
+                        "id": hit["session_id"],
+                        "title": hit["title"],
+                        "preview": hit["snippet"],
+                        "last_active": hit["timestamp"],
+                    }
+                )
+        return found
+
+    def _row(self, one: dict[str, Any]) -> Content:
+        mark = "→ " if one["id"] == self._current else "  "
+        when = _when(one.get("last_active") or one.get("started_at"))
+        count = one.get("message_count")
+        name = one_line(str(one.get("title") or one.get("preview") or "(nothing said yet)"), 60)
+        parts: list[str | tuple[str, str]] = [
+            (mark, "$accent"),
+            (f"{when:<13}", "$muted"),
+            (name, "bold $foreground" if one.get("title") else "$foreground"),
+        ]
+        if count:
+            parts.append((f"  {count}", "$muted"))
+        if one.get("waiting"):
+            parts.append(("  waiting", "$warning"))
+        return Content.assemble(*parts)
+
+    # Preview
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Show what is highlighted."""
+        if event.option_index < len(self.found):
+            one = self.found[event.option_index]
+            self.run_worker(self._preview(one), group="preview", exclusive=True)
+
+    async def _preview(self, one: dict[str, Any]) -> None:
+        from hermes_state import StoreError
+
+        try:
+            seen = await asyncio.to_thread(glimpse, self._home, str(one["id"]))
+        except StoreError as error:
+            self._show(Glimpse([], []), str(error))
+            return
+        self._show(seen, str(one.get("preview") or ""), str(one["id"]))
+
+    def _show(self, seen: Glimpse, otherwise: str, session_id: str = "") -> None:
+        parts = []
+        for message in seen.messages:
+            text = clean(plain(message["content"])).strip()
+            if len(text) > PREVIEW_CHARACTERS:
+                text = f"{text[:PREVIEW_CHARACTERS]} …"
+            style = "$primary" if message["role"] == "user" else "$foreground"
+            mark = "› " if message["role"] == "user" else ""
+            parts.append(Content.styled(f"{mark}{text}", style))
+        shown = Content("\n\n").join(parts) if parts else Content(clean(otherwise))
+        self.query_one(".said", Static).update(shown)
+        self.query_one(".preview", VerticalScroll).scroll_end(animate=False)
+        self._draw_family(seen.family, session_id)
+
+    def _draw_family(self, family: list[dict[str, Any]], session_id: str) -> None:
+        tree: Tree[str] = self.query_one(Tree)
+        tree.clear()
+        tree.set_class(len(family) > 1, "-some")
+        if len(family) < 2:
+            return
+        nodes: dict[str | None, TreeNode[str]] = {None: tree.root}
+        tree.root.expand()
+        for one in family:
+            above = nodes.get(one["parent_session_id"], tree.root)
+            label = _told(one, one["id"] == session_id)
+            nodes[one["id"]] = above.add(label, one["id"], expand=True)
+
+    # Choosing
+
+    def action_move(self, by: int) -> None:
+        """Highlight another one, while the search has the focus."""
+        options = self.query_one(OptionList)
+        if self.found:
+            at = (options.highlighted or 0) + by
+            options.highlighted = max(0, min(len(self.found) - 1, at))
+
+    def on_input_submitted(self) -> None:
+        """Enter in the search."""
+        at = self.query_one(OptionList).highlighted
+        if at is not None and at < len(self.found):
+            self.dismiss(str(self.found[at]["id"]))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A click, or Enter in the list."""
+        self.dismiss(str(self.found[event.option_index]["id"]))
+
+    def on_tree_node_selected(self, event: Tree.NodeSelected[str]) -> None:
+        """A member of the family."""
+        if event.node.data is not None:
+            self.dismiss(event.node.data)
+
+    def action_close(self) -> None:
+        """Stay."""
+        self.dismiss(None)
+
+
+def _told(one: dict[str, Any], is_here: bool) -> Text:
+    relation = _RELATIONS.get(one["relation"], "")
+    title = one_line(str(one["title"] or one["id"]), 50)
+    told = f"{'→ ' if is_here else ''}{title}  {_when(one['started_at'])}"
+    return Text(f"{told}  {relation}".rstrip(), style="bold" if is_here else "")
+
+
+def _when(at: float | None) -> str:
+    if not at:
+        return ""
+    then, now = time.localtime(at), time.localtime()
+    if then[:3] == now[:3]:
+        return time.strftime("%H:%M", then)
+    return time.strftime("%d %b %H:%M" if then.tm_year == now.tm_year else "%d %b %Y", then)

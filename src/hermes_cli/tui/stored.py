@@ -1,0 +1,39 @@
+"""A look into the store: a conversation's last messages and its family, without opening it.
+
+The server tells of live conversations; a preview should not make one live. Two processes may read
+the store at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PREVIEWED = 12
+
+
+class Glimpse(NamedTuple):
+    """What a picker shows of a conversation."""
+
+    messages: list[dict[str, Any]]
+    """The last ones of the person and the model."""
+    family: list[dict[str, Any]]
+    """Every session that hangs together with it, parents before their children."""
+
+
+def glimpse(home: Path, session_id: str) -> Glimpse:
+    """Read it; empty for a conversation that is not stored yet. StoreError if it cannot be read."""
+    from hermes_state import SessionDB
+
+    path = home / "state.db"
+    if not path.exists():
+        return Glimpse([], [])
+    with SessionDB(path) as db:
+        if db.get_session(session_id) is None:
+            return Glimpse([], [])
+        said = [
+            one
+            for one in db.get_messages(session_id)
+            if one["role"] in ("user", "assistant") and one.get("content")
+        ]
+        return Glimpse(said[-PREVIEWED:], db.get_family(session_id))

@@ -1,0 +1,153 @@
+"""A gateway with one Matrix account on a real server, and that server for the shared checks."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from agent.config import load_config
+from agent.model import ModelRequest
+from agent.scripted import ScriptedModel, Step
+from gateway.config import GatewayConfig, Platform, PlatformConfig
+from gateway.platforms.base import MessageEvent
+from gateway.platforms.matrix import MatrixAdapter
+from gateway.run import GatewayRunner
+from hermes_state import AsyncSessionDB, SessionDB
+
+from .adapter_conformance import Place
+from .chats import CONFIG, echo
+from .synapse import Between, Person, Synapse, shown_in
+
+
+class Bot:
+    """A running gateway with one Matrix account."""
+
+    def __init__(self, runner: GatewayRunner, model: ScriptedModel) -> None:
+        self.runner, self.model = runner, model
+
+    @property
+    def db(self) -> SessionDB:
+        return self.runner._session_db._db  # type: ignore[no-any-return]
+
+    @property
+    def adapter(self) -> MatrixAdapter:
+        adapter = self.runner.adapters[Platform.MATRIX]
+        assert isinstance(adapter, MatrixAdapter)
+        return adapter
+
+
+@asynccontextmanager
+async def running(
+    home: Path,
+    synapse: Synapse,
+    account: Person,
+    allowed: Iterable[Person] = (),
+    steps: Iterable[Step | Callable[[ModelRequest], Step]] | None = None,
+    *,
+    password: bool = False,
+    extra: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Bot]:
+    """A gateway on the server, stopped at the end; again with the same home, it is a restart."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(CONFIG)
+    given = {"homeserver": synapse.url, "user_id": account.user_id, **(extra or {})}
+    if password:
+        given["password"] = account.password
+    matrix = PlatformConfig(
+        enabled=True,
+        token="" if password else account.token,
+        allowed_users=tuple(one.user_id for one in allowed),
+        extra=given,
+    )
+    config = GatewayConfig(
+        platforms={Platform.MATRIX: matrix}, **{"drain_timeout": 5.0, **settings}
+    )
+    db = AsyncSessionDB(SessionDB(home / "state.db"))
+    runner = GatewayRunner(config, load_config(home, {}), db, home)
+    model = ScriptedModel(steps if steps is not None else itertools.repeat(echo))
+    runner._model = model
+    await runner.start()
+    try:
+        yield Bot(runner, model)
+    finally:
+        await runner.stop()
+        await db.close()
+
+
+class MatrixPlace(Place):
+    """A direct chat on the server, with something between us that can refuse."""
+
+    adapter: MatrixAdapter
+
+    def __init__(self, between: Between, synapse: Synapse, bot: Person, ann: Person) -> None:
+        self._between, self._synapse, self._bot, self._ann = between, synapse, bot, ann
+        config = PlatformConfig(
+            enabled=True,
+            token=bot.token,
+            allowed_users=(ann.user_id,),
+            extra={"homeserver": between.url},
+        )
+        self.adapter = MatrixAdapter(config, _ignore)
+        self.user_id = ann.user_id
+
+    async def meet(self) -> None:
+        """Have a room, and the adapter in it, before anything counts."""
+        self.chat_id = await self._ann.room(self._bot, direct=True)
+        await self._bot.join(self.chat_id)
+        await self.adapter.connect()
+        reading = asyncio.create_task(self.adapter.run())
+        while not self._since:
+            await asyncio.sleep(0.01)
+        reading.cancel()
+        await asyncio.wait([reading])
+        await self.adapter.disconnect()
+
+    @property
+    def _since(self) -> str:
+        return self.adapter.state.place(self._between.url, self._bot.user_id).since
+
+    def _get(self, path: str) -> Any:
+        url = f"{self._synapse.url}/_matrix/client/v3/{path}"
+        headers = {"Authorization": f"Bearer {self._bot.token}"}
+        return (
+            httpx.get(url, headers=headers, trust_env=False, verify=False).raise_for_status().json()
+        )
+
+    async def person_says(self, text: str) -> Any:
+        since = self._since
+        return await self._ann.say(self.chat_id, text), since
+
+    async def delivered_again(self, said: Any) -> None:
+        await self._between.repeat(said[1])
+
+    def acknowledged(self, said: Any) -> bool:
+        return said[0] not in json.dumps(self._get(f"sync?since={self._since}"))
+
+    async def person_presses(self, label: str) -> None:
+        raise NotImplementedError
+
+    def texts(self) -> list[str]:
+        events = self._get(f"rooms/{self.chat_id}/messages?dir=f&limit=1000")["chunk"]
+        return [one["content"]["body"] for one in shown_in(events, self._bot.user_id)]
+
+    def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
+        if permanent:
+            refusal = (403, {"errcode": "M_FORBIDDEN", "error": "no"})
+        else:
+            wait = int((retry_after or 1) * 1000)
+            refusal = (
+                429, {"errcode": "M_LIMIT_EXCEEDED", "error": "slow", "retry_after_ms": wait},
+            )  # fmt: skip
+        self._between.refusals.append(refusal)
+
+
+async def _ignore(event: MessageEvent) -> None:
+    """Takes everything."""

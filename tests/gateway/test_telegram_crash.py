@@ -1,0 +1,55 @@
+"""A gateway that is killed at any moment: every chat ends with one answer, or is told."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("telegram")
+
+from gateway.delivery import BROKEN, UNSURE
+from gateway.recovery import CUT_OFF
+
+from .bot_api import TOKEN, BotApi
+from .chats import CONFIG
+
+CHILD = Path(__file__).with_name("telegram_child.py")
+
+
+async def _killed_when(home: Path, api: BotApi, fits: Callable[[], bool]) -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, str(CHILD), str(home), api.url, TOKEN
+    )
+    try:
+        await api.until(fits, 60)
+    finally:
+        child.kill()
+        await child.wait()
+
+
+async def test_a_gateway_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    chats = range(100, 112)
+    notices = {BROKEN, UNSURE, CUT_OFF}
+    async with BotApi() as api:
+        await api.add(*(api.message("hello", chat_id=one, user_id=one) for one in chats))
+        polls = len(api.called("getUpdates"))
+        await _killed_when(tmp_path, api, lambda: len(api.called("getUpdates")) > polls + 1)
+        await _killed_when(tmp_path, api, lambda: len(api.sent) >= 3)
+        await _killed_when(tmp_path, api, lambda: len(api.sent) >= 7)
+        await _killed_when(tmp_path, api, lambda: all(api.texts(one) for one in chats))
+        await api.add(*(api.message("again", chat_id=one, user_id=one) for one in chats))
+        await _killed_when(
+            tmp_path, api, lambda: all("re: again" in api.texts(one) for one in chats)
+        )
+    for one in chats:
+        texts = api.texts(one)
+        assert texts.count("re: hello") <= 1 and texts.count("re: again") == 1
+        assert set(texts) <= {"re: hello", "re: again"} | notices
+        assert set(texts[:-1]) & ({"re: hello"} | notices)
+    answered = sum("re: hello" in api.texts(one) for one in chats)
+    assert answered >= len(chats) - 9  # at most three were running at each of three deaths
