@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,20 @@ MODEL_CACHE = Path(
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing a test does by default may reach the home of whoever runs it."""
     monkeypatch.setenv("HERMES_HOME", str(tmp_path_factory.mktemp("hermes-home")))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """What a test loads or says about its session is gone before the next one."""
+    context = contextvars.copy_context()
+    yield
+    plugins = sys.modules.get("hermes_cli.plugins")
+    if plugins is not None:
+        plugins.forget_plugins()
+    for variable in set(contextvars.copy_context()) - set(context):
+        if variable.name.startswith("HERMES_SESSION"):
+            # A variable cannot be unset, but be as empty as it was for whoever reads it.
+            variable.set("")
 
 
 @pytest.fixture(scope="session")

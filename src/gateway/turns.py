@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOOK_AHEAD = 32
+"""Waiting messages of a chat that are looked at for the next turn."""
+
 SEEN = "👀"
 
 
@@ -56,7 +59,7 @@ class Turns:
         mode = self._runner.config.busy_input_mode
         steer, interrupt = getattr(agent, "steer", None), getattr(agent, "interrupt", None)
         if mode == "steer" and steer is not None and not inbound.event.media:
-            waiting = await self._runner._session_db.list_waiting(session_key=key)
+            waiting = await self._runner._session_db.list_waiting(session_key=key, limit=LOOK_AHEAD)
             if waiting and waiting[0]["id"] in (inbound.inbox_id, *self._steered.get(key, ())):
                 # In the order they came. What is not read in this turn waits for the next.
                 self._steered.setdefault(key, set()).add(inbound.inbox_id)
@@ -172,7 +175,7 @@ class Turns:
             await self.take(late)
 
     async def _next(self, key: str) -> Inbound | None:
-        waiting = await self._runner._session_db.list_waiting(session_key=key)
+        waiting = await self._runner._session_db.list_waiting(session_key=key, limit=LOOK_AHEAD)
         for row in waiting:
             if row["id"] not in self._admitted:
                 continue

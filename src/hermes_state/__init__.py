@@ -10,7 +10,6 @@ with SessionDB("state.db") as db:
 
 from typing import TYPE_CHECKING, Any
 
-from .db import SessionDB
 from .errors import (
     InvalidMessageError,
     NewerStoreError,
@@ -26,10 +25,11 @@ from .errors import (
     UnknownSessionError,
     UnsafeSQLiteError,
 )
-from .rotation import Rotation
 
 if TYPE_CHECKING:
     from .aio import AsyncSessionDB
+    from .db import SessionDB
+    from .rotation import Rotation
 
 __all__ = [
     "AsyncSessionDB",
@@ -51,10 +51,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # asyncio takes longer to import than everything else here together.
-    if name == "AsyncSessionDB":
-        from .aio import AsyncSessionDB
+# Whoever needs only a leaf (errors, redaction) does not load SQLite, nor asyncio.
+_LATER = {"AsyncSessionDB": "aio", "Rotation": "rotation", "SessionDB": "db"}
 
-        return AsyncSessionDB
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f".{_LATER[name]}", __name__), name)
+    globals()[name] = found
+    return found

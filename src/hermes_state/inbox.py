@@ -66,6 +66,7 @@ def list_waiting(
     session_id: str | None = None,
     source: str | None = None,
     session_key: str | None = None,
+    limit: int = -1,
 ) -> list[dict[str, Any]]:
     """The messages nobody has begun with, oldest first: of a conversation, of a front end, of a
     chat, or all."""
@@ -81,7 +82,9 @@ def list_waiting(
         where.append("source = ?")
         given.append(source)
     found = rows(
-        conn, f"SELECT * FROM inbox WHERE {' AND '.join(where)} ORDER BY received_at, rowid", given
+        conn,
+        f"SELECT * FROM inbox WHERE {' AND '.join(where)} ORDER BY received_at, rowid LIMIT ?",
+        [*given, limit],
     )
     for one in found:
         one["content"] = decode_content(one["content"])

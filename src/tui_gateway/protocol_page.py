@@ -65,6 +65,7 @@ CODES = {
     4031: "The length is out of bounds.",
     4044: "There is no such process.",
     4090: "As many sessions are open as may be.",
+    4099: "The server ends and takes no further request. Connect again.",
     5000: "The store has failed.",
     5001: "The configuration could not be written.",
     5002: "The command took too long and was stopped.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,15 @@ time.sleep(60)
     assert plugins.invoke_hook("pre_tool_call", tool_name="x", args={}) == []
     assert "was stopped after 1 s" in caplog.text
     pid = int((tmp_path / "pid").read_text())
-    state = Path(f"/proc/{pid}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    while is_alive(pid):
+        time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
 
 
 def test_only_matching_tools(script: Any, home: Path) -> None:
