@@ -26,15 +26,15 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """What a test loads or says about its session is gone before the next one."""
-    context = contextvars.copy_context()
+    before = contextvars.copy_context()
     yield
     plugins = sys.modules.get("hermes_cli.plugins")
     if plugins is not None:
         plugins.forget_plugins()
-    for variable in set(contextvars.copy_context()) - set(context):
-        if variable.name.startswith("HERMES_SESSION"):
+    for variable, value in contextvars.copy_context().items():
+        if variable.name.startswith("HERMES_SESSION") and before.get(variable, "") != value:
             # A variable cannot be unset, but be as empty as it was for whoever reads it.
-            variable.set("")
+            variable.set(before.get(variable, ""))
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,10 @@ CUT_OFF = (
 )
 
 
+_NOBODY_READS = (Platform.API_SERVER, Platform.WEBHOOK)
+"""Programs that ask again themselves; nothing can be said to them."""
+
+
 async def recover(runner: GatewayRunner, platform: Platform) -> None:
     """When a platform is connected for the first time: go on with what an earlier run left."""
     if platform in runner.recovered:
@@ -44,6 +48,7 @@ async def tell_cut_off(runner: GatewayRunner, platform: Platform) -> int:
             continue
         if await runner._session_db.close_open_turn(entry.session_id):
             log.info("The turn in %s was cut off", entry.session_key)
-            await runner.delivery.say(entry.origin, entry.session_key, CUT_OFF)
+            if platform not in _NOBODY_READS:
+                await runner.delivery.say(entry.origin, entry.session_key, CUT_OFF)
             told += 1
     return told

@@ -246,10 +246,11 @@ class HermesApp(App[int]):
 
     def action_leave_or_copy(self) -> None:
         """Ctrl-C: copy what is selected; else the second one within a moment leaves."""
-        selected = self.screen.get_selected_text()
+        selected = self.screen.get_selected_text() or self.chat.composer.selected_text
         if selected:
             self.copy(selected)
             self.screen.clear_selection()
+            self.chat.composer.move_cursor(self.chat.composer.cursor_location)
             return
         now = time.monotonic()
         if now - self._last_ctrl_c < AGAIN_SECONDS:
@@ -266,7 +267,9 @@ class HermesApp(App[int]):
 
     def action_leave_if_empty(self) -> None:
         """Ctrl-D: leave, unless something is being written."""
-        if self.screen is self.chat and self.chat.composer.text:
+        if self.screen is not self.chat:
+            return
+        if self.chat.composer.text:
             self.chat.composer.action_delete_right()
         else:
             self.leave()
