@@ -135,8 +135,10 @@ async def test_cards_fold(tmp_path: Path, size: tuple[int, int]) -> None:
         await until(pilot, lambda: thought.is_open, "reasoning")
         assert "In the pool." in shown(app)
         await pilot.press("ctrl+o")
-        await pilot.press("ctrl+o")
         await until(pilot, lambda: not any(one.is_open for one in app.chat.query(ToolCard)))
+        assert test.has_focus
+        await pilot.press("h", "i")
+        await until(pilot, lambda: app.chat.composer.text == "hi", "the input")
         await pilot.press("shift+tab", "enter")
         await until(pilot, lambda: test.is_open, "by key")
 

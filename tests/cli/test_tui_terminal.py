@@ -155,8 +155,9 @@ def test_the_server_is_killed_in_the_middle_of_an_answer(
     assert messages[-1] == ("assistant", "All is well.")
 
 
+@pytest.mark.parametrize("killed", ["interface", "both"])
 def test_the_interface_is_killed_and_the_conversation_goes_on(
-    hermes: Hermes, server: ModelServer
+    hermes: Hermes, server: ModelServer, killed: str
 ) -> None:
     first = start(hermes)
     server.say("Noted.", threading.Event())
@@ -164,6 +165,8 @@ def test_the_interface_is_killed_and_the_conversation_goes_on(
     first.wait_for("Noted.")
     pid = server_pid(first)
     first.process.kill()
+    if killed == "both":
+        os.kill(pid, signal.SIGKILL)
     first.process.wait()
     first.close()
     wait_until_gone(pid)
@@ -175,12 +178,11 @@ def test_the_interface_is_killed_and_the_conversation_goes_on(
     second.process.send_signal(signal.SIGTERM)
     assert second.exit_code() == 128 + signal.SIGTERM
     second.close()
-    assert [text for _, text in stored(hermes)[0]] == [
-        "Remember the milk",
-        "Noted.",
-        "What was it?",
-        "The milk.",
-    ]
+    said = stored(hermes)[0]
+    assert [text for role, text in said if role == "user"] == ["Remember the milk", "What was it?"]
+    assert said[-1] == ("assistant", "The milk.")
+    if killed == "interface":  # the server has stored what came of the answer before it left
+        assert said[1] == ("assistant", "Noted.")
 
 
 def wait_until_gone(pid: int) -> None:
@@ -197,6 +199,22 @@ def test_keys_typed_before_the_interface_is_there_are_not_lost(
     terminal.type("Am I too early?" + ENTER)
     terminal.wait_for("You are quick.")
     terminal.close()
+
+
+def test_the_server_is_killed_before_anything_was_said(
+    hermes: Hermes, server: ModelServer, terminal: PtyProgram
+) -> None:
+    pid = server_pid(terminal)
+    terminal.type("half a quest")
+    terminal.wait_for("half a quest")
+    os.kill(pid, signal.SIGKILL)
+    server.say("An answer.")
+    terminal.type("ion" + ENTER)
+    terminal.wait_for("An answer.")
+    terminal.wait_for("● ready")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+    assert stored(hermes) == [[("user", "half a question"), ("assistant", "An answer.")]]
 
 
 def test_leaving_at_once_leaves_nothing(hermes: Hermes, terminal: PtyProgram) -> None:

@@ -84,7 +84,7 @@ class StandIn:
         """The parameters of every request of a method."""
         return [params for name, params in self.requests if name == method]
 
-    def emit(self, kind: str, **payload: Any) -> None:
+    def emit(self, kind: str, /, **payload: Any) -> None:
         """Send an event of the session."""
         self._seq += 1
         params = {"type": kind, "session_id": self.sid, "seq": self._seq, "payload": payload}

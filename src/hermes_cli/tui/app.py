@@ -83,10 +83,14 @@ class HermesApp(App[int]):
         return self.chat
 
     async def on_event(self, event: events.Event) -> None:
-        """Keep keys that come before there is an input."""
-        if self._early is not None and isinstance(event, events.Key | events.Paste):
-            self._early.append(event)
-            return
+        """Keep keys that come before there is an input; drop those that no dialog was read for."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            if self._early is not None:
+                self._early.append(event)
+                return
+            is_ctrl_c = isinstance(event, events.Key) and event.key == "ctrl+c"
+            if not is_ctrl_c and not getattr(self.screen, "is_ready", True):
+                return
         await super().on_event(event)
 
     def on_mount(self) -> None:

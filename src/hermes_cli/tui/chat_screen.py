@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.events import Key
 from textual.screen import Screen
 
 from tui_gateway.client import Client, ConnectionLostError, Event, RpcFailedError
@@ -226,7 +228,7 @@ class ChatScreen(Screen[None]):
 
     def refresh_facts(self) -> None:
         """Ask how much of the model's window is used, and what it has cost."""
-        self.run_worker(self._refresh_facts(), group="facts", exclusive=True)
+        self.run_worker(self._refresh_facts, group="facts", exclusive=True)
 
     async def _refresh_facts(self) -> None:
         try:
@@ -288,7 +290,7 @@ class ChatScreen(Screen[None]):
 
     def on_composer_typed(self, event: Composer.Typed) -> None:
         """Look for candidates."""
-        self.run_worker(self._complete(event), group="complete", exclusive=True)
+        self.run_worker(partial(self._complete, event), group="complete", exclusive=True)
 
     async def _complete(self, event: Composer.Typed) -> None:
         if not self.sid:
@@ -297,7 +299,7 @@ class ChatScreen(Screen[None]):
         if self.composer.before_cursor == event.before:
             self.completions.offer(found, start)
 
-    def on_completions_option_selected(self, event: Completions.OptionSelected) -> None:
+    def on_option_list_option_selected(self, event: Completions.OptionSelected) -> None:
         """A click chooses one."""
         event.stop()
         self.composer.accept()
@@ -342,8 +344,16 @@ class ChatScreen(Screen[None]):
 
     # Keys
 
+    def on_key(self, event: Key) -> None:
+        """Who types while a card has the focus means the input."""
+        if event.is_printable and event.character not in (None, " "):
+            event.stop()
+            self.composer.focus()
+            self.composer.insert(event.character or "")
+
     async def action_interrupt(self) -> None:
         """Stop the running turn."""
+        self.composer.focus()
         if not self.sid or not self.turn.is_running:
             return
         self.status.set(doing="stopping")

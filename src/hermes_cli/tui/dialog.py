@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -46,6 +45,7 @@ class Dialog(ModalScreen[T]):
         super().__init__()
         self.request_id = request_id
         self.is_ready = False
+        """Whether it listens to keys; until then the application drops them."""
 
     def on_mount(self) -> None:
         """Listen after a moment."""
@@ -58,8 +58,3 @@ class Dialog(ModalScreen[T]):
     def hint(self) -> str:
         """Which keys do what."""
         return ""
-
-    def _forward_event(self, event: Event) -> None:
-        if isinstance(event, Key | Paste) and not self.is_ready:
-            return
-        super()._forward_event(event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -107,7 +108,7 @@ class SessionPicker(ModalScreen[str | None]):
         self._look(event.value)
 
     def _look(self, query: str) -> None:
-        self.run_worker(self._search(query.strip()), group="search", exclusive=True)
+        self.run_worker(partial(self._search, query.strip()), group="search", exclusive=True)
 
     async def _search(self, query: str) -> None:
         try:
@@ -166,7 +167,7 @@ class SessionPicker(ModalScreen[str | None]):
         """Show what is highlighted."""
         if event.option_index < len(self.found):
             one = self.found[event.option_index]
-            self.run_worker(self._preview(one), group="preview", exclusive=True)
+            self.run_worker(partial(self._preview, one), group="preview", exclusive=True)
 
     async def _preview(self, one: dict[str, Any]) -> None:
         from hermes_state import StoreError

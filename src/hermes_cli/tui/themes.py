@@ -10,7 +10,7 @@ THEMES = (
     Theme(
         name="hermes",
         primary="#7aa2f7",
-        secondary="#9d7cd8",
+        secondary="#a98be0",
         accent="#e0af68",
         warning="#e0af68",
         error="#f7768e",

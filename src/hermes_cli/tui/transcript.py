@@ -35,13 +35,14 @@ class Earlier(Static, can_focus=True):
 
     def on_click(self) -> None:
         """Draw more."""
-        self.run_worker(self.action_more())
+        self.action_more()
 
-    async def action_more(self) -> None:
+    def action_more(self) -> None:
         """Draw more."""
         transcript = self.parent
         assert isinstance(transcript, Transcript)
-        await transcript.show_earlier()
+        # Not this widget's own work: it is removed by it.
+        transcript.run_worker(transcript.show_earlier(), group="earlier", exclusive=True)
 
 
 class Transcript(VerticalScroll, can_focus=False):
