@@ -12,8 +12,10 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
+
+_ROW_BYTES = 1_000
 
 PENDING = object()
 """In an agent's place while it is being built."""
@@ -57,14 +59,31 @@ def guarded(lock: Any) -> Iterator[None]:
         yield
 
 
+def weight(agent: Any) -> int:
+    """Roughly how many bytes an agent keeps in memory: the conversation it holds."""
+    messages = getattr(agent, "_session_messages", None) or ()
+    return sum(_ROW_BYTES + len(str(one.get("content") or "")) for one in messages)
+
+
 def oldest_beyond(
-    cache: Cache, used: MutableMapping[str, float], *, size: int, idle_seconds: float
+    cache: Cache,
+    used: MutableMapping[str, float],
+    weights: Mapping[str, int],
+    *,
+    size: int,
+    most_bytes: int,
+    idle_seconds: float,
 ) -> list[str]:
-    """The keys to let go: idle for too long, and the least recently used beyond `size`."""
+    """The keys to let go: idle for too long, and the least recently used beyond the bounds."""
     edge = time.monotonic() - idle_seconds
     by_use = sorted(
         (used.get(key, 0.0), key) for key, one in cache.items() if one[0] is not PENDING
     )
     idle = [key for when, key in by_use if when < edge]
     rest = [key for when, key in by_use if when >= edge]
-    return idle + rest[: max(0, len(rest) - size)]
+    surplus = max(0, len(rest) - size)
+    total = sum(weights.get(key, 0) for key in rest[surplus:])
+    while total > most_bytes and surplus < len(rest) - 1:
+        total -= weights.get(rest[surplus], 0)
+        surplus += 1
+    return idle + rest[:surplus]

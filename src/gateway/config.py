@@ -47,6 +47,21 @@ class Platform(StrEnum):
     PHOTON = "photon"
     RAFT = "raft"
 
+    @classmethod
+    def of(cls, name: str) -> Platform:
+        """The platform with this name; one that a plugin brings gets a member of its own."""
+        try:
+            return cls(name)
+        except ValueError:
+            from hermes_cli import plugins
+
+            if name not in plugins.get_platforms():
+                raise
+            added = str.__new__(cls, name)
+            added._name_, added._value_ = name.upper(), name
+            cls._value2member_map_[name] = added
+            return added
+
 
 @dataclass(slots=True)
 class PlatformConfig:
@@ -98,6 +113,7 @@ class GatewayConfig:
     session_store_max_age_days: int = 90
     drain_timeout: float = 20.0
     cache_size: int = 128
+    cache_bytes: int = 256 * 1024 * 1024
     cache_idle_seconds: float = 3600.0
 
     def policy_for(self, platform: str, chat_type: str) -> ResetPolicy:

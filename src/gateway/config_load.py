@@ -34,6 +34,9 @@ _ENVIRONMENT: dict[Platform, dict[str, str]] = {
 
 def load_gateway_config(config: Config) -> GatewayConfig:
     """What the gateway is told; what cannot be used is logged and left at its default."""
+    from hermes_cli import plugins
+
+    plugins.load_plugins(config.raw, config.home, config.environ)
     section = config.section("gateway")
     reset = config.raw.get("session_reset") or section.get("session_reset") or {}
     platforms = config.section("platforms")
@@ -49,7 +52,7 @@ def load_gateway_config(config: Config) -> GatewayConfig:
     for name in (
         "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
         "unauthorized_dm_behavior", "max_inbound_media_bytes", "session_store_max_age_days",
-        "drain_timeout", "cache_size", "cache_idle_seconds",
+        "drain_timeout", "cache_size", "cache_bytes", "cache_idle_seconds",
     ):  # fmt: skip
         value = section.get(name, config.raw.get(name))
         if value is not None:
@@ -79,10 +82,11 @@ def _platforms(
     found = {}
     names = {str(name) for name in section} | {one.value for one in _ENVIRONMENT}
     for name in sorted(names):
-        if name not in set(Platform):
+        try:
+            platform = Platform.of(name)
+        except ValueError:
             log.warning("platforms.%s is not a platform Hermes knows; it is left out", name)
             continue
-        platform = Platform(name)
         given = dict(_mapping(section.get(name)))
         for key, variable in _ENVIRONMENT.get(platform, {}).items():
             if environ.get(variable) and not given.get(key):

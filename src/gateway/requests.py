@@ -291,6 +291,7 @@ class Requests:
             agent.on_event = None
         if result.get("failed") and not result.get("api_calls") and request.stored:
             await runner._session_db.drop_message(request.id)
+        runner.note_weight(key, agent)
         self._keep_uncounted(key, agent)
         return result
 

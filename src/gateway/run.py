@@ -63,6 +63,7 @@ class GatewayRunner:
         self._agent_cache: OrderedDict[str, agent_cache.Entry] = OrderedDict()
         self._agent_cache_lock = threading.Lock()
         self._agent_used: dict[str, float] = {}
+        self._agent_weights: dict[str, int] = {}
         self._background_tasks: set[asyncio.Task[Any]] = set()
         self._stopping: asyncio.Task[None] | None = None
         self.stopped = asyncio.Event()
@@ -280,14 +281,23 @@ class GatewayRunner:
             keys = agent_cache.oldest_beyond(
                 self._agent_cache,
                 self._agent_used,
+                self._agent_weights,
                 size=self.config.cache_size,
+                most_bytes=self.config.cache_bytes,
                 idle_seconds=self.config.cache_idle_seconds,
             )
         keys = [key for key in keys if key not in self._running_agents]
         for key in keys:
             self._evict_cached_agent(key)
             self._agent_used.pop(key, None)
+            self._agent_weights.pop(key, None)
         return len(keys)
+
+    def note_weight(self, session_key: str, agent: Any) -> None:
+        """After a turn: how much the agent holds now; the oldest go if all hold too much."""
+        self._agent_weights[session_key] = agent_cache.weight(agent)
+        if sum(self._agent_weights.values()) > self.config.cache_bytes:
+            self._sweep_idle_cached_agents()
 
     # Expiry
 

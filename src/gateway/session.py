@@ -74,7 +74,7 @@ class SessionSource:
         known = {one.name for one in dataclasses.fields(cls)} - {"delivered_via_upstream_relay"}
         values = {name: value for name, value in data.items() if name in known}
         values.setdefault("scope_id", data.get("guild_id"))
-        values["platform"] = Platform(data["platform"])
+        values["platform"] = Platform.of(str(data["platform"]))
         return cls(**values)
 
 
@@ -169,10 +169,17 @@ class SessionEntry:
         values.setdefault("created_at", datetime.now())
         values.setdefault("updated_at", values["created_at"])
         platform = values.get("platform")
-        values["platform"] = Platform(platform) if platform in set(Platform) else None
+        values["platform"] = _platform(platform)
         origin = values.get("origin")
         values["origin"] = _origin(origin) if isinstance(origin, Mapping) else None
         return cls(**values)
+
+
+def _platform(name: Any) -> Platform | None:
+    try:
+        return Platform.of(str(name))
+    except ValueError:
+        return None
 
 
 _OPTIONAL = ("model_override", "origin")

@@ -235,6 +235,7 @@ class Turns:
         runner._agent_used[key] = time.monotonic()
         content = content_of(inbound.event.text, inbound.event.media)
         result: dict[str, Any] = await agent.run(content, stream_callback=stream.feed)
+        runner.note_weight(key, agent)
         if result.get("failed") and not result.get("api_calls"):
             await runner._session_db.drop_message(inbound.inbox_id)
         await events.end(result.get("final_response") or "")

@@ -147,7 +147,7 @@ def _set_environment(args: argparse.Namespace) -> None:
 
 
 def _chat(args: argparse.Namespace) -> int:
-    if not (getattr(args, "plain", False) or getattr(args, "quiet", False) or hasattr(args, "query")):
+    if not any(hasattr(args, one) for one in ("plain", "quiet", "query")):
         from hermes_cli.tui import start
 
         if start.is_possible():

@@ -164,11 +164,16 @@ async def test_a_turn_that_ends_badly(tmp_path: Path) -> None:
         await until(pilot, lambda: "Stopped." in shown(app))
 
 
-@SIZES
 @pytest.mark.parametrize(
-    ("key", "choice"), [("o", "once"), ("s", "session"), ("a", "always"), ("enter", "deny")]
+    ("key", "choice", "size"),
+    [
+        ("o", "once", (80, 24)),
+        ("s", "session", (80, 24)),
+        ("a", "always", (160, 50)),
+        ("enter", "deny", (160, 50)),
+    ],
 )
-async def test_an_approval(tmp_path: Path, size: tuple[int, int], key: str, choice: str) -> None:
+async def test_an_approval(tmp_path: Path, key: str, choice: str, size: tuple[int, int]) -> None:
     server = StandIn()
     async with make_app(server, tmp_path).run_test(size=size) as pilot:
         app = await opened(pilot)

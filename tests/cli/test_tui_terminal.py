@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,13 +14,21 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pty_screen import PtyProgram
+from pty_screen import PATIENCE, PtyProgram
 
 from .conftest import Hermes, ModelServer
 
 pytest.importorskip("textual")
 
 CTRL_C, ESCAPE, ENTER = "\x03", "\x1b", "\r"
+
+
+@pytest.fixture
+def hermes(hermes: Hermes) -> Hermes:
+    """A home in which the end of a conversation is not looked back on: that would ask the model."""
+    path = hermes.home / ".hermes" / "config.yaml"
+    path.write_text(path.read_text() + "memory:\n  enabled: false\n")
+    return hermes
 
 
 def start(hermes: Hermes, *arguments: str) -> PtyProgram:
@@ -187,7 +195,14 @@ def test_the_interface_is_killed_and_the_conversation_goes_on(
 
 def wait_until_gone(pid: int) -> None:
     """Wait for the end of a process that is not our child."""
-    subprocess.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=30, check=True)
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        assert select.select([descriptor], [], [], PATIENCE)[0], "the server does not end"
+    finally:
+        os.close(descriptor)
 
 
 def test_keys_typed_before_the_interface_is_there_are_not_lost(

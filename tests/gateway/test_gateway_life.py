@@ -13,15 +13,20 @@ from unittest.mock import patch
 
 import pytest
 
-from agent.scripted import call, say
+from agent.config import load_config
+from agent.scripted import ScriptedModel, call, say
 from gateway import expiry
 from gateway.config import Platform, ResetPolicy
+from gateway.config_load import load_gateway_config
 from gateway.delivery import UNSURE
+from gateway.platforms.base import MessageEvent
+from gateway.platforms.local import LocalAdapter
 from gateway.recovery import CUT_OFF
+from gateway.run import GatewayRunner
 from gateway.session import SessionSource
-from hermes_state import SessionDB
+from hermes_state import AsyncSessionDB, SessionDB
 
-from .chats import Chats, echo, gateway
+from .chats import CONFIG, Chats, echo, gateway
 
 
 @pytest.fixture
@@ -337,3 +342,51 @@ async def test_a_turn_that_used_up_its_budget_says_so(tmp_path: Path) -> None:
     yaml = "agent: {max_turns: 3, max_iterations: 3}\n"
     async with gateway(tmp_path, steps, yaml=yaml) as chats:
         assert "Stopped after 3 model calls" in await chats.ask("count")
+
+
+async def test_agents_are_let_go_when_they_hold_much(tmp_path: Path) -> None:
+    steps = itertools.repeat(say("word " * 2000))
+    async with gateway(tmp_path, steps, cache_bytes=50_000) as chats:
+        for number in range(12):
+            await chats.ask("hi", chat_id=str(number))
+        assert 1 <= len(chats.runner._agent_cache) <= 5
+        assert sum(chats.runner._agent_weights.values()) <= 60_000
+
+
+PIGEON = """
+from gateway.platforms.local import LocalAdapter
+
+class Pigeons(LocalAdapter):
+    async def send(self, chat_id, text, **more):
+        return await super().send(chat_id, f"coo: {text}", **more)
+
+def register(ctx):
+    ctx.register_platform("heliograph", "Mirrors", Pigeons, lambda: True)
+"""
+
+
+async def test_a_plugin_brings_a_platform(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins" / "pigeons"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: pigeons\nversion: '1'\nkind: platform\n")
+    (folder / "__init__.py").write_text(PIGEON)
+    yaml = (
+        "plugins: {enabled: [pigeons]}\nplatforms: {heliograph: {enabled: true, allow_all: true}}\n"
+    )
+    (tmp_path / "config.yaml").write_text(CONFIG + yaml)
+    settings = load_config(tmp_path, {})
+    config = load_gateway_config(settings)
+    db = AsyncSessionDB(SessionDB(tmp_path / "state.db"))
+    runner = GatewayRunner(config, settings, db, tmp_path)
+    runner._model = ScriptedModel(itertools.repeat(echo))
+    await runner.start()
+    (platform,) = runner.adapters
+    assert platform == "heliograph"
+    local = runner.adapters[platform]
+    assert isinstance(local, LocalAdapter)
+    source = SessionSource(platform, "1", user_id="u1")
+    await runner.handle_message(MessageEvent("hello", source, "m1"))
+    assert await local.wait_for(1) == ["coo: re: hello"]
+    assert [entry.platform for entry in runner.session_store.list_sessions()] == ["heliograph"]
+    await runner.stop()
+    await db.close()

@@ -16,7 +16,10 @@ class Answer(Markdown):
         margin: 1 0;
         padding: 0 2 0 2;
         background: transparent;
-        MarkdownFence { background: $surface; color: $foreground; margin: 0 0 1 0; }
+        MarkdownFence {
+            background: $surface; color: $foreground; margin: 0 0 1 0;
+            &:light { background: $surface; }
+        }
         MarkdownFence > Label { padding: 0 1; }
         MarkdownH1, MarkdownH2, MarkdownH3 {
             margin: 0 0 1 0; content-align: left middle; color: $primary; text-style: bold;

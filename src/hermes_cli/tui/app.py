@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import time
@@ -49,7 +50,7 @@ class HermesApp(App[int]):
     CSS = """
     OptionList { text-wrap: nowrap; text-overflow: ellipsis; }
     OptionList > .option-list--option-highlighted {
-        background: $primary 30%; color: $foreground; text-style: bold;
+        background: $primary 20%; color: $foreground; text-style: bold;
     }
     VerticalScroll, OptionList, TextArea, Tree {
         scrollbar-size-vertical: 1; scrollbar-background: $surface; scrollbar-color: $panel;
@@ -65,6 +66,7 @@ class HermesApp(App[int]):
         self.settings = Settings(home)
         self.history = InputHistory(home)
         self._last_ctrl_c = 0.0
+        self._reopening = asyncio.Lock()
         self._early: list[events.Event] | None = []
         self.last_words: Any = lambda: ""
         """What the server said on standard error before it went."""
@@ -178,17 +180,16 @@ class HermesApp(App[int]):
         except (RpcFailedError, ConnectionLostError) as error:
             self.notify(str(error), severity="error")
 
-    async def reopen(self, reason: str) -> None:
-        """The live session is gone: go on with its conversation, or with a new one."""
-        try:
-            if self.chat.has_messages and self.chat.key:
+    async def reopen(self, gone: str) -> None:
+        """A live session is gone: go on with its conversation, or with a new one."""
+        async with self._reopening:
+            if self.chat.sid != gone:
+                return  # somebody else has noticed first
+            try:
                 opened = await self.client.resume(self.chat.key, cols=self.size.width)
-            else:
+            except RpcFailedError:  # nothing was said in it
                 opened = await self.client.create(cols=self.size.width, cwd=str(Path.cwd()))
-        except RpcFailedError as error:
-            await self.chat.tell(f"{reason} {error}".strip(), "error")
-            return
-        await self.chat.show(self.client, opened)
+            await self.chat.show(self.client, opened)
 
     # Screens
 

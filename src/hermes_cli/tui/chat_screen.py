@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import Key
 from textual.screen import Screen
 
 from tui_gateway.client import Client, ConnectionLostError, Event, RpcFailedError
+from tui_gateway.rpc import SESSION_NOT_FOUND
 
 from .blocks import Notice, UserMessage, Welcome
 from .commands import Commands
@@ -167,7 +168,7 @@ class ChatScreen(Screen[None]):
             case "session.snapshot":
                 await self._take_snapshot(event)
             case "session.closed" | "session.gone":
-                await self.hermes.reopen(payload.get("reason") or payload.get("message") or "")
+                await self.hermes.reopen(event.session_id)
             case "clipboard.copy":
                 self.hermes.copy(str(payload.get("text") or ""))
             case "background.complete":
@@ -226,11 +227,9 @@ class ChatScreen(Screen[None]):
         for welcome in self.transcript.query(Welcome):
             welcome.tell(info.get("model") or "")
 
-    def refresh_facts(self) -> None:
+    @work(group="facts", exclusive=True)
+    async def refresh_facts(self) -> None:
         """Ask how much of the model's window is used, and what it has cost."""
-        self.run_worker(self._refresh_facts, group="facts", exclusive=True)
-
-    async def _refresh_facts(self) -> None:
         try:
             window = await self.client.request("session.context_breakdown", session_id=self.sid)
             used = await self.client.request("session.usage", session_id=self.sid)
@@ -272,7 +271,7 @@ class ChatScreen(Screen[None]):
         else:
             self.waiting.add(Message(message_id, text, "sending"))
         try:
-            how = await self.client.submit(self.sid, text, message_id=message_id)
+            how = await self._submitted(message_id, text, is_shown)
         except (RpcFailedError, ConnectionLostError):
             await self.turn.take_back(message_id)
             self.waiting.take(message_id)
@@ -286,12 +285,27 @@ class ChatScreen(Screen[None]):
             self.waiting.add(Message(message_id, text, how))
         self.status.set(waiting=len(self.waiting.messages))
 
+    async def _submitted(self, message_id: str, text: str, is_shown: bool) -> str:
+        """Hand a message over; if the session is gone, to the one that takes its place."""
+        sid = self.sid
+        try:
+            return await self.client.submit(sid, text, message_id=message_id)
+        except RpcFailedError as error:
+            if error.code != SESSION_NOT_FOUND:
+                raise
+        await self.hermes.reopen(sid)
+        if is_shown:  # the screen was drawn anew
+            await self._first_message()
+            await self.turn.show_sent(message_id, text)
+        return await self.client.submit(self.sid, text, message_id=message_id)
+
     # Completion, pictures
 
     def on_composer_typed(self, event: Composer.Typed) -> None:
         """Look for candidates."""
-        self.run_worker(partial(self._complete, event), group="complete", exclusive=True)
+        self._complete(event)
 
+    @work(group="complete", exclusive=True)
     async def _complete(self, event: Composer.Typed) -> None:
         if not self.sid:
             return

@@ -54,7 +54,7 @@ class CopyScreen(ModalScreen[str | None]):
             width: 90%; max-width: 100; height: 80%; background: $surface;
             border: round $primary; border-title-color: $primary; padding: 0 1;
         }
-        & OptionList { height: 1fr; max-height: 12; background: $surface; border: none; }
+        & OptionList { height: auto; max-height: 12; background: $surface; border: none; }
         & OptionList:focus { border: none; }
         & VerticalScroll { height: 1fr; background: $background; padding: 0 1; margin: 1 0 0 0; }
         & .hint { color: $muted; height: 1; }

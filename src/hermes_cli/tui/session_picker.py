@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.text import Text
+from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -95,7 +95,7 @@ class SessionPicker(ModalScreen[str | None]):
         """All of them, newest first."""
         self.set_class(self.size.width >= WIDE, "-wide")
         self.query_one(Input).focus()
-        self._look("")
+        self._search("")
 
     def on_resize(self) -> None:
         """Beside or below each other."""
@@ -105,11 +105,9 @@ class SessionPicker(ModalScreen[str | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Search while it is being typed."""
-        self._look(event.value)
+        self._search(event.value.strip())
 
-    def _look(self, query: str) -> None:
-        self.run_worker(partial(self._search, query.strip()), group="search", exclusive=True)
-
+    @work(group="search", exclusive=True)
     async def _search(self, query: str) -> None:
         try:
             found: list[dict[str, Any]] = [
@@ -167,8 +165,9 @@ class SessionPicker(ModalScreen[str | None]):
         """Show what is highlighted."""
         if event.option_index < len(self.found):
             one = self.found[event.option_index]
-            self.run_worker(partial(self._preview, one), group="preview", exclusive=True)
+            self._preview(one)
 
+    @work(group="preview", exclusive=True)
     async def _preview(self, one: dict[str, Any]) -> None:
         from hermes_state import StoreError
 

@@ -10,8 +10,13 @@ TYPE_CHECKING = False  # importing typing would delay the first frame
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tui_gateway.client import Client
+
     from .app import Opening
     from .server import ServerProcess
+
+SILENT_SECONDS = 0.7
+"""An end that takes longer is explained."""
 
 
 def is_possible() -> bool:
@@ -61,6 +66,16 @@ def run(resume: str | None = None, continue_last: bool = False, model: str | Non
         frame.restore_mode()
 
 
+async def _end(client: Client) -> None:
+    """The screen is given back already; the server stores what runs, learns from it, and ends."""
+    import asyncio
+
+    ending = asyncio.create_task(client.aclose())
+    if not (await asyncio.wait({ending}, timeout=SILENT_SECONDS))[0]:
+        print("Keeping what was learnt …", file=sys.stderr)
+    await ending
+
+
 async def _show(server: ServerProcess, home: Path, opening: Opening) -> int:
     import asyncio
     import signal
@@ -81,8 +96,7 @@ async def _show(server: ServerProcess, home: Path, opening: Opening) -> int:
     try:
         code = await app.run_async()
     finally:
-        # The screen is given back already; the server stores what runs, and ends.
-        await client.aclose()
+        await _end(client)
     if code in (None, 0) and app.chat.has_messages and app.chat.key:
         print(f"Go on with: hermes --resume {app.chat.key}")
     return app.return_code or code or 0
