@@ -94,6 +94,17 @@ def test_a_whole_conversation(hermes: Hermes, server: ModelServer, terminal: Pty
     terminal.wait_for("another ending.")
     terminal.wait_for("● ready")
 
+    terminal.type("/branch Elsewhere" + ENTER)
+    terminal.wait_for("Now in the branch Elsewhere")
+    terminal.wait_for("another ending.")  # it has all that was said before
+    server.say("said in the branch.")
+    terminal.type("Here?" + ENTER)
+    terminal.wait_for("said in the branch.")
+    terminal.wait_for("● ready")
+    terminal.type("/resume 2" + ENTER)
+    terminal.wait_for("Going on with")
+    terminal.wait_gone("said in the branch.")
+
     server.say("never to be finished", threading.Event())
     terminal.type("One more" + ENTER)
     terminal.wait_for("never to be finished")
@@ -101,17 +112,17 @@ def test_a_whole_conversation(hermes: Hermes, server: ModelServer, terminal: Pty
     terminal.wait_for("Ctrl-C again leaves")
     terminal.type(CTRL_C)
     assert terminal.exit_code() == 0
-    assert stored(hermes) == [
-        [
-            ("user", "Hi"),
-            ("assistant", "Hello **there**,\n\n```python\nprint('hi')\n```\n"),
-            ("user", "A story"),
-            ("assistant", "Once upon"),
-            ("user", "Go on differently"),
-            ("assistant", "another ending."),
-            ("user", "One more"),
-            ("assistant", "never to be finished"),
-        ]
+    told, branch = stored(hermes)
+    assert ("assistant", "said in the branch.") in branch
+    assert told == [
+        ("user", "Hi"),
+        ("assistant", "Hello **there**,\n\n```python\nprint('hi')\n```\n"),
+        ("user", "A story"),
+        ("assistant", "Once upon"),
+        ("user", "Go on differently"),
+        ("assistant", "another ending."),
+        ("user", "One more"),
+        ("assistant", "never to be finished"),
     ]
 
 

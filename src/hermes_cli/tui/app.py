@@ -128,7 +128,10 @@ class HermesApp(App[int]):
 
     async def _take(self, event: Event) -> None:
         if event.type == "connection.lost":
-            log.warning("The server stopped. %s", self.last_words())
+            words = self.last_words()
+            log.warning("The server stopped. %s", words)
+            if words:
+                self.notify(words, title="The server stopped", severity="error", markup=False)
             self.chat.connection_lost()
         elif event.type == "connection.restored":
             self.chat.connection_restored()

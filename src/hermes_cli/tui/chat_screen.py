@@ -62,6 +62,8 @@ class ChatScreen(Screen[None]):
         self.has_messages = False
         self._client: Client | None = None
         self._is_open = asyncio.Event()
+        self.is_switched = asyncio.Event()
+        """Set when another conversation has been drawn that the server went to."""
         self._sending = asyncio.Lock()
         self._commands = Commands(self)
 
@@ -165,6 +167,7 @@ class ChatScreen(Screen[None]):
             case "session.switched" | "screen.clear":
                 self.waiting.clear_all()
                 await self.reload()
+                self.is_switched.set()
             case "session.snapshot":
                 await self._take_snapshot(event)
             case "session.closed" | "session.gone":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
 _COMMAND = re.compile(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
 _REDRAWS = frozenset({"undo", "retry", "compress", "compact"})
 """After these the conversation is another one than is shown."""
+_SWITCHES = frozenset({"new", "reset", "clear", "branch", "fork", "resume"})
+"""These go to another conversation, which is drawn when the server tells of it."""
+SWITCH_SECONDS = 1.0
 
 
 class Commands:
@@ -53,6 +58,7 @@ class Commands:
 
     async def _remote(self, name: str, text: str) -> None:
         screen = self._screen
+        screen.is_switched.clear()
         result = await screen.client.request("slash.exec", session_id=screen.sid, command=text)
         if result.get("leave"):
             screen.hermes.leave()
@@ -60,6 +66,10 @@ class Commands:
         kind = result["type"]
         if name in _REDRAWS or kind == "prefill":
             await screen.reload()
+        if name in _SWITCHES:
+            # What is told belongs into the new conversation. There may also be nothing to switch to.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(screen.is_switched.wait(), SWITCH_SECONDS)
         notice = result.get("notice") or result.get("output")
         if notice:
             await screen.tell(str(notice), "output")
