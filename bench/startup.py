@@ -1,5 +1,5 @@
-"""Starting the session server: how soon it answers and what it weighs, beside bare Python and,
-where it is installed, hermes-agent 0.19.0."""
+"""Starting: the session server, the command and the interface, beside bare Python and, where it is
+installed, hermes-agent 0.19.0."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from .measure import (
     write_results,
 )
 from .processes import INSTALL_YARDSTICK, clean_environment, find_yardstick
+from .startup_command import interface, question, words
 
 AT_MOST_TIME, AT_MOST_MEMORY = 1 / 3, 1 / 2
 """Our share of theirs."""
@@ -183,7 +184,13 @@ def prompt(lab: Lab) -> list[Finding]:
     ]
 
 
-MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {"answer": answer, "prompt": prompt}
+MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
+    "answer": answer,
+    "prompt": prompt,
+    "words": words,
+    "question": question,
+    "interface": interface,
+}
 
 
 def run(parts: Iterable[str] = ()) -> list[Finding]:

@@ -17,7 +17,8 @@ def test_every_measurement_gives_findings(name: str, tmp_path: Path) -> None:
     # Our own server stands in for the one we compare with: it speaks the same protocol.
     findings = startup.MEASUREMENTS[name](Lab(tmp_path, True, sys.executable))
     for found in findings:
-        assert found.ours and found.theirs
+        assert found.ours
+        assert found.theirs or name == "interface"  # measured against a limit, not against them
         assert found.goal and found.met is not None
         assert all(figure > 0 for figures in found.details.values() for figure in figures)
     json.dumps([found.details for found in findings])

@@ -67,7 +67,7 @@ class Commands:
         if name in _REDRAWS or kind == "prefill":
             await screen.reload()
         if name in _SWITCHES:
-            # What is told belongs into the new conversation. There may also be nothing to switch to.
+            # What is told belongs into the new conversation; there may also be none to go to.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(screen.is_switched.wait(), SWITCH_SECONDS)
         notice = result.get("notice") or result.get("output")

@@ -1,0 +1,135 @@
+"""One conversation in several chats: joined with a code, left with /unlink, seen by all of them.
+
+Each chat keeps its own entry; those of one conversation name the same session and follow it
+together. Whoever asks is answered in their chat; the others see question and answer, marked.
+Nobody gets into a conversation without a code that was given in one of its own direct chats.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from .link_codes import LinkCodeError
+from .session import SessionEntry, SessionSource
+
+if TYPE_CHECKING:
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+SHOWN = 12_000
+"""Characters of a message that other chats are shown."""
+
+
+async def offer(runner: GatewayRunner, key: str, source: SessionSource) -> str:
+    """A code for the chat's conversation, with what to do with it. Raises LinkCodeError."""
+    if source.chat_type != "dm":
+        raise LinkCodeError("Everybody here would read the code. Write /link to me directly.")
+    owner = _owner(source)
+    entry = runner.session_store.get_or_create_session(source)
+    code = runner.link_codes.offer(key, entry.session_id, owner)
+    return (
+        f"Write this in the other chat, within ten minutes:\n/link {code}\n"
+        "Whoever does so reads and writes in this conversation; the code works once."
+    )
+
+
+async def join(runner: GatewayRunner, key: str, source: SessionSource, code: str) -> str:
+    """Bind a chat to the conversation that a code stands for. Raises LinkCodeError."""
+    taken = runner.link_codes.take(code, _owner(source))
+    store, turns = runner.session_store, runner.turns
+    if taken.session_key == key:
+        raise LinkCodeError("This is the chat the code is from. Write it in the other one.")
+    first = store.entry(taken.session_key)
+    names = turns.conversations
+    if first is None or names.name(first.session_id) != names.name(taken.session_id):
+        raise LinkCodeError("The other chat has left that conversation. Write /link there again.")
+    mine = store.get_or_create_session(source)
+    if names.name(mine.session_id) == names.name(first.session_id) and mine.linked:
+        return "This chat is in that conversation already."
+    if turns.is_busy(key):
+        raise LinkCodeError("An answer is being written here. Wait for it, then ask for a code.")
+    if first.origin is not None:
+        _begin(runner, first, first.origin)
+    await runner.switch_chat(key, first.session_id, source)
+    store.mark_linked(key)
+    store.mark_linked(taken.session_key)
+    runner._evict_cached_agent(key)
+    log.info("%s was linked to the conversation of %s", key, taken.session_key)
+    if first.origin is not None:
+        await runner.delivery.say(
+            first.origin,
+            first.session_key,
+            f"🔗 {_who(source)} is in this conversation now. /unlink all ends that.",
+        )
+    return (
+        "🔗 This chat is in the same conversation now: what is said in one is seen in all of them."
+        " /unlink gives it one of its own again."
+    )
+
+
+async def leave(runner: GatewayRunner, key: str, source: SessionSource, everybody: bool) -> str:
+    """Give a chat a conversation of its own again, or send all others out of this one."""
+    entry = runner.session_store.entry(key)
+    others = runner.session_store.linked_with(entry.session_id, key) if entry else []
+    if entry is None or not entry.linked or not others:
+        return "This chat is not linked to another one."
+    if not everybody:
+        await runner.leave_conversation(key, source)
+        await _tell(runner, others, f"🔗 {_who(source)} has left this conversation.")
+        return "This chat has a conversation of its own again."
+    row = await runner._session_db.get_session(entry.session_id)
+    if row is not None and row["user_id"] != source.owner:
+        raise LinkCodeError("Only whose conversation it is can send the others out; /unlink works.")
+    for other in others:
+        await runner.leave_conversation(other.session_key, other.origin or source)
+    await _tell(runner, others, "🔗 The link was ended. This chat has a conversation of its own.")
+    return f"{len(others)} chat(s) are no longer in this conversation."
+
+
+async def mirror_question(
+    runner: GatewayRunner, key: str, session_id: str, source: SessionSource, name: str, text: str
+) -> None:
+    """Show the other chats of a conversation what was asked; `name` is the message's, once."""
+    if others := runner.session_store.linked_with(session_id, key):
+        await _tell(runner, others, f"💬 {_who(source)}: {text[:SHOWN]}", f"{name}:asked")
+
+
+async def mirror_answer(
+    runner: GatewayRunner, key: str, session_id: str, name: str, text: str
+) -> None:
+    """Show the other chats of a conversation what was answered."""
+    others = runner.session_store.linked_with(session_id, key)
+    if others and text:
+        await _tell(runner, others, f"🤖 {text[:SHOWN]}", f"{name}:answered")
+
+
+async def _tell(
+    runner: GatewayRunner, entries: list[SessionEntry], text: str, name: str | None = None
+) -> None:
+    for entry in entries:
+        if entry.origin is not None:
+            once = f"{name}:{entry.session_key}" if name else None
+            await runner.delivery.say(entry.origin, entry.session_key, text, name=once)
+
+
+def _begin(runner: GatewayRunner, entry: SessionEntry, source: SessionSource) -> None:
+    """Give a conversation in which nothing was said its row, so that it stays its owner's."""
+    db = runner._session_db._db
+    if db.get_session(entry.session_id) is None:
+        db.create_session(
+            entry.session_id, source.platform.value, user_id=source.owner,
+            session_key=entry.session_key, chat_id=source.chat_id, chat_type=source.chat_type,
+            thread_id=source.thread_id, display_name=source.chat_name or source.user_name,
+        )  # fmt: skip
+
+
+def _owner(source: SessionSource) -> str:
+    if not source.owner:
+        raise LinkCodeError("It is not known who you are here, so this chat cannot be linked.")
+    return source.owner
+
+
+def _who(source: SessionSource) -> str:
+    return f"{source.user_name or source.user_id or 'Somebody'} ({source.platform.value})"

@@ -1,0 +1,87 @@
+"""One turn at a time per conversation, from however many chats and programs it is reached.
+
+A conversation keeps its name through every compression, so whoever waits under that name is next
+wherever the conversation has moved to. Those who wait are served in the order they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+KNOWN_NAMES = 4096
+"""Sessions whose conversation is remembered; it never changes."""
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    wanted: int = 0
+    holder: str | None = None
+
+
+class Conversations:
+    """Who has the turn in each conversation."""
+
+    def __init__(self, db: SessionDB) -> None:
+        self._db = db
+        self._places: dict[str, _Place] = {}
+        self._names: dict[str, str] = {}
+
+    def name(self, session_id: str) -> str:
+        """The conversation a session belongs to."""
+        known = self._names.get(session_id)
+        if known is not None:
+            return known
+        row = self._db.get_session(session_id)
+        if row is None:
+            return session_id  # it begins with this session
+        if len(self._names) >= KNOWN_NAMES:
+            self._names.clear()
+        name = self._names[session_id] = str(row.get("conversation_id") or session_id)
+        return name
+
+    def holder(self, session_id: str | None) -> str | None:
+        """The key whose turn runs in a session's conversation, if one does."""
+        if session_id is None or not self._places:
+            return None
+        place = self._places.get(self.name(session_id))
+        return place.holder if place else None
+
+    @contextlib.asynccontextmanager
+    async def turn(self, key: str, session_id: Callable[[], str]) -> AsyncIterator[bool]:
+        """Have the turn in a conversation; yields whether others had it while we waited.
+
+        `session_id` is asked again after a wait: the chat may be in another conversation by then.
+        """
+        waited = False
+        while True:
+            name = self.name(session_id())
+            async with self._place(name) as place:
+                waited = waited or place.lock.locked()
+                async with place.lock:
+                    if waited and self.name(session_id()) != name:
+                        continue
+                    place.holder = key
+                    try:
+                        yield waited
+                    finally:
+                        place.holder = None
+                    return
+
+    @contextlib.asynccontextmanager
+    async def _place(self, name: str) -> AsyncIterator[_Place]:
+        place = self._places.setdefault(name, _Place())
+        place.wanted += 1
+        try:
+            yield place
+        finally:
+            place.wanted -= 1
+            if not place.wanted:
+                del self._places[name]
