@@ -207,6 +207,9 @@ class LoggingSettings:
     level: str = setting(
         "INFO", "least level kept", choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
     )
+    format: str = setting(
+        "text", "how a line looks: text, or json for programs", choices=("text", "json")
+    )
     max_size_mb: float = setting(5, "size at which a file is rotated", minimum=0.01)
     backup_count: int = setting(3, "rotated files kept", minimum=1, maximum=100)
 

@@ -1,7 +1,7 @@
 """Log files in the Hermes home: rotated, private, with secrets taken out.
 
 `logs/agent.log` holds everything from the configured level up, `logs/errors.log` warnings and
-worse. Nothing goes to standard output, which belongs to answers and to protocols. Several
+worse; a gateway keeps what is its own in `logs/gateway.log` as well. Nothing goes to standard output, which belongs to answers and to protocols. Several
 processes may write the same files: whoever finds one too large rotates it under a lock, and the
 others notice that their file has moved and open the new one.
 """
@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,9 @@ _CHATTY = ("httpx", "httpcore", "asyncio", "urllib3")
 _installed: list[logging.Handler] = []
 
 
-def setup_logging(home: Path, settings: LoggingSettings | None = None) -> Path:
+def setup_logging(
+    home: Path, settings: LoggingSettings | None = None, *, gateway: bool = False
+) -> Path:
     """Send the process's logging to files in `home`/logs and return that folder.
 
     Calling it again replaces what the call before set up.
@@ -42,9 +45,14 @@ def setup_logging(home: Path, settings: LoggingSettings | None = None) -> Path:
     level = logging.getLevelName(settings.level)
     root = logging.getLogger()
     stop_logging()
-    for name, least in (("agent.log", level), ("errors.log", max(level, logging.WARNING))):
+    files = [("agent.log", level), ("errors.log", max(level, logging.WARNING))]
+    if gateway:
+        files.append(("gateway.log", level))
+    for name, least in files:
         handler = _file_handler(folder / name, settings)
         handler.setLevel(least)
+        if name == "gateway.log":
+            handler.addFilter(logging.Filter("gateway"))
         root.addHandler(handler)
         _installed.append(handler)
     root.setLevel(level)
@@ -76,6 +84,25 @@ class RedactingFormatter(logging.Formatter):
         session = self._session("HERMES_SESSION_ID")
         record.session = f" [{session}]" if session else ""
         return redact(super().format(record))
+
+
+class JsonFormatter(RedactingFormatter):
+    """The same as one JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as a line of JSON; its parts are redacted, so that it stays JSON."""
+        import json
+
+        facts = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "session": self._session("HERMES_SESSION_ID") or None,
+            "message": redact(record.getMessage()),
+        }
+        if record.exc_info:
+            facts["exception"] = redact(self.formatException(record.exc_info))
+        return json.dumps(facts, ensure_ascii=False)
 
 
 def _file_handler(path: Path, settings: LoggingSettings) -> logging.Handler:
@@ -120,7 +147,7 @@ def _file_handler(path: Path, settings: LoggingSettings) -> logging.Handler:
         backupCount=settings.backup_count,
         delay=True,
     )
-    handler.setFormatter(RedactingFormatter())
+    handler.setFormatter(JsonFormatter() if settings.format == "json" else RedactingFormatter())
     return handler
 
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from . import restart
 from .authorization import may_command
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ async def _slash(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
         await runner.delivery.say(source, key, await runner._handle_reset_command(inbound.event))
         return
     await runner.emit_event(f"command:{name}", source, key)
+    if name == "restart":
+        await restart.ask(runner, inbound)
+        return
     result = await asyncio.to_thread(run, ChatSurface(runner, inbound), line)
     message = getattr(result, "message", None)
     if message is not None:

@@ -112,6 +112,9 @@ class GatewayConfig:
     max_inbound_media_bytes: int = 128 * 1024 * 1024
     session_store_max_age_days: int = 90
     drain_timeout: float = 20.0
+    max_restarts: int = 3
+    """So many restarts within `restart_window` seconds, and no more."""
+    restart_window: float = 60.0
     cache_size: int = 128
     cache_bytes: int = 256 * 1024 * 1024
     cache_idle_seconds: float = 3600.0

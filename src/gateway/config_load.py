@@ -57,6 +57,10 @@ def load_gateway_config(config: Config) -> GatewayConfig:
         value = section.get(name, config.raw.get(name))
         if value is not None:
             _set(found, name, value)
+    guard = _mapping(section.get("restart_loop_guard"))
+    for name, key in (("max_restarts", "max_restarts"), ("restart_window", "window")):
+        if guard.get(key) is not None:
+            _set(found, name, guard[key])
     return found
 
 

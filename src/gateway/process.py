@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import logging
 import os
@@ -11,29 +12,36 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
-from . import status
+from . import restart, status
 from .config_load import load_gateway_config
 from .status import GatewayLock, running_pid
 
 log = logging.getLogger(__name__)
 
+COMMAND = [sys.executable, "-m", "hermes_cli.main", "gateway", "run"]
 CLEAN_MARK = ".clean_shutdown"
 START_SECONDS = 20.0
 STATUS_SECONDS = 15.0
+RESTART_SECONDS = 120.0
 
 
 def run_gateway(home: Path) -> int:
-    """Serve until a signal comes; returns the exit code."""
+    """Serve until a signal comes; returns the exit code.
+
+    A restart does not return: the process executes itself again, under the same process id.
+    """
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until it can be heeded it must not kill
     lock = GatewayLock(home)
     lock.acquire()
     try:
-        return asyncio.run(_serve(home))
+        return asyncio.run(_serve(home, lock))
     finally:
         lock.release()
 
 
-async def _serve(home: Path) -> int:
+async def _serve(home: Path, lock: GatewayLock) -> int:
     from agent.config import load_config
     from agent.logs import setup_logging
     from agent.store import open_store
@@ -42,29 +50,42 @@ async def _serve(home: Path) -> int:
 
     from .run import GatewayRunner
 
-    setup_logging(home)
     settings = load_config(home)
+    setup_logging(home, settings.logging, gateway=True)
     config = load_gateway_config(settings)
     store = open_store(home)
     store.settle_at_startup()
     reap_orphans(home)
     db = AsyncSessionDB(store)
     runner = GatewayRunner(config, settings, db, home)
-    ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(name, ending.set)
+        loop.add_signal_handler(name, runner.ending.set)
+    loop.add_signal_handler(signal.SIGUSR1, restart.begin, runner)
     (home / CLEAN_MARK).unlink(missing_ok=True)
     try:
         await runner.start()
         log.info("The gateway runs with %s", ", ".join(runner.supervisor.states) or "no platform")
         runner.spawn(_report(runner, STATUS_SECONDS))
-        await ending.wait()
+        await runner.ending.wait()
+        if runner.restarting:
+            restart.note(runner)
     finally:
         await runner.stop()
         await db.close()
     (home / CLEAN_MARK).touch(mode=0o600)
+    if runner.restarting:
+        lock.release()
+        _execute_again(home)
     return 0
+
+
+def _execute_again(home: Path) -> NoReturn:
+    """Become a new gateway. From within the loop: no thread that hangs can hold it up."""
+    log.info("The gateway executes itself again")
+    atexit._run_exitfuncs()  # what other processes are left would pass for ours after it
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    os.execve(sys.executable, COMMAND, {**os.environ, "HERMES_HOME": str(home)})
 
 
 async def _report(runner: object, seconds: float) -> None:
@@ -83,7 +104,7 @@ def start_gateway(home: Path) -> int:
     descriptor = os.open(logs / "gateway.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "hermes_cli.main", "gateway", "run"],
+            COMMAND,
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
@@ -118,6 +139,33 @@ def stop_gateway(home: Path, seconds: float = 40.0) -> bool:
     raise RuntimeError(
         f"The gateway (process {pid}) has not ended after {seconds:.0f} s."
         f" Look at its log, or end it with: kill -9 {pid}"
+    )
+
+
+def restart_gateway(home: Path, seconds: float = RESTART_SECONDS) -> int:
+    """Let the running gateway restart itself, or start one; returns its process id."""
+    refused = restart.refusal(home)
+    if refused is not None:
+        raise RuntimeError(refused)  # rather than end one that works
+    pid = running_pid(home)
+    if pid is None:
+        return start_gateway(home)
+    before = status.read_runtime_status(home).get("started_at")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+    deadline = time.monotonic() + seconds
+    last_held = time.monotonic()
+    while time.monotonic() < deadline:
+        found = status.read_runtime_status(home)
+        if running_pid(home) is not None:
+            last_held = time.monotonic()
+            if found.get("state") == "running" and found.get("started_at") != before:
+                return int(found["pid"])
+        elif time.monotonic() - last_held > START_SECONDS:
+            break
+        time.sleep(0.05)
+    raise RuntimeError(
+        f"The gateway (process {pid}) has not come back. See {home / 'logs' / 'gateway.log'}."
     )
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from .config import Platform
+from .restart import go_on
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
@@ -23,7 +24,7 @@ CUT_OFF = (
 )
 
 
-_NOBODY_READS = (Platform.API_SERVER, Platform.WEBHOOK)
+NOBODY_READS = (Platform.API_SERVER, Platform.WEBHOOK)
 """Programs that ask again themselves; nothing can be said to them."""
 
 
@@ -32,6 +33,7 @@ async def recover(runner: GatewayRunner, platform: Platform) -> None:
     if platform in runner.recovered:
         return
     await tell_cut_off(runner, platform)
+    await go_on(runner, platform)
     await runner.turns.resume(platform)
     runner.recovered.add(platform)
 
@@ -48,7 +50,7 @@ async def tell_cut_off(runner: GatewayRunner, platform: Platform) -> int:
             continue
         if await runner._session_db.close_open_turn(entry.session_id):
             log.info("The turn in %s was cut off", entry.session_key)
-            if platform not in _NOBODY_READS:
+            if platform not in NOBODY_READS:
                 await runner.delivery.say(entry.origin, entry.session_key, CUT_OFF)
             told += 1
     return told

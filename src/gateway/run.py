@@ -10,12 +10,13 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import agent_cache, boundaries, status
+from . import agent_cache, boundaries, metrics, restart, status
 from .asking import Questions
 from .config import GatewayConfig, Platform
 from .delivery import Delivery
@@ -67,6 +68,10 @@ class GatewayRunner:
         self._background_tasks: set[asyncio.Task[Any]] = set()
         self._stopping: asyncio.Task[None] | None = None
         self.stopped = asyncio.Event()
+        self.ending = asyncio.Event()
+        """Set when the process should end; whoever runs the gateway waits for it."""
+        self.restarting = False
+        self.started_at = time.time()
         self.session_store = SessionStore(session_db._db, config, home=home)
         self.adapters: dict[Platform, PlatformAdapter] = {}
         self.recovered: set[Platform] = set()
@@ -85,8 +90,10 @@ class GatewayRunner:
     async def start(self) -> None:
         """Connect every enabled platform, and go on with what an earlier run left."""
         self._running = True
+        self.started_at = time.time()
         await self.delivery.resume()
         await self.supervisor.connect_all()
+        await restart.tell_back(self)
         self.spawn(self._session_expiry_watcher())
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
@@ -107,7 +114,7 @@ class GatewayRunner:
             await supervisor.stop_receiving()
         turns = getattr(self, "turns", None)
         if turns is not None:
-            await turns.drain(self.config.drain_timeout)
+            await restart.tell_cut_off(self, await turns.drain(self._drain_seconds()))
         for agent in list(self._running_agents.values()):
             await self._finalize_running(agent)
         self._stop_background_work()
@@ -122,6 +129,10 @@ class GatewayRunner:
         stopped = getattr(self, "stopped", None)
         if stopped is not None:
             stopped.set()
+
+    def _drain_seconds(self) -> float:
+        wanted = self.settings.agent.restart_drain_timeout if self.restarting else 0
+        return wanted or self.config.drain_timeout
 
     async def _finalize_running(self, agent: Any) -> None:
         if agent is _AGENT_PENDING_SENTINEL:
@@ -163,15 +174,7 @@ class GatewayRunner:
 
     def facts(self) -> dict[str, Any]:
         """How it is: platforms, turns, chats and deliveries, for status and metrics."""
-        return {
-            "platforms": dict(self.supervisor.states),
-            "running": self.turns.in_flight,
-            "finished": self.turns.finished,
-            "chats": len(self.session_store.list_sessions()),
-            "agents": len(self._agent_cache),
-            "delivered": self.delivery.delivered,
-            "undelivered": self.delivery.failed,
-        }
+        return metrics.gather(self)
 
     # Messages
 

@@ -30,7 +30,7 @@ def add_parsers(commands: Any) -> None:
     actions.add_parser("run", help="serve in the foreground")
     actions.add_parser("start", help="serve in the background")
     actions.add_parser("stop", help="end the running gateway; turns get a moment to finish")
-    actions.add_parser("restart", help="stop, then start")
+    actions.add_parser("restart", help="let it end and go on; chats are told")
     shown = actions.add_parser("status", help="how the gateway is")
     shown.add_argument("--json", action="store_true", help="for scripts")
     actions.add_parser("setup", help="connect a platform, step by step")
@@ -83,10 +83,9 @@ def _stop(home: Path, args: argparse.Namespace) -> int:
 
 
 def _restart(home: Path, args: argparse.Namespace) -> int:
-    from gateway.process import start_gateway, stop_gateway
+    from gateway.process import restart_gateway
 
-    stop_gateway(home)
-    print(f"The gateway runs again (process {start_gateway(home)}).")
+    print(f"The gateway runs again (process {restart_gateway(home)}).")
     return 0
 
 
@@ -107,7 +106,7 @@ def _status(home: Path, args: argparse.Namespace) -> int:
     print(f"The gateway runs (process {pid}), last heard of {age:.0f} s ago.")
     for name, state in sorted((facts.get("platforms") or {}).items()):
         print(f"  {name:12} {state}")
-    print(f"  {facts.get('running', 0)} turns running, {facts.get('chats', 0)} chats known")
+    print(f"  {facts.get('turns_running', 0)} turns running, {facts.get('chats', 0)} chats known")
     return 0
 
 

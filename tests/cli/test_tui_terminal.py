@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -124,6 +125,57 @@ def test_a_whole_conversation(hermes: Hermes, server: ModelServer, terminal: Pty
         ("user", "One more"),
         ("assistant", "never to be finished"),
     ]
+
+
+def test_a_long_conversation_is_compressed(
+    hermes: Hermes, server: ModelServer, terminal: PtyProgram
+) -> None:
+    for number in range(4):
+        server.say("much to say " * 700, f"\n\nend of {number}")
+        terminal.type(f"Question {number}" + ENTER)
+        terminal.wait_for(f"end of {number}")
+        terminal.wait_for("● ready")
+    fact = {"kind": "fact", "text": "The boat is called Marta.", "messages": [1]}
+    server.say(json.dumps({"add": [fact]}))
+    terminal.type("/compress boats" + ENTER)
+    terminal.wait_for("Compressed")
+    terminal.wait_for("● ready")
+    server.say("And on it goes.")
+    terminal.type("What is it called?" + ENTER)
+    terminal.wait_for("And on it goes.")
+    terminal.wait_for("● ready")
+    assert "The boat is called Marta." in json.dumps(server.requests[-1])
+    terminal.type(CTRL_C + CTRL_C)
+    assert terminal.exit_code() == 0
+    assert stored(hermes)[0][-1] == ("assistant", "And on it goes.")
+    with hermes.store() as db:
+        (conversation,) = db.list_sessions_rich()
+        first, second = db.get_compression_lineage(conversation["id"])
+        asked = [one["content"] for one in db.get_messages(first) if one["role"] == "user"]
+        assert asked == [f"Question {number}" for number in range(4)]
+        assert db.get_session(second)["end_reason"] == "tui_close"
+
+
+def test_the_model_inside_answers(hermes: Hermes, model_cache: Path) -> None:
+    from agent.providers.embedded_fetch import ensure_weights
+
+    weights = ensure_weights(model_cache)
+    hermes.configure("memory:\n  enabled: false\n")
+    models = hermes.home / ".hermes" / weights.relative_to(model_cache).parent
+    models.mkdir(parents=True, exist_ok=True)
+    (models / weights.name).symlink_to(weights)
+    terminal = start(hermes)
+    try:
+        terminal.type("What is the capital of France?" + ENTER)
+        terminal.wait_for("Paris")
+        terminal.wait_for("● ready")
+        terminal.type(CTRL_C + CTRL_C)
+        assert terminal.exit_code() == 0
+    finally:
+        terminal.close()
+    ((question, answer),) = stored(hermes)
+    assert question == ("user", "What is the capital of France?")
+    assert "Paris" in answer[1]
 
 
 def test_an_approval_is_answered(hermes: Hermes, server: ModelServer, terminal: PtyProgram) -> None:

@@ -68,6 +68,12 @@ def deny(surface: Surface, args: str) -> str:
     return "Refused." if count else "Nothing waits for an answer."
 
 
+@command("restart", category="The gateway", scope="gateway")
+def restart(surface: Surface, args: str) -> str:
+    """Restart the gateway; for its administrators."""
+    raise CommandError("Only the gateway itself can do that: hermes gateway restart")
+
+
 @command("yolo", category="Settings", args="[on|off]")
 def yolo(surface: Surface, args: str) -> str:
     """Run dangerous commands in this conversation without asking, or ask again."""

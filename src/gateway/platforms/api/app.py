@@ -53,6 +53,7 @@ def build_app(api: Api, runs: Runs) -> ASGIApp:
             route(f"{one}/chat", sessions.chat, "POST"),
             route(f"{one}/chat/stream", sessions.chat_stream, "POST"),
             route("/health/detailed", info.detailed),
+            route("/metrics", info.metrics),
             route("/v1/models", info.models),
             route("/v1/capabilities", info.capabilities),
             route("/v1/skills", info.skills),

@@ -12,6 +12,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.metrics import CONTENT_TYPE, prometheus
 from hermes_cli import __version__
 
 from .context import Api
@@ -22,6 +23,7 @@ _STARTED = time.time()
 ENDPOINTS = {
     "health": "GET /health",
     "health_detailed": "GET /health/detailed",
+    "metrics": "GET /metrics",
     "models": "GET /v1/models",
     "skills": "GET /v1/skills",
     "toolsets": "GET /v1/toolsets",
@@ -70,6 +72,11 @@ async def detailed(api: Api, owner: str, request: Request) -> Response:
             "max_memory_bytes": used if sys.platform == "darwin" else used * 1024,
         }
     )
+
+
+async def metrics(api: Api, owner: str, request: Request) -> Response:
+    """GET /metrics: the gateway in numbers, as Prometheus reads them."""
+    return Response(prometheus(api.runner.facts()), media_type=CONTENT_TYPE)
 
 
 async def models(api: Api, owner: str, request: Request) -> Response:

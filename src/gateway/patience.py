@@ -1,0 +1,36 @@
+"""Writes that must happen although the store is in trouble: tried until it takes them.
+
+A store that is locked, full or unreadable comes back; what was promised to a chat is then written,
+and nobody is told twice because a note about it was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from hermes_state import StoreBusyError, StoreClosedError, StoreFullError, StoreUnavailableError
+from hermes_state.errors import StoreIOError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+
+
+async def patiently(work: Callable[[], Awaitable[T]], what: str) -> T:
+    """The result of `work`, which is tried again while the store cannot do it."""
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return await work()
+        except StoreClosedError:
+            raise  # the gateway has ended; the next start goes on
+        except (StoreBusyError, StoreFullError, StoreIOError, StoreUnavailableError) as error:
+            log.warning("%s is tried again in %.1f s: %s", what, pause, error)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE)

@@ -1,0 +1,212 @@
+"""A restart that tells the chats and goes on.
+
+The process ends as it would for good, then executes itself again. Turns that the drain did not see
+end are broken off; their chats are told, and after the start they go on. The chat that asked is
+told when the gateway is back. What a restart is for is kept in files that are used once; too many
+restarts in a short time are refused, so that nothing that asks for one can go round in circles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_state import StoreError
+
+from .config import GatewayConfig, Platform
+from .session import SessionSource
+
+if TYPE_CHECKING:
+    from .pipeline import Inbound
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+NOTIFY_FILE = ".restart_notify.json"
+LOOP_FILE = "gateway/restart_loop.json"
+MAX_CUT_OFF = 3
+"""Restarts in a row that may break off the same chat's turn and let it go on."""
+CUT_OFF_REASON = "restart_timeout"
+
+RESTARTING = "♻️ Restarting, I go on in a moment."
+STOPPING = (
+    "⏹️ I am being stopped in the middle of this. What I had done is kept; when I am back, send"
+    " /retry, or simply go on."
+)
+ASKED = "♻️ Restarting."
+BACK = "✅ I am back."
+GO_ON = (
+    "[The gateway was restarted while you worked on my last message. Go on where you stopped; what"
+    " is done above need not be done again.]"
+)
+
+
+async def ask(runner: GatewayRunner, inbound: Inbound) -> None:
+    """/restart: say so, remember who asked, and begin."""
+    source, key = inbound.event.source, inbound.session_key
+    refused = refusal(runner.home)
+    if refused is not None:
+        await runner.delivery.say(source, key, f"⚠️ {refused}")
+        return
+    await runner.delivery.say(source, key, ASKED)
+    await runner.delivery.flush(key)
+    # Before anything ends: a command that still waited in the inbox would be run after the start.
+    await runner._session_db.drop_message(inbound.inbox_id)
+    write_private(runner.home / NOTIFY_FILE, {"source": source.to_dict(), "session_key": key})
+    begin(runner)
+
+
+def begin(runner: GatewayRunner) -> None:
+    """Let the gateway end and come back, unless it has done that too often."""
+    refused = refusal(runner.home)
+    if refused is not None:
+        log.error("No restart: %s", refused)
+        return
+    runner.restarting = True
+    runner.ending.set()
+
+
+def refusal(home: Path) -> str | None:
+    """Why the gateway is not restarted now; None if it can be."""
+    from agent.config import ConfigError, load_config
+
+    from .config_load import load_gateway_config
+
+    try:
+        config = load_gateway_config(load_config(home))
+    except ConfigError as error:
+        return f"The gateway would not start again: {error}"
+    recent = _recent(home, config)
+    if len(recent) < config.max_restarts:
+        return None
+    return (
+        f"The gateway was restarted {len(recent)} times in the last {config.restart_window:.0f} s;"
+        " it is not restarted again now. Wait a little, and look at logs/gateway.log."
+    )
+
+
+def note(runner: GatewayRunner) -> None:
+    """Count a restart that is about to happen."""
+    loop = _read(runner.home / LOOP_FILE)
+    restarts = [*_recent(runner.home, runner.config), time.time()]
+    write_private(runner.home / LOOP_FILE, {**loop, "restarts": restarts})
+
+
+def _recent(home: Path, config: GatewayConfig) -> list[float]:
+    edge = time.time() - config.restart_window
+    known = _read(home / LOOP_FILE).get("restarts")
+    found = known if isinstance(known, list) else []
+    return [float(one) for one in found if isinstance(one, int | float) and one > edge]
+
+
+async def tell_cut_off(runner: GatewayRunner, keys: list[str]) -> None:
+    """Tell chats that their turn was broken off, and see to it that a restart goes on with it."""
+    chats = {
+        key: origin for key in keys if (origin := _origin(runner, key)) and _is_read(origin.platform)
+    }
+    text = STOPPING
+    if runner.restarting:
+        text = RESTARTING
+        _mark(runner, list(chats))
+    for key, origin in chats.items():
+        await runner.delivery.say(origin, key, text)
+    for key in chats:
+        await runner.delivery.flush(key)
+
+
+def _mark(runner: GatewayRunner, keys: list[str]) -> None:
+    """Those that were broken off too often in a row begin anew with their next message."""
+    path = runner.home / LOOP_FILE
+    loop = _read(path)
+    before = loop.get("cut_off")
+    before = before if isinstance(before, dict) else {}
+    counts = {key: int(before.get(key, 0)) + 1 for key in keys}
+    write_private(path, {**loop, "cut_off": counts})
+    for key, count in counts.items():
+        try:
+            if count >= MAX_CUT_OFF:
+                runner.session_store.suspend_session(key)
+            else:
+                runner.session_store.mark_resume_pending(key, CUT_OFF_REASON)
+        except StoreError as error:
+            log.error("The chat %s is not gone on with after the restart: %s", key, error)
+
+
+async def tell_back(runner: GatewayRunner) -> None:
+    """After a start: tell the chat that asked for the restart, once."""
+    path = runner.home / NOTIFY_FILE
+    asked = _read(path)
+    path.unlink(missing_ok=True)
+    if not asked:
+        return
+    try:
+        source = SessionSource.from_dict(asked["source"])
+        key = str(asked["session_key"])
+    except (KeyError, TypeError, ValueError):
+        log.warning("%s says nothing that can be used; nobody is told of the restart", path)
+        return
+    await runner.delivery.say(source, key, BACK)
+
+
+async def go_on(runner: GatewayRunner, platform: Platform) -> int:
+    """Let the turns that a restart broke off go on; returns how many. They wait in the inbox."""
+    freshness = runner.settings.agent.gateway_auto_continue_freshness
+    edge = runner.session_store._now() - timedelta(seconds=freshness)
+    count = 0
+    for entry in runner.session_store.list_sessions():
+        origin, marked = entry.origin, entry.last_resume_marked_at
+        if not entry.resume_pending or entry.resume_reason != CUT_OFF_REASON:
+            continue
+        if origin is None or origin.platform is not platform:
+            continue
+        if marked is not None and marked >= edge:
+            # Named after the restart, so that it is gone on with once whatever happens now.
+            await runner._session_db.accept_message(
+                f"restart:{entry.session_key}:{marked.isoformat()}",
+                entry.session_id,
+                GO_ON,
+                source=platform.value,
+                session_key=entry.session_key,
+                user_id=origin.owner,
+                facts={"source": origin.to_dict()},
+            )
+            count += 1
+        runner.session_store.clear_resume_pending(entry.session_key)
+    return count
+
+
+def _origin(runner: GatewayRunner, key: str) -> SessionSource | None:
+    entry = runner.session_store._entries.get(key)
+    return entry.origin if entry is not None else None
+
+
+def _is_read(platform: Platform) -> bool:
+    from .recovery import NOBODY_READS
+
+    return platform not in NOBODY_READS
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write_private(path: Path, facts: dict[str, Any]) -> None:
+    """Put facts into a file of their owner's, all at once."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    with contextlib.suppress(FileNotFoundError):
+        partial.unlink()
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(facts, file)
+    partial.replace(path)
