@@ -1,9 +1,10 @@
 """Log files in the Hermes home: rotated, private, with secrets taken out.
 
 `logs/agent.log` holds everything from the configured level up, `logs/errors.log` warnings and
-worse; a gateway keeps what is its own in `logs/gateway.log` as well. Nothing goes to standard output, which belongs to answers and to protocols. Several
-processes may write the same files: whoever finds one too large rotates it under a lock, and the
-others notice that their file has moved and open the new one.
+worse; a gateway keeps what is its own in `logs/gateway.log` as well. Nothing goes to standard
+output, which belongs to answers and to protocols. Several processes may write the same files:
+whoever finds one too large rotates it under a lock, and the others notice that their file has moved
+and open the new one.
 """
 
 from __future__ import annotations

@@ -12,8 +12,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_state import StoreError
+
 from .config import Platform
 from .media import outgoing
+from .patience import patiently
 from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
 from .splitting import split_message
@@ -50,24 +53,52 @@ class Delivery:
         self.failed = 0
 
     async def say(
-        self, source: SessionSource, session_key: str, text: str, stream: Stream | None = None
+        self,
+        source: SessionSource,
+        session_key: str,
+        text: str,
+        stream: Stream | None = None,
+        *,
+        name: str | None = None,
     ) -> None:
         """Owe a chat a text that is no answer of the model, and send it.
 
-        It takes the place of what `stream` has shown.
+        It takes the place of what `stream` has shown. If the store cannot take it, it is sent at
+        once, and once: nobody is left without a word because there is no room for it. Under one
+        `name` it is said once.
         """
-        delivery_id = f"say:{os.urandom(8).hex()}"
+        delivery_id = f"say:{name or os.urandom(8).hex()}"
         if stream is not None:
             self._streams[delivery_id] = stream
-        await self._runner._session_db.add_delivery(
-            delivery_id,
-            text,
-            session_key=session_key,
-            platform=source.platform.value,
-            chat_id=source.chat_id,
-            thread_id=source.thread_id,
-        )
+        to = {
+            "session_key": session_key,
+            "platform": source.platform.value,
+            "chat_id": source.chat_id,
+            "thread_id": source.thread_id,
+        }
+        try:
+            await self._runner._session_db.add_delivery(delivery_id, text, **to)
+        except StoreError as error:
+            log.error("What %s is told could not be stored: %s", session_key, error)
+            await self._send_once({"obligation_id": delivery_id, "content": text, **to})
+            return
         self._wake(session_key)
+
+    async def _send_once(self, row: dict[str, Any]) -> None:
+        """Send a text that is in no store; never raises."""
+        adapter = self._adapter(row["platform"])
+        try:
+            if adapter is None:
+                raise SendError("the platform is not connected")
+            await self._send(adapter, row)
+            self.delivered += 1
+        except Exception:
+            # Whatever the platform's library raises: the log is all that is left.
+            self.failed += 1
+            log.exception("%s could not be told: %s", row["session_key"], row["content"])
+        finally:
+            self._sent.pop(row["obligation_id"], None)
+            self._streams.pop(row["obligation_id"], None)
 
     def follow(self, turn: str, stream: Stream) -> None:
         """The answer of a turn, whenever it is sent, takes the place of what `stream` shows."""
@@ -113,7 +144,9 @@ class Delivery:
     async def _empty(self, session_key: str) -> None:
         db = self._runner._session_db
         try:
-            while rows := await db.list_deliveries(("pending",), session_key):
+            while rows := await patiently(
+                lambda: db.list_deliveries(("pending",), session_key), "Looking what is owed"
+            ):
                 for row in rows:
                     if not await self._deliver(row):
                         return
@@ -134,9 +167,9 @@ class Delivery:
                 return False  # not connected: it waits in the outbox
             self._sending.add(delivery_id)
             try:
-                if not await db.begin_delivery(delivery_id):
+                if not await patiently(lambda: db.begin_delivery(delivery_id), "A delivery"):
                     return True  # somebody else has it
-                await self._send(adapter, row)
+                await self._send_or_say_why(adapter, row)
             except SendError as error:
                 reason = str(error)
                 if error.unsure and not delivery_id.startswith("say:"):
@@ -144,30 +177,46 @@ class Delivery:
                     return True
                 if error.permanent:
                     break
-                await db.finish_delivery(delivery_id, "pending", reason)
+                await self._finish(delivery_id, "pending", reason)
                 log.warning("%s does not take a message: %s", row["platform"], reason)
                 await asyncio.sleep(error.retry_after or pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
             finally:
                 self._sending.discard(delivery_id)
-            await db.finish_delivery(delivery_id, "delivered")
+            await self._finish(delivery_id, "delivered")
             self._sent.pop(delivery_id, None)
             self.delivered += 1
             return True
         self.failed += 1
         self._sent.pop(delivery_id, None)
-        await db.finish_delivery(delivery_id, "failed", reason)
+        await self._finish(delivery_id, "failed", reason)
         log.error("An answer to %s could not be delivered: %s", row["session_key"], reason)
         return True
+
+    async def _finish(self, delivery_id: str, state: str, reason: str | None = None) -> None:
+        """Note what became of a delivery; it is not forgotten, or it would be sent again."""
+        db = self._runner._session_db
+        await patiently(
+            lambda: db.finish_delivery(delivery_id, state, reason), f"Noting a delivery as {state}"
+        )
+
+    async def _send_or_say_why(self, adapter: PlatformAdapter, row: dict[str, Any]) -> None:
+        try:
+            await self._send(adapter, row)
+        except SendError:
+            raise
+        except Exception as error:
+            # Not the adapter's to raise; but the chats must not wait for a restart because of it.
+            log.exception("%s failed while it was sending", row["platform"])
+            told = f"{type(error).__name__}: {error}"
+            raise SendError(told, unsure=True, permanent=True) from error
 
     async def _report_unsure(self, row: dict[str, Any], reason: str) -> None:
         """An answer may have been shown or not: say so rather than send it twice."""
         self.failed += 1
         self._sent.pop(row["obligation_id"], None)
-        await self._runner._session_db.finish_delivery(
-            row["obligation_id"], "failed", f"unknown: {reason}"
-        )
+        await self._finish(row["obligation_id"], "failed", f"unknown: {reason}")
         log.warning("Whether an answer to %s arrived is unknown: %s", row["session_key"], reason)
         source = SessionSource(
             Platform(row["platform"]), row["chat_id"], thread_id=row["thread_id"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import boundaries
 from .session import SessionEntry
+from .session_store import sharing
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
@@ -39,17 +40,25 @@ async def end_expired(runner: GatewayRunner) -> int:
         store._ensure_loaded()
         entries = list(store._entries.values())
     ended = 0
+    told: set[str] = set()
     for entry in entries:
         if entry.expiry_finalized or entry.session_key in runner._running_agents:
             continue
-        if store._is_session_expired(entry):
-            ended += await _end(runner, entry)
+        if store._is_session_expired(entry) and not _is_running_elsewhere(runner, entry):
+            ended += await _end(runner, entry, entry.session_id in told)
+            told.add(entry.session_id)
     return ended
 
 
-async def _end(runner: GatewayRunner, entry: SessionEntry) -> bool:
+def _is_running_elsewhere(runner: GatewayRunner, entry: SessionEntry) -> bool:
+    others = sharing(runner.session_store._entries, entry.session_key, entry.session_id)
+    return any(other.session_key in runner._running_agents for other in others)
+
+
+async def _end(runner: GatewayRunner, entry: SessionEntry, is_told: bool) -> bool:
     platform = entry.platform.value if entry.platform else ""
-    await boundaries.tell("on_session_finalize", session_id=entry.session_id, platform=platform)
+    if not is_told:
+        await boundaries.tell("on_session_finalize", session_id=entry.session_id, platform=platform)
     try:
         runner._evict_cached_agent(entry.session_key)
         runner.session_store.set_expiry_finalized(entry)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from .authorization import is_allowed
 from .link_codes import LinkCodeError
 from .session import SessionEntry, SessionSource
 
@@ -37,8 +38,10 @@ async def offer(runner: GatewayRunner, key: str, source: SessionSource) -> str:
 
 async def join(runner: GatewayRunner, key: str, source: SessionSource, code: str) -> str:
     """Bind a chat to the conversation that a code stands for. Raises LinkCodeError."""
-    taken = runner.link_codes.take(code, _owner(source))
     store, turns = runner.session_store, runner.turns
+    if turns.is_busy(key):
+        raise LinkCodeError("An answer is being written here. Wait for it, or /stop it first.")
+    taken = runner.link_codes.take(code, _owner(source))
     if taken.session_key == key:
         raise LinkCodeError("This is the chat the code is from. Write it in the other one.")
     first = store.entry(taken.session_key)
@@ -48,8 +51,6 @@ async def join(runner: GatewayRunner, key: str, source: SessionSource, code: str
     mine = store.get_or_create_session(source)
     if names.name(mine.session_id) == names.name(first.session_id) and mine.linked:
         return "This chat is in that conversation already."
-    if turns.is_busy(key):
-        raise LinkCodeError("An answer is being written here. Wait for it, then ask for a code.")
     if first.origin is not None:
         _begin(runner, first, first.origin)
     await runner.switch_chat(key, first.session_id, source)
@@ -93,7 +94,8 @@ async def mirror_question(
 ) -> None:
     """Show the other chats of a conversation what was asked; `name` is the message's, once."""
     if others := runner.session_store.linked_with(session_id, key):
-        await _tell(runner, others, f"💬 {_who(source)}: {text[:SHOWN]}", f"{name}:asked")
+        told = f"💬 {_who(source)}: {text[:SHOWN]}"
+        await _tell(runner, await _allowed(runner, others), told, f"{name}:asked")
 
 
 async def mirror_answer(
@@ -102,7 +104,18 @@ async def mirror_answer(
     """Show the other chats of a conversation what was answered."""
     others = runner.session_store.linked_with(session_id, key)
     if others and text:
-        await _tell(runner, others, f"🤖 {text[:SHOWN]}", f"{name}:answered")
+        told = f"🤖 {text[:SHOWN]}"
+        await _tell(runner, await _allowed(runner, others), told, f"{name}:answered")
+
+
+async def _allowed(runner: GatewayRunner, entries: list[SessionEntry]) -> list[SessionEntry]:
+    """Those whose person may still talk here: whoever is shut out reads nothing more either."""
+    return [
+        one
+        for one in entries
+        if one.origin is not None
+        and (one.origin.role_authorized or await is_allowed(runner, one.origin))
+    ]
 
 
 async def _tell(

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hermes_state import StoreError
+
 if TYPE_CHECKING:
     from hermes_state import SessionDB
+
+log = logging.getLogger(__name__)
 
 KNOWN_NAMES = 4096
 """Sessions whose conversation is remembered; it never changes."""
@@ -39,7 +44,11 @@ class Conversations:
         known = self._names.get(session_id)
         if known is not None:
             return known
-        row = self._db.get_session(session_id)
+        try:
+            row = self._db.get_session(session_id)
+        except StoreError as error:
+            log.warning("The conversation of %s is not known now: %s", session_id, error)
+            return session_id
         if row is None:
             return session_id  # it begins with this session
         if len(self._names) >= KNOWN_NAMES:
@@ -64,7 +73,7 @@ class Conversations:
         while True:
             name = self.name(session_id())
             async with self._place(name) as place:
-                waited = waited or place.lock.locked()
+                waited = waited or place.wanted > 1
                 async with place.lock:
                     if waited and self.name(session_id()) != name:
                         continue

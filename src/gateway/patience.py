@@ -11,8 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from hermes_state import StoreBusyError, StoreClosedError, StoreFullError, StoreUnavailableError
-from hermes_state.errors import StoreIOError
+from hermes_state import (
+    StoreBusyError,
+    StoreClosedError,
+    StoreFullError,
+    StoreIOError,
+    StoreUnavailableError,
+)
 
 log = logging.getLogger(__name__)
 

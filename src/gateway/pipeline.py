@@ -72,7 +72,7 @@ class Pipeline:
         try:
             for stage in (self._authorised, self._hooked, self._command):
                 if not await stage(inbound):
-                    await self._runner._session_db.drop_message(inbound.inbox_id)
+                    await self._runner.turns.drop(inbound.inbox_id)
                     return
             await self._runner.turns.take(inbound)
         except asyncio.CancelledError:
@@ -83,6 +83,7 @@ class Pipeline:
             await self._runner.delivery.say(
                 inbound.event.source, inbound.session_key, f"⚠️ That failed: {error}"
             )
+            await self._runner.turns.drop(inbound.inbox_id)  # what was told is not done later
 
     async def _authorised(self, inbound: Inbound) -> bool:
         from .authorization import authorise

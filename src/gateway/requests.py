@@ -15,11 +15,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import agent_cache, session_context
 from .agent_source import agent_for, keep_agent, kept_agent, note_for
 from .config import Platform
+from .links import mirror_answer, mirror_question
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
 
@@ -228,7 +230,7 @@ class Requests:
             return
         self._lines[key] = deque([asked])
         task = self._runner.spawn(self._run_line(key))
-        self._runner.turns.occupy(key, task)
+        self._runner.turns.occupy(key, task, self._lines[key])
 
     async def _run_line(self, key: str) -> None:
         line = self._lines[key]
@@ -236,8 +238,10 @@ class Requests:
         try:
             while line and (self._runner._running or not line[0].request.stored):
                 asked = line[0]
-                async with turns.slot():
+                place = turns.conversations.turn(key, partial(getattr, asked.request, "session_id"))
+                async with place, turns.slot():
                     result = await self._run(key, asked)
+                turns.failed += bool(result.get("failed"))
                 line.popleft()
                 self._asked.pop(asked.request.id, None)
                 if not asked.result.done():
@@ -260,7 +264,7 @@ class Requests:
             # No silent turn: whatever failed, whoever asked is told.
             log.exception("The turn in %s failed", key)
             if request.stored:
-                await runner._session_db.drop_message(request.id)
+                await runner.turns.drop(request.id)
             return {
                 "final_response": None, "failed": True, "completed": False, "partial": False,
                 "interrupted": False, "api_calls": 0, "session_id": request.session_id,
@@ -285,14 +289,20 @@ class Requests:
         session_context.set_inbox_id(request.id if request.stored else None)
         runner._agent_used[key] = time.monotonic()
         agent.on_event = asked.emit
+        await mirror_question(runner, key, session_id, source, request.id, event_of(request).text)
         try:
             result: dict[str, Any] = await agent.run(request.content, request.history or None)
         finally:
             agent.on_event = None
         if result.get("failed") and not result.get("api_calls") and request.stored:
-            await runner._session_db.drop_message(request.id)
+            await runner.turns.drop(request.id)
         runner.note_weight(key, agent)
         self._keep_uncounted(key, agent)
+        moved_to = str(result.get("session_id") or session_id)
+        if moved_to != session_id:
+            runner.session_store.follow(session_id, moved_to)
+        answer = result.get("final_response") or ""
+        await mirror_answer(runner, key, moved_to, request.id, answer)
         return result
 
     async def _agent(self, key: str, session_id: str, request: Request) -> Any:

@@ -108,34 +108,35 @@ def _recent(home: Path, config: GatewayConfig) -> list[float]:
 async def tell_cut_off(runner: GatewayRunner, keys: list[str]) -> None:
     """Tell chats that their turn was broken off, and see to it that a restart goes on with it."""
     chats = {
-        key: origin for key in keys if (origin := _origin(runner, key)) and _is_read(origin.platform)
+        key: origin
+        for key in keys
+        if (origin := _origin(runner, key)) and _is_read(origin.platform)
     }
-    text = STOPPING
-    if runner.restarting:
-        text = RESTARTING
-        _mark(runner, list(chats))
+    go_on = _mark(runner, list(chats)) if runner.restarting else set()
     for key, origin in chats.items():
-        await runner.delivery.say(origin, key, text)
+        await runner.delivery.say(origin, key, RESTARTING if key in go_on else STOPPING)
     for key in chats:
         await runner.delivery.flush(key)
 
 
-def _mark(runner: GatewayRunner, keys: list[str]) -> None:
-    """Those that were broken off too often in a row begin anew with their next message."""
+def _mark(runner: GatewayRunner, keys: list[str]) -> set[str]:
+    """Remember who goes on after the restart; those broken off too often in a row begin anew."""
     path = runner.home / LOOP_FILE
     loop = _read(path)
     before = loop.get("cut_off")
     before = before if isinstance(before, dict) else {}
     counts = {key: int(before.get(key, 0)) + 1 for key in keys}
     write_private(path, {**loop, "cut_off": counts})
+    marked = set()
     for key, count in counts.items():
         try:
             if count >= MAX_CUT_OFF:
                 runner.session_store.suspend_session(key)
-            else:
-                runner.session_store.mark_resume_pending(key, CUT_OFF_REASON)
+            elif runner.session_store.mark_resume_pending(key, CUT_OFF_REASON):
+                marked.add(key)
         except StoreError as error:
             log.error("The chat %s is not gone on with after the restart: %s", key, error)
+    return marked
 
 
 async def tell_back(runner: GatewayRunner) -> None:

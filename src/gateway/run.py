@@ -22,11 +22,13 @@ from .config import GatewayConfig, Platform
 from .delivery import Delivery
 from .event_hooks import EventHooks
 from .expiry import watch_expiry
+from .handoff import watch_handoffs
+from .link_codes import LinkCodes
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
 from .replies import normalize_empty_response
 from .session import SessionEntry, SessionSource
-from .session_store import SessionStore
+from .session_store import SessionStore, sharing
 from .supervision import Supervisor
 from .turns import Turns
 
@@ -76,6 +78,7 @@ class GatewayRunner:
         self.adapters: dict[Platform, PlatformAdapter] = {}
         self.recovered: set[Platform] = set()
         self.questions = Questions()
+        self.link_codes = LinkCodes()
         self.chat_options: dict[str, dict[str, Any]] = {}
         self.chat_titles: dict[str, str] = {}
         self.hooks: Any = EventHooks(home / "hooks")
@@ -95,6 +98,7 @@ class GatewayRunner:
         await self.supervisor.connect_all()
         await restart.tell_back(self)
         self.spawn(self._session_expiry_watcher())
+        self.spawn(watch_handoffs(self))
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
         await self.hooks.emit("gateway:startup", {"platforms": platforms})
@@ -195,7 +199,10 @@ class GatewayRunner:
             new_entry = self.session_store.get_or_create_session(event.source, force_new=True)
         self._evict_cached_agent(key)
         platform = event.source.platform.value
-        await boundaries.session_replaced(old_id, new_entry.session_id, platform)
+        is_left = old_id and sharing(self.session_store._entries, key, old_id)
+        await boundaries.session_replaced(
+            None if is_left else old_id, new_entry.session_id, platform
+        )
         hooks = getattr(self, "hooks", None)
         if hooks is not None:
             facts = {"platform": platform, "user_id": event.source.user_id, "session_key": key}
@@ -210,7 +217,17 @@ class GatewayRunner:
         session_entry = self.session_store.switch_session(session_key, session_id)
         if session_entry is None:
             raise ValueError(f"There is no session {session_id}.")
+        if old_id and sharing(self.session_store._entries, session_key, old_id):
+            old_id = None  # it goes on in other chats
         await boundaries.session_replaced(old_id, session_entry.session_id, source.platform.value)
+
+    async def leave_conversation(self, session_key: str, source: SessionSource) -> None:
+        """Give a chat a conversation of its own; the one it was in goes on in the others."""
+        session_entry = self.session_store.reset_session(session_key)
+        self._evict_cached_agent(session_key)
+        if session_entry is not None:
+            platform = source.platform.value
+            await boundaries.session_replaced(None, session_entry.session_id, platform)
 
     async def emit_event(self, event: str, source: SessionSource, session_key: str) -> None:
         """Tell the gateway's event hooks."""
@@ -240,6 +257,7 @@ class GatewayRunner:
         new_id = agent_result.get("session_id")
         if not new_id or new_id == session_entry.session_id:
             return False
+        self.session_store.follow(session_entry.session_id, str(new_id))
         session_entry.session_id = str(new_id)
         self.session_store._save()
         return True

@@ -134,6 +134,8 @@ class SessionEntry:
     reset_had_activity: bool = False
     model_override: dict[str, str] | None = None
     origin: SessionSource | None = None
+    linked: bool | None = None
+    """Whether other chats are (or were) in the same conversation on purpose, and see this one."""
     finalize_failures: int = field(default=0, compare=False)
     """How often the end of this session could not be told; not kept."""
 
@@ -182,7 +184,7 @@ def _platform(name: Any) -> Platform | None:
         return None
 
 
-_OPTIONAL = ("model_override", "origin")
+_OPTIONAL = ("model_override", "origin", "linked")
 
 
 def _origin(data: Mapping[str, Any]) -> SessionSource | None:

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESET_REASON = "session_reset"
+
+
+def sharing(
+    entries: Mapping[str, SessionEntry], session_key: str, session_id: str
+) -> list[SessionEntry]:
+    """The entries of other keys that are bound to a session."""
+    return [
+        one for key, one in entries.items() if one.session_id == session_id and key != session_key
+    ]
 
 
 def new_gateway_session_id() -> str:
@@ -56,6 +65,7 @@ class SessionStore:
         self._lock = threading.RLock()
         self._entries: dict[str, SessionEntry] = {}
         self._saved: dict[str, str] = {}
+        self._linked: set[str] = set()
         self._loaded = False
 
     # Finding a session
@@ -84,7 +94,7 @@ class SessionStore:
             return self._replace(entry, source, "suspended")
         reason = self._expired_because(entry)
         if reason is not None and not entry.resume_pending:
-            return self._replace(entry, source, reason)
+            return self._replace_together(entry, source, reason)
         row = self._db.get_session(entry.session_id)
         if row is not None and row["end_reason"] is not None:
             tip = self._db.resolve_resume_session_id(entry.session_id)
@@ -92,6 +102,7 @@ class SessionStore:
             if row is None or row["end_reason"] == RESET_REASON:
                 return self._replace(entry, source)
             log.info("%s goes on in %s", entry.session_key, tip)
+            self.follow(entry.session_id, tip)
             entry.session_id = tip
         entry.was_auto_reset = False
         entry.auto_reset_reason = None
@@ -127,8 +138,9 @@ class SessionStore:
     ) -> SessionEntry:
         """A new session under the same key; the old one is ended in the store."""
         had_activity = self._db.message_count(entry.session_id) > 0
-        self._db.end_session(entry.session_id, RESET_REASON)
-        self._db.promote_to_session_reset(entry.session_id)
+        if not sharing(self._entries, entry.session_key, entry.session_id):
+            self._db.end_session(entry.session_id, RESET_REASON)
+            self._db.promote_to_session_reset(entry.session_id)
         now = self._now()
         return SessionEntry(
             session_key=entry.session_key,
@@ -145,6 +157,21 @@ class SessionStore:
             model_override=None if reason else entry.model_override,
             origin=source or entry.origin,
         )
+
+    def _replace_together(
+        self, entry: SessionEntry, source: SessionSource, reason: str
+    ) -> SessionEntry:
+        """A new session for a chat and those linked with it: they stay in one conversation."""
+        linked = self.linked_with(entry.session_id, entry.session_key) if entry.linked else []
+        fresh = self._replace(entry, source, reason)
+        for other in linked:
+            other.session_id, other.expiry_finalized = fresh.session_id, False
+            fresh.linked = True
+            self._save_entry(other)
+        if linked and not sharing(self._entries, entry.session_key, entry.session_id):
+            self._db.end_session(entry.session_id, RESET_REASON)
+            self._db.promote_to_session_reset(entry.session_id)
+        return fresh
 
     # Changing what a key is bound to
 
@@ -175,9 +202,32 @@ class SessionStore:
             entry.session_id = self._db.resolve_resume_session_id(target_session_id)
             self._db.reopen_session(entry.session_id)
             entry.expiry_finalized = entry.suspended = entry.resume_pending = False
+            entry.linked = None
             entry.updated_at = self._now()
             self._save_entry(entry)
             return entry
+
+    def follow(self, old_session_id: str, new_session_id: str) -> None:
+        """A session goes on in another one: every key that is bound to it is so too."""
+        with self._lock:
+            self._ensure_loaded()
+            for entry in self._entries.values():
+                if entry.session_id == old_session_id:
+                    entry.session_id = new_session_id
+                    self._save_entry(entry)
+
+    def mark_linked(self, session_key: str) -> bool:
+        """Let a chat see what is said in its conversation elsewhere, and the others see it."""
+        self._linked.add(session_key)
+        return self._mark(session_key, linked=True)
+
+    def linked_with(self, session_id: str, session_key: str) -> list[SessionEntry]:
+        """The entries of other chats that see what is said in a session."""
+        with self._lock:
+            self._ensure_loaded()
+            found = {key: self._entries[key] for key in self._linked if key in self._entries}
+            others = sharing(found, session_key, session_id)
+        return [one for one in others if one.linked]
 
     def update_session(self, session_key: str, last_prompt_tokens: int | None = None) -> None:
         """The session was used now."""
@@ -255,7 +305,17 @@ class SessionStore:
         platform = entry.platform.value if entry.platform else ""
         policy = self._config.policy_for(platform, entry.chat_type)
         reason = expired_because(policy, entry.updated_at, self._now())
-        return reason if reason and not self._is_busy(entry.session_id) else None
+        if reason is None or self._is_busy(entry.session_id):
+            return None
+        # A conversation is in use if it is in use from any of its keys, as each one's policy says.
+        others = sharing(self._entries, entry.session_key, entry.session_id)
+        last = max(one.updated_at for one in (entry, *others))
+        for one in (entry, *others):
+            platform = one.platform.value if one.platform else ""
+            policy = self._config.policy_for(platform, one.chat_type)
+            if expired_because(policy, last, self._now()) is None:
+                return None
+        return reason
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:
         """Whether the end of an expired session is still to be told."""
@@ -317,6 +377,12 @@ class SessionStore:
             entry = self._entries.get(session_key)
             return entry.session_id if entry else None
 
+    def entry(self, session_key: str) -> SessionEntry | None:
+        """What is remembered about a key, without using it."""
+        with self._lock:
+            self._ensure_loaded()
+            return self._entries.get(session_key)
+
     def _generate_session_key(self, source: SessionSource) -> str:
         return build_session_key(
             source,
@@ -343,6 +409,7 @@ class SessionStore:
             except (ValueError, KeyError, TypeError) as error:
                 # One row that cannot be read must not cost the other chats theirs.
                 log.warning("The routing entry of %s is left out: %s", key, error)
+        self._linked = {key for key, one in self._entries.items() if one.linked}
 
     def _save(self) -> None:
         """Write every entry that has changed."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from agent.slash.surface import CommandError, Surface
 
+from . import handoff, links
+from .link_codes import LinkCodeError
 from .session import SessionSource
 
 if TYPE_CHECKING:
@@ -39,7 +41,10 @@ class ChatSurface(Surface):
 
     @property
     def agent(self) -> AIAgent | None:
-        """The chat's agent, if it has one now."""
+        """The conversation's agent, if it has one now: the one whose turn runs, or the chat's."""
+        running = self._runner._running_agents.get(self._runner.turns.running_key(self._key) or "")
+        if hasattr(running, "run"):
+            return running
         entry = self._runner._agent_cache.get(self._key)
         agent = entry[0] if entry is not None else None
         return agent if hasattr(agent, "run") else None
@@ -55,7 +60,9 @@ class ChatSurface(Surface):
     @property
     def running(self) -> bool:
         """Whether a turn runs in the chat."""
-        return self._key in self._runner._running_agents
+        return (self._runner.turns.running_key(self._key) or self._key) in (
+            self._runner._running_agents
+        )
 
     def new_session(self, title: str | None) -> None:
         """Begin anew in this chat."""
@@ -66,6 +73,20 @@ class ChatSurface(Surface):
     def switch_session(self, session_id: str) -> None:
         """Bind the chat to another conversation of the same person."""
         self._in_loop(self._runner.switch_chat(self._key, session_id, self._source))
+
+    def link(self, code: str) -> str:
+        """A code for this chat's conversation, or with one: join the conversation it is for."""
+        if code:
+            return self._refusable(links.join(self._runner, self._key, self._source, code))
+        return self._refusable(links.offer(self._runner, self._key, self._source))
+
+    def unlink(self, everybody: bool) -> str:
+        """Leave a conversation that is shared, or send the others out of it."""
+        return self._refusable(links.leave(self._runner, self._key, self._source, everybody))
+
+    def set_home(self) -> str:
+        """Make this chat the one that conversations are handed over to."""
+        return handoff.set_home(self.db, self._source)
 
     def queue(self, text: str) -> int:
         """Keep a message until the running turn is over."""
@@ -84,6 +105,12 @@ class ChatSurface(Surface):
     def say(self, text: str) -> None:
         """Tell the chat something while a slow command works."""
         self._in_loop(self._runner.delivery.say(self._source, self._key, text))
+
+    def _refusable(self, work: Any) -> str:
+        try:
+            return str(self._in_loop(work))
+        except LinkCodeError as error:
+            raise CommandError(str(error)) from error
 
     def _in_loop(self, work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=120)

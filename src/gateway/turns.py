@@ -10,12 +10,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from typing import TYPE_CHECKING, Any
+
+from hermes_state import StoreError
 
 from . import session_context
 from .agent_source import agent_for
 from .config import Platform
+from .links import mirror_answer, mirror_question
+from .one_turn import Conversations
+from .patience import patiently
 from .pipeline import Inbound, content_of
 from .platforms.base import MessageEvent, SendError
 from .session import SessionEntry, SessionSource
@@ -41,28 +46,45 @@ class Turns:
         limit = runner.config.max_concurrent_sessions
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._chats: dict[str, asyncio.Task[None]] = {}
-        self._steered: dict[str, set[str]] = {}
+        self.conversations = Conversations(runner._session_db._db)
+        self._steered: dict[str, set[tuple[str, str]]] = {}
+        """By the key whose turn it is: what it was given to read, each with its chat's key."""
         self._admitted: set[str] = set()
         """Messages that passed the stages and wait here; others in the inbox are still in them."""
+        self._lines: dict[str, Sized] = {}
+        """Messages of others' conversations: the one that runs, and those behind it."""
         self.in_flight = 0
         self.finished = 0
+        self.failed = 0
+        self.seconds = 0.0
+        """What the finished ones have taken, all together."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait for the turn before them."""
+        return len(self._admitted) + sum(max(0, len(line) - 1) for line in self._lines.values())
 
     async def take(self, inbound: Inbound) -> None:
         """Begin with a message, or do with the running turn of its chat as configured."""
         key = inbound.session_key
         self._admitted.add(inbound.inbox_id)
         self._runner.spawn(self._acknowledge(inbound.event))
+        holder = self.running_key(key)
         if key not in self._chats:
             self._chats[key] = self._runner.spawn(self._run_chat(key, inbound))
-            return
-        agent = self._runner._running_agents.get(key)
+            if holder is None:
+                return
+        holder = holder or key
+        agent = self._runner._running_agents.get(holder)
         mode = self._runner.config.busy_input_mode
         steer, interrupt = getattr(agent, "steer", None), getattr(agent, "interrupt", None)
         if mode == "steer" and steer is not None and not inbound.event.media:
             waiting = await self._runner._session_db.list_waiting(session_key=key, limit=LOOK_AHEAD)
-            if waiting and waiting[0]["id"] in (inbound.inbox_id, *self._steered.get(key, ())):
+            steered = self._steered.get(holder, set())
+            if waiting and (key, waiting[0]["id"]) in ((key, inbound.inbox_id), *steered):
                 # In the order they came. What is not read in this turn waits for the next.
-                self._steered.setdefault(key, set()).add(inbound.inbox_id)
+                self._steered.setdefault(holder, set()).add((key, inbound.inbox_id))
+                await self._mirror_question(inbound)
                 steer(inbound.event.text, inbound.inbox_id)
         elif mode == "interrupt" and interrupt is not None:
             interrupt()
@@ -80,24 +102,36 @@ class Turns:
             except (SendError, OSError) as error:
                 log.info("No reaction in %s: %s", event.source.chat_id, error)
 
-    def occupy(self, key: str, task: asyncio.Task[None]) -> None:
+    def running_key(self, key: str) -> str | None:
+        """The key whose turn runs in a chat's conversation: its own, or that of another chat."""
+        return self.conversations.holder(self._runner.session_store.peek_session_id(key))
+
+    def is_busy(self, key: str) -> bool:
+        """Whether a turn of a chat runs or waits."""
+        return key in self._chats
+
+    def occupy(self, key: str, task: asyncio.Task[None], line: Sized = ()) -> None:
         """Somebody else runs turns under a key; they are drained with the others."""
         self._chats[key] = task
+        self._lines[key] = line
 
     def leave(self, key: str) -> None:
         """They have ended."""
         self._chats.pop(key, None)
+        self._lines.pop(key, None)
 
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Room for one turn among those that may run at once."""
         async with self._slots or contextlib.nullcontext():
             self.in_flight += 1
+            begun = time.monotonic()
             try:
                 yield
             finally:
                 self.in_flight -= 1
                 self.finished += 1
+                self.seconds += time.monotonic() - begun
 
     async def send(self, inbound: Inbound, message: Any) -> None:
         """Begin with a message that a command made of the person's."""
@@ -134,18 +168,29 @@ class Turns:
             if event.source.platform is platform:
                 self._runner.pipeline.take_up(Inbound(event, row["session_key"], row["id"]))
 
-    async def drain(self, seconds: float) -> None:
-        """Let running turns end; those that take longer are interrupted."""
+    async def drop(self, inbox_id: str) -> None:
+        """Take a message from the inbox; if the store cannot do that now, as soon as it can."""
+        db = self._runner._session_db
+        try:
+            await db.drop_message(inbox_id)
+        except StoreError as error:
+            log.warning("%s stays in the inbox for now: %s", inbox_id, error)
+            self._runner.spawn(patiently(lambda: db.drop_message(inbox_id), f"Dropping {inbox_id}"))
+
+    async def drain(self, seconds: float) -> list[str]:
+        """Let running turns end; those that take longer are interrupted. Returns their keys."""
         running = list(self._chats.values())
         if not running:
-            return
+            return []
         _, late = await asyncio.wait(running, timeout=seconds)
+        begun = [key for key in self._runner._running_agents if self._chats.get(key) in late]
         for agent in list(self._runner._running_agents.values()):
             interrupt = getattr(agent, "interrupt", None)
             if interrupt is not None:
                 interrupt()
         if late:
             await asyncio.wait(late, timeout=5)
+        return begun
 
     async def tell_expired(self, entry: SessionEntry) -> None:
         """Say in the chat that its session has ended, where the policy wants that."""
@@ -165,8 +210,7 @@ class Turns:
         inbound: Inbound | None = first
         try:
             while inbound is not None:
-                async with self.slot():
-                    await self._run(key, inbound)
+                await self._take_turn(key, inbound)
                 inbound = await self._next(key) if self._runner._running else None
         finally:
             del self._chats[key]
@@ -189,30 +233,85 @@ class Turns:
             return Inbound(event, key, row["id"])
         return None
 
-    async def _run(self, key: str, inbound: Inbound) -> None:
+    async def _take_turn(self, key: str, inbound: Inbound) -> None:
+        """Run a message when no other chat has the turn in its conversation."""
+        store = self._runner.session_store
+        entry: SessionEntry | None = None
+        with contextlib.suppress(StoreError):  # the turn meets it too, and tells it
+            entry = store.get_or_create_session(inbound.event.source)
+        place = self.conversations.turn(key, lambda: store.peek_session_id(key) or key)
+        async with contextlib.AsyncExitStack() as room:
+            async with place as late:
+                if late:
+                    # The turn of another chat may have read it, or the gateway is being stopped.
+                    if not self._runner._running:
+                        return
+                    found = await patiently(lambda: self._next(key), "Looking what waits")
+                    if found is None:
+                        return
+                    inbound = inbound if found.inbox_id == inbound.inbox_id else found
+                await room.enter_async_context(self.slot())
+                result, stream = await self._run(key, inbound, entry and store.entry(key))
+            # Where a platform makes us wait, the other chats of the conversation do not.
+            await self._deliver(key, inbound, result, stream)
+
+    async def _run(
+        self, key: str, inbound: Inbound, entry: SessionEntry | None
+    ) -> tuple[dict[str, Any], Stream]:
         runner = self._runner
         source = inbound.event.source
         self._admitted.discard(inbound.inbox_id)
-        entry = inbound.entry = runner.session_store.get_or_create_session(source)
-        await self._tell_reset(entry, source)
+        began = ""
         stream = Stream(runner, source, key)
         runner.delivery.follow(inbound.inbox_id, stream)
         try:
+            entry = inbound.entry = entry or runner.session_store.get_or_create_session(source)
+            began = entry.session_id
+            await self._tell_reset(entry, source)
+            await self._mirror_question(inbound)
             result = await self._answer(key, inbound, entry, stream)
         except asyncio.CancelledError:
             raise
         except Exception as error:
             # No silent turn: whatever failed, the chat reads it.
             log.exception("The turn in %s failed", key)
-            await runner._session_db.drop_message(inbound.inbox_id)
+            await self.drop(inbound.inbox_id)
             result = {"failed": True, "error": f"{type(error).__name__}: {error}", "api_calls": 0}
         finally:
             runner._running_agents.pop(key, None)
-            self._steered.pop(key, None)
             await stream.stop()
-        runner._follow_rotation(entry, result)
-        await runner._refresh_agent_cache_message_count(key, entry.session_id)
-        await self._deliver(key, inbound, result, stream)
+        self.failed += bool(result.get("failed"))
+        try:
+            await self._settle(key, entry if entry and entry.session_id == began else None, result)
+            answer = result.get("final_response") or ""
+            session_id = str(result.get("session_id") or began)
+            await mirror_answer(runner, key, session_id, inbound.inbox_id, answer)
+        except StoreError as error:
+            # What is remembered holds meanwhile, and after a start the key heals itself.
+            log.error("What became of the turn in %s could not be stored: %s", key, error)
+        return result, stream
+
+    async def _mirror_question(self, inbound: Inbound) -> None:
+        """Show the linked chats what is asked."""
+        key = inbound.session_key
+        session_id = self._runner.session_store.peek_session_id(key) or ""
+        await mirror_question(
+            self._runner, key, session_id, inbound.event.source, inbound.inbox_id,
+            inbound.event.text,
+        )  # fmt: skip
+
+    async def _settle(self, key: str, entry: SessionEntry | None, result: dict[str, Any]) -> None:
+        """Before anybody is answered: the chat follows its session, and what was read is over."""
+        runner = self._runner
+        steered = self._steered.pop(key, None)
+        if entry is not None:
+            runner._follow_rotation(entry, result)
+            await runner._refresh_agent_cache_message_count(key, entry.session_id)
+        if steered:
+            for chat in {one for one, _ in steered}:
+                waiting = await runner._session_db.list_waiting(session_key=chat)
+                read = {name for one, name in steered if one == chat}
+                self._admitted -= read - {row["id"] for row in waiting}
 
     async def _answer(
         self, key: str, inbound: Inbound, entry: SessionEntry, stream: Stream
@@ -237,7 +336,7 @@ class Turns:
         result: dict[str, Any] = await agent.run(content, stream_callback=stream.feed)
         runner.note_weight(key, agent)
         if result.get("failed") and not result.get("api_calls"):
-            await runner._session_db.drop_message(inbound.inbox_id)
+            await self.drop(inbound.inbox_id)
         await events.end(result.get("final_response") or "")
         return result
 
@@ -265,7 +364,9 @@ class Turns:
         text = _normalize_empty_agent_response(result, stored, history_len=history)
         if stored:
             answer_id = f"{inbound.inbox_id}:{result.get('api_calls')}"
-            await runner._session_db.revise_delivery(answer_id, stored)
+            await patiently(
+                lambda: runner._session_db.revise_delivery(answer_id, stored), "An answer"
+            )
         elif text:
             await runner.delivery.say(source, key, text, stream)
         await runner.delivery.flush(key, inbound.inbox_id)

@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -73,6 +74,11 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
 def _members(home: Path, store: Path, secrets: bool) -> Iterator[tuple[str, Path]]:
     if store.exists():
         yield STORE, store
+    yield from kept_files(home, secrets=secrets)
+
+
+def kept_files(home: Path, *, secrets: bool = True) -> Iterator[tuple[str, Path]]:
+    """The files of a home that cannot be made again, besides the store, by name."""
     for name in KEPT:
         top = home / name
         if name in SECRETS and not secrets:
@@ -156,6 +162,49 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         if (copy.sessions, copy.messages) != (facts["sessions"], facts["messages"]):
             raise NotDone(f"{path} is damaged: it does not hold what was put in.")
     return dict(facts)
+
+
+def unpack_point(points: Path, at: str | None, folder: Path) -> dict[str, Any]:
+    """Rebuild a point of a continuous backup in an empty folder; returns its facts.
+
+    `at` is a point's number or a time, of which the newest point not after it is taken; without
+    it the newest is. Raises UserError if there is none, and StoreError if it is damaged.
+    """
+    from hermes_state.backup import check_copy
+    from hermes_state.backup_chain import chosen_point, folder_lock, rebuild
+    from hermes_state.backup_point import list_points
+
+    if not points.is_dir():
+        raise UserError(f"There is no folder {points}.")
+    with folder_lock(points, shared=True):
+        every = list_points(points)
+        if at is not None and at.isascii() and at.isdigit():
+            point = chosen_point(every, number=int(at))
+        else:
+            point = chosen_point(every, at=None if at is None else _moment(at))
+        if point is None:
+            which = f" as of {at}" if at and not at.isdigit() else f" {at}" if at else ""
+            raise UserError(f"There is no point{which} in {points}. See: hermes backup points")
+        facts = rebuild(every, point, folder)
+    copy = check_copy(folder / STORE)
+    if (copy.sessions, copy.messages) != (facts.sessions, facts.messages):
+        raise NotDone(f"Point {point.number} is damaged: it does not hold what was put in.")
+    return {
+        "point": facts.number,
+        "created_at": facts.at,
+        "sessions": facts.sessions,
+        "messages": facts.messages,
+        "files": {STORE: facts.state, **{name: one[0] for name, one in facts.files.items()}},
+    }
+
+
+def _moment(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()  # local, unless it names its zone
+    except (ValueError, OverflowError, OSError) as error:
+        raise UserError(
+            f"{text!r} is no time. Write it like 2026-11-15 14:00, or give a point's number."
+        ) from error
 
 
 def _checksum(path: Path) -> str:

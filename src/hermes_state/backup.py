@@ -28,6 +28,25 @@ def copy_store(path: Path, target: Path) -> Copied:
     Neither readers nor writers of the store wait for it, and nothing in it changes. Raises
     StoreError if it cannot be read, or if the copy does not hold what the store held.
     """
+    held = snapshot(path, target)
+    try:
+        copied = check_copy(target)
+        if (copied.sessions, copied.messages) != held:
+            raise StoreCorruptedError(
+                f"The copy of {path} holds {copied[:2]} sessions and messages instead of {held}."
+            )
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+    return copied
+
+
+def snapshot(path: Path, target: Path) -> tuple[int, int]:
+    """Copy the store to a new private file without reading the copy again.
+
+    Returns how many sessions and messages the store had at that moment. The same state gives the
+    same bytes.
+    """
     if not path.is_file():
         raise StoreUnavailableError(f"There is no session store {path} to copy.")
     descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -47,18 +66,13 @@ def copy_store(path: Path, target: Path) -> Copied:
                 copy.close()
         finally:
             source.close()
-        copied = check_copy(target)
-        if (copied.sessions, copied.messages) != held:
-            raise StoreCorruptedError(
-                f"The copy of {path} holds {copied[:2]} sessions and messages instead of {held}."
-            )
     except apsw.Error as error:
         target.unlink(missing_ok=True)
         raise translated(error, path) from error
     except BaseException:
         target.unlink(missing_ok=True)
         raise
-    return copied
+    return held
 
 
 def check_copy(path: Path) -> Copied:

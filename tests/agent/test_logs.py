@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import json
 import logging
 import re
 import subprocess
@@ -110,3 +111,37 @@ def test_processes_that_rotate_at_the_same_time_lose_nothing(tmp_path: Path):
     assert len(files) > 2
     found = re.findall(r"writer (\w) line (\d+) end\n", "".join(f.read_text() for f in files))
     assert len(found) == len(set(found)) == 1200
+
+
+def test_a_gateway_keeps_what_is_its_own_in_a_file_of_its_own(tmp_path):
+    folder = setup_logging(tmp_path, gateway=True)
+    logging.getLogger("gateway.turns").info("a turn")
+    logging.getLogger("agent.loop").info("a step")
+    own = (folder / "gateway.log").read_text()
+    assert "a turn" in own
+    assert "a step" not in own
+    assert "a turn" in (folder / "agent.log").read_text()
+    setup_logging(tmp_path / "other")
+    logging.getLogger("gateway.turns").info("no gateway")
+    assert not (tmp_path / "other" / "logs" / "gateway.log").exists()
+
+
+def test_lines_for_programs(tmp_path):
+    folder = setup_logging(tmp_path, LoggingSettings(format="json"))
+    secret = "sk-ant-" + "Zz9" * 12
+
+    def work() -> None:
+        set_current_session_id("s1")
+        try:
+            raise ValueError(f'refused "{secret}"')
+        except ValueError:
+            logging.getLogger("x").exception('two\nlines, api_key="%s"', secret)
+
+    contextvars.copy_context().run(work)
+    logging.getLogger("y").info("outside")
+    first, second = map(json.loads, (folder / "agent.log").read_text().splitlines())
+    assert (first["level"], first["logger"], first["session"]) == ("ERROR", "x", "s1")
+    assert first["message"].startswith("two\nlines")
+    assert "ValueError: refused" in first["exception"]
+    assert secret not in json.dumps(first)
+    assert (second["message"], second["session"]) == ("outside", None)

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,36 @@ def test_a_gateway_from_start_to_stop(tmp_path: Path) -> None:
         assert "running for this home already" in again.stderr
         restarted = hermes(tmp_path, "gateway", "restart")
         assert restarted.returncode == 0, restarted.stderr
-        assert running_pid(tmp_path) != shown["pid"]
+        assert running_pid(tmp_path) == shown["pid"], "it executes itself again"
+        again = json.loads(hermes(tmp_path, "gateway", "status", "--json").stdout)
+        assert again["started_at"] > shown["started_at"]
+        assert again["turns_running"] == again["waiting"] == 0
     finally:
         stopped = hermes(tmp_path, "gateway", "stop")
     assert "has ended" in stopped.stdout
     assert "No gateway was running" in hermes(tmp_path, "gateway", "stop").stdout
     assert (tmp_path / ".clean_shutdown").exists()
+
+
+def test_a_gateway_that_works_is_not_ended_for_a_restart_that_would_fail(tmp_path: Path) -> None:
+    assert hermes(tmp_path, "gateway", "restart").returncode == 0, "none ran: one is started"
+    pid = running_pid(tmp_path)
+    try:
+        (tmp_path / "config.yaml").write_text("model: {provider: nowhere}\n")
+        refused = hermes(tmp_path, "gateway", "restart")
+        assert (refused.returncode, "nowhere" in refused.stderr) == (2, True)
+        (tmp_path / "config.yaml").write_text("")
+        loop = tmp_path / "gateway" / "restart_loop.json"
+        loop.write_text(json.dumps({"restarts": [time.time()] * 3}))
+        refused = hermes(tmp_path, "gateway", "restart")
+        assert (refused.returncode, "3 times" in refused.stderr) == (2, True)
+        assert pid is not None
+        os.kill(pid, signal.SIGUSR1)
+        while "No restart" not in (tmp_path / "logs" / "gateway.log").read_text():
+            time.sleep(0.01)
+        assert running_pid(tmp_path) == pid
+    finally:
+        hermes(tmp_path, "gateway", "stop")
 
 
 def test_a_killed_gateway_does_not_block_the_next(tmp_path: Path) -> None:

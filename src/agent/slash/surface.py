@@ -78,6 +78,18 @@ class Surface:
         """Leave this conversation and go on with that one."""
         _not_here("Going to another conversation")
 
+    def link(self, code: str) -> str:
+        """A code for this conversation, or with one: join the conversation it is for."""
+        _not_here("Linking chats")
+
+    def unlink(self, everybody: bool) -> str:
+        """Leave a conversation that is shared, or send the others out of it."""
+        _not_here("Linking chats")
+
+    def set_home(self) -> str:
+        """Make this chat the one that conversations are handed over to."""
+        _not_here("A home chat")
+
     def set_title(self, title: str) -> bool:
         """Name the conversation; False if the name waits for its first message.
 

@@ -26,7 +26,9 @@ H = TypeVar("H", bound=Handler)
 Completer = Callable[["Surface", str], Iterable["tuple[str, str]"]]
 """Given what was typed of an argument: candidates, each with a word of explanation."""
 
-_FILES = ("conversation", "rewind", "compress", "control", "work", "models", "tools", "info")
+_FILES = (
+    "conversation", "rewind", "compress", "control", "chats", "work", "models", "tools", "info",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from hermes_cli.command_run import UserError
 
+from .backup_points import add_actions
 from .output import print_json, size
 
 EXAMPLES = """\
@@ -16,6 +17,9 @@ hermes backup                         into backups/ in the Hermes home
 hermes backup -o ~/copies/            into another folder
 hermes backup -o mine.tar.gz          into this file
 hermes backup --no-secrets -l travel  without .env and auth.json, with a label
+hermes backup watch --every 60        every minute what has changed, until Ctrl-C
+hermes backup increment --keep 48     the same once, for cron
+hermes backup verify                  restore the newest aside, and look at it
 """
 
 
@@ -28,9 +32,16 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("-l", "--label", default="", help="a word for the file's name")
     parser.add_argument("--no-secrets", action="store_true", help="leave keys and tokens out")
     parser.add_argument("--json", action="store_true", help="for scripts")
+    parser.set_defaults(act=write)
+    add_actions(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Carry one of the actions out; without one, write an archive."""
+    return int(args.act(args))
+
+
+def write(args: argparse.Namespace) -> int:
     """Write a backup, read it again, and say where it is."""
     import time
 

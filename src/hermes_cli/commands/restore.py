@@ -7,18 +7,25 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from hermes_cli.command_run import UserError
+
+from .backup_points import points_folder
 from .output import confirm, print_json, when
 
 EXAMPLES = """\
 hermes restore backup.tar.gz           go back to it
 hermes restore backup.tar.gz --check   only look whether it is whole
+hermes restore --at "2026-11-15 14:00" go back to that time, from backups/continuous
+hermes restore --from /mnt/points --at 12   to the point of this number
 """
 
 
 def add_parser(commands: Any) -> None:
     """Describe it on the command line."""
     parser = commands.add_parser("restore", help="go back to a backup", examples=EXAMPLES)
-    parser.add_argument("file", metavar="FILE", help="what hermes backup wrote")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="what hermes backup wrote")
+    parser.add_argument("--from", dest="points", metavar="FOLDER", help="of a continuous backup")
+    parser.add_argument("--at", metavar="TIME|POINT", help="the newest point not after this time")
     parser.add_argument("--check", action="store_true", help="only look whether it is whole")
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
     parser.add_argument("--json", action="store_true", help="for scripts")
@@ -27,14 +34,21 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check a backup, put it in place, and open the store once to see that it works."""
     from agent.home import hermes_home
-    from hermes_cli.home_backup import STORE, put_in_place, require_idle, unpack
+    from hermes_cli.home_backup import STORE, put_in_place, require_idle, unpack, unpack_point
 
     from .home import store
 
     home = hermes_home()
-    path = Path(args.file).expanduser()
+    if args.file and (args.points or args.at):
+        raise UserError("Give a file, or --from and --at for a continuous backup; not both.")
+    if not args.file and not args.points and not args.at:
+        raise UserError("Say what to go back to: a file, or --at a time. See: hermes restore -h")
+    path = Path(args.file).expanduser() if args.file else points_folder(args.points)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=home) as scratch:
-        facts = unpack(path, Path(scratch))
+        if args.file:
+            facts = unpack(path, Path(scratch))
+        else:
+            facts = unpack_point(path, args.at, Path(scratch))
         held = f"{facts['sessions']} sessions and {facts['messages']} messages"
         if args.check:
             if args.json:

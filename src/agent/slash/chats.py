@@ -1,0 +1,28 @@
+"""Commands for where a conversation is reached: other chats, and the home chat."""
+
+from __future__ import annotations
+
+from .surface import CommandError, Surface
+from .table import command
+
+CATEGORY = "Chats"
+
+
+@command("link", category=CATEGORY, args="[code]", scope="gateway")
+def link(surface: Surface, args: str) -> str:
+    """Be in one conversation from several chats: get a code here, give it there."""
+    return surface.link(args)
+
+
+@command("unlink", category=CATEGORY, args="[all]", scope="gateway")
+def unlink(surface: Surface, args: str) -> str:
+    """Give this chat a conversation of its own again, or (all) send the others out."""
+    if args.lower() not in ("", "all"):
+        raise CommandError("/unlink knows all: it sends every other chat out.")
+    return surface.unlink(bool(args))
+
+
+@command("sethome", category=CATEGORY, aliases=("set-home",), scope="gateway")
+def sethome(surface: Surface, args: str) -> str:
+    """Make this the chat to which conversations are handed over; for administrators."""
+    return surface.set_home()

@@ -1,0 +1,218 @@
+"""`hermes backup increment`, `watch`, `points` and `verify`: a backup that goes on by itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes_cli.command_run import NotDone, UserError
+
+from .output import print_json, print_table, size, when
+
+if TYPE_CHECKING:
+    from hermes_state.backup_point import Point
+
+_A_DAY = 86400.0
+
+
+def add_actions(parser: Any) -> None:
+    """Describe them on the command line."""
+    actions = parser.add_subparsers(dest="action", metavar="action")
+    one = actions.add_parser(
+        "increment", help="add what changed since the last time to a folder, for cron",
+        examples="hermes backup increment --to /mnt/disk/hermes --keep 48\n",
+    )  # fmt: skip
+    _add_destination(one)
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one.set_defaults(act=increment)
+    one = actions.add_parser(
+        "watch", help="the same again and again, until Ctrl-C",
+        examples="hermes backup watch --every 60 --keep 48\n",
+    )  # fmt: skip
+    _add_destination(one)
+    one.add_argument(
+        "--every", type=_at_least(1.0), default=60.0, metavar="SECONDS", help="how often (60)"
+    )
+    one.set_defaults(act=watch)
+    one = actions.add_parser("points", help="the moments one can go back to")
+    one.add_argument("folder", nargs="?", metavar="FOLDER", help="of the points")
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one.set_defaults(act=points)
+    one = actions.add_parser(
+        "verify", help="restore aside, and see whether everything is there",
+        examples="hermes backup verify\nhermes backup verify /mnt/disk/hermes --all\n",
+    )  # fmt: skip
+    one.add_argument("path", nargs="?", metavar="PATH", help="a folder of points, or an archive")
+    one.add_argument("--all", action="store_true", help="every point, not only the newest")
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one.set_defaults(act=verify)
+
+
+def _add_destination(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--to", metavar="FOLDER", help="where to (backups/continuous)")
+    one.add_argument(
+        "--keep", type=_at_least(1), metavar="N",
+        help="thin out: the newest N points, and one for each of the last N hours and days",
+    )  # fmt: skip
+    one.add_argument("--no-secrets", action="store_true", help="leave keys and tokens out")
+
+
+def _at_least(least: float) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        if (found := type(least)(text)) < least:
+            raise ValueError
+        return found
+
+    number.__name__ = f"number (at least {least:g})"  # argparse says "invalid … value"
+    return number
+
+
+def points_folder(given: str | None) -> Path:
+    """The folder of points that is meant."""
+    from agent.home import hermes_home
+
+    return Path(given).expanduser() if given else hermes_home() / "backups" / "continuous"
+
+
+def increment(args: argparse.Namespace) -> int:
+    """Add one point and say so."""
+    folder = points_folder(args.to)
+    point, thinned = _step(args, folder)
+    if args.json:
+        print_json(
+            {
+                "folder": str(folder),
+                "point": point and point.number,
+                "bytes": point.path.stat().st_size if point else 0,
+                "thinned": thinned,
+            }
+        )
+    else:
+        print(_said(folder, point, thinned))
+    return 0
+
+
+def _step(args: argparse.Namespace, folder: Path) -> tuple[Point | None, int]:
+    from agent.home import hermes_home
+    from hermes_cli.home_backup import STORE, kept_files
+    from hermes_state.backup_chain import add_point
+    from hermes_state.backup_thin import thin
+
+    home = hermes_home()
+    point = add_point(home / STORE, folder, kept_files(home, secrets=not args.no_secrets))
+    return point, thin(folder, args.keep) if args.keep else 0
+
+
+def _said(folder: Path, point: Point | None, thinned: int) -> str:
+    merged = f" {thinned} older points were merged." if thinned else ""
+    if point is None:
+        return f"Nothing has changed since the last point in {folder}.{merged}"
+    kind = "with everything" if point.parent is None else f"after {point.parent}"
+    count = size(point.path.stat().st_size)
+    return f"Point {point.number} in {folder}: {count}, {kind}.{merged}"
+
+
+def watch(args: argparse.Namespace) -> int:
+    """Add points until Ctrl-C; a failure is said, and tried again. Verified once a day."""
+    from hermes_state import StoreError
+
+    folder = points_folder(args.to)
+    verified_at = -_A_DAY
+    try:
+        while True:
+            began = time.monotonic()
+            try:
+                point, thinned = _step(args, folder)
+                if point is not None or thinned:
+                    print(f"{_clock()} {_said(folder, point, thinned)}", flush=True)
+                if began - verified_at >= _A_DAY:
+                    verified_at = began
+                    print(f"{_clock()} {_newest_verified(folder)}", flush=True)
+            except (StoreError, OSError, NotDone) as error:
+                print(f"{_clock()} hermes: {error}", file=sys.stderr, flush=True)
+            time.sleep(max(0.0, args.every - (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        print(f"\nGo back with: hermes restore --from {folder} --at TIME")
+        return 0
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+def _newest_verified(folder: Path) -> str:
+    from hermes_state.backup_verify import verify_points
+
+    newest = verify_points(folder)[-1]
+    if newest.damage:
+        raise NotDone(f"{newest.damage} The next point will have everything.")
+    return f"Point {newest.number} was restored aside: {newest.messages} messages, all is there."
+
+
+def points(args: argparse.Namespace) -> int:
+    """List the points of a folder."""
+    from hermes_state.backup_point import list_points
+
+    folder = points_folder(args.folder)
+    found = list_points(folder)
+    if not found:
+        raise UserError(f"There are no points in {folder}. Add one: hermes backup increment")
+    rows = [(one.number, one.at, one.path.stat().st_size, one.parent) for one in found]
+    if args.json:
+        names = ("number", "at", "bytes", "builds_on")
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(
+            ("POINT", "TIME", "SIZE", "BUILDS ON"),
+            [(a, _seconds(b), size(c), "-" if d is None else d) for a, b, c, d in rows],
+        )
+    return 0
+
+
+def _seconds(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Restore aside and say what is good and what is damaged; 1 if anything is not as it should."""
+    path = points_folder(args.path)
+    if path.is_file():
+        return _verify_archive(path, args.json)
+    from hermes_state.backup_verify import verify_points
+
+    if not path.is_dir():
+        raise UserError(f"There is nothing at {path}. Begin with: hermes backup increment")
+    found = verify_points(path, all_points=args.all)
+    good = [one for one in found if not one.damage]
+    is_well = len(good) == len(found) and not any(one.findings for one in found)
+    if args.json:
+        print_json({"ok": is_well, "points": [one._asdict() for one in found]})
+        return 0 if is_well else 1
+    for one in found:
+        time_ = _seconds(one.at) if one.at else "-"
+        said = f"good, {one.sessions} sessions, {one.messages} messages"
+        if one.damage:
+            said = f"DAMAGED: {one.damage}"
+        print(f"{one.number:>6}  {time_}  {said}")
+        for finding in one.findings:
+            print(f"        The store was not well then: {finding} After a restore: hermes doctor")
+    if len(good) < len(found):
+        newest = f"The newest good point is {good[-1].number}." if good else "No point is good."
+        print(f"{len(found) - len(good)} of {len(found)} points are damaged. {newest}")
+    return 0 if is_well else 1
+
+
+def _verify_archive(path: Path, as_json: bool) -> int:
+    from hermes_cli.home_backup import verify as verify_archive
+
+    facts = verify_archive(path)
+    if as_json:
+        print_json({"ok": True, **facts})
+    else:
+        held = f"{facts['sessions']} sessions and {facts['messages']} messages"
+        print(f"{path} is whole: {held} of {when(facts['created_at'])}.")
+    return 0

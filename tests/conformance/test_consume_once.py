@@ -1,0 +1,39 @@
+"""Consume once: eight processes race for one thing, and exactly one has it.
+
+The things are a message that waits in the inbox, an approval that waits for a decision, and the
+compression of a conversation. One of the eight may be killed on the way. The store says that the
+thing was taken once; at most one process says that it has it, and if none does, it is the one that
+was killed.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from .cell import Cell
+
+PROCESSES = 8
+POINTS = 8
+"""The writes of a racer near which it is killed; those of its start are among them."""
+
+
+def test_consume_once(cell: Cell) -> None:
+    points = cell.points(POINTS)
+    subjects = itertools.cycle(cell.implementation.subjects)
+    while cell.goes_on():
+        subject, death = next(subjects), cell.kill(next(points))
+        home = cell.new_home()
+        home.talk(prompts=1)
+        race = cell.implementation.compete(home.path, subject, PROCESSES, death)
+        if race.taken != 1 or race.claimed > 1:
+            cell.require([f"{subject}: {race}"])
+        cell.require(cell.implementation.faults(home.path))
+
+
+def test_consume_once_undisturbed(cell: Cell) -> None:
+    for subject in cell.implementation.subjects:
+        home = cell.new_home()
+        home.talk(prompts=1)
+        race = cell.implementation.compete(home.path, subject, PROCESSES, None)
+        if race != (1, 1):
+            cell.require([f"{subject}, with nobody killed: {race}"])

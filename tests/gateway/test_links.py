@@ -1,0 +1,356 @@
+"""One conversation in several chats: joined with a code, followed together, one turn at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.scripted import Call, Step, say
+from gateway import expiry, link_codes
+from gateway.config import Platform, PlatformConfig, ResetPolicy
+from gateway.link_codes import LinkCodeError, LinkCodes
+from gateway.platforms.base import MessageEvent
+from gateway.platforms.local import LocalAdapter
+from gateway.requests import Request, Requests
+from gateway.session import SessionSource
+
+from .chats import Chats, echo, gateway
+
+
+async def code_of(chats: Chats, chat_id: str = "1", **more: Any) -> str:
+    told = await chats.ask("/link", chat_id=chat_id, **more)
+    return told.split("/link ")[1].split()[0]
+
+
+async def link(chats: Chats, first: str = "1", second: str = "2", **more: Any) -> None:
+    """Let a second chat into the conversation of the first; both were told something then."""
+    before = len(chats.local.texts(first)) + 2
+    code = await code_of(chats, first)
+    assert "same conversation" in await chats.ask(f"/link {code}", chat_id=second, **more)
+    await chats.local.wait_for(before, first)
+
+
+async def shown(chats: Chats, text: str, chat_id: str = "1") -> None:
+    """Wait until a chat shows a text."""
+    while text not in (texts := chats.local.texts(chat_id)):
+        await chats.local.wait_for(len(texts) + 1, chat_id)
+
+
+def sent(chats: Chats) -> list[str]:
+    return [one["content"] for one in chats.model.requests[-1].messages]
+
+
+async def test_two_chats_are_in_one_conversation_and_see_each_other(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("from one")
+        await link(chats, second="2", user_id="bob")
+        assert chats.session_id("1") == chats.session_id("2")
+        assert await chats.ask("from two", chat_id="2", user_id="bob") == "re: from two"
+        assert sent(chats) == ["from one", "re: from one", "from two"]
+        assert (await chats.local.wait_for(5))[-2:] == [
+            "💬 bob (local): from two",
+            "🤖 re: from two",
+        ]
+        assert await chats.ask("again") == "re: again"
+        assert (await chats.local.wait_for(4, "2"))[-2:] == ["💬 u1 (local): again", "🤖 re: again"]
+        assert chats.local.texts().count("re: again") == 1
+        row = chats.db.get_session(chats.session_id())
+        assert row is not None and row["user_id"] == "local:u1", "it stays its owner's"
+
+
+async def test_chats_of_two_platforms_are_linked(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        runner = chats.runner
+        config = PlatformConfig(enabled=True, allow_all=True)
+        runner.config.platforms[Platform.SLACK] = config
+        slack = runner.adapters[Platform.SLACK] = LocalAdapter(config, runner.handle_message)
+        source = SessionSource(Platform.SLACK, "C", user_id="s", user_name="sam")
+        await chats.ask("here")
+        code = await code_of(chats)
+        await runner.handle_message(MessageEvent(f"/link {code}", source, "m1"))
+        await slack.wait_for(1, "C")
+        await runner.handle_message(MessageEvent("there", source, "m2"))
+        assert (await slack.wait_for(2, "C"))[1] == "re: there"
+        assert (await chats.local.wait_for(5))[-2:] == ["💬 sam (slack): there", "🤖 re: there"]
+
+
+async def test_a_conversation_in_which_nothing_was_said_is_linked_and_stays_its_owners(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as chats:
+        await link(chats, user_id="bob")
+        await chats.ask("first word", chat_id="2", user_id="bob")
+        row = chats.db.get_session(chats.session_id())
+        assert row is not None and row["user_id"] == "local:u1"
+        assert row["message_count"] == 2
+
+
+async def test_nobody_gets_in_without_the_code(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("my secret")
+        mine = chats.session_id()
+        code = await code_of(chats)
+        assert "the chat the code is from" in await chats.ask(f"/link {code}")
+        assert "wrong" in await chats.ask(f"/link {code}", chat_id="2", user_id="bob"), "used up"
+        for _ in range(link_codes.WRONG_TRIES - 1):
+            await chats.ask("/link ABCDEFGH", chat_id="2", user_id="bob")
+        code = await code_of(chats)
+        assert "Too many wrong" in await chats.ask(f"/link {code}", chat_id="2", user_id="bob")
+        assert chats.runner.session_store.peek_session_id(chats.key("2")) != mine
+        told = await chats.ask("/link", chat_id="g", chat_type="group")
+        assert "directly" in told
+
+
+async def test_a_code_is_for_the_conversation_it_was_given_in(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("old")
+        code = await code_of(chats)
+        await chats.ask("/new")
+        assert "has left" in await chats.ask(f"/link {code}", chat_id="2")
+        assert chats.runner.session_store.peek_session_id(chats.key("2")) != chats.session_id()
+
+
+async def test_whoever_is_shut_out_reads_nothing_more(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        await link(chats, second="2", user_id="bob")
+        before = chats.local.texts("2")
+        platforms = chats.runner.config.platforms
+        platforms[Platform.LOCAL] = PlatformConfig(enabled=True, allowed_users=["u1"])
+        await chats.ask("not for bob")
+        owed = chats.db.list_deliveries(("pending", "sending"), chats.key("2"))
+        assert (owed, chats.local.texts("2")) == ([], before)
+
+
+def test_codes_end_are_few_and_work_once() -> None:
+    now = 0.0
+    codes = LinkCodes(lambda: now)
+    given = [codes.offer("k", "s", "ann") for _ in range(link_codes.CODES_PER_PERSON)]
+    with pytest.raises(LinkCodeError, match="Too many codes"):
+        codes.offer("k", "s", "ann")
+    assert codes.take(given[0].lower(), "bob").session_id == "s"
+    with pytest.raises(LinkCodeError, match="wrong"):
+        codes.take(given[0], "bob")
+    assert not any(code in repr(codes._offers) for code in given), "only hashes are kept"
+    now = link_codes.CODE_SECONDS
+    with pytest.raises(LinkCodeError, match="too old"):
+        codes.take(given[1], "bob")
+    codes.offer("k", "s", "ann")
+    assert len(codes._offers) == 1
+
+
+async def test_new_in_one_chat_leaves_the_other_where_it_is(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        await link(chats)
+        shared = chats.session_id()
+        await chats.ask("/new", chat_id="2")
+        assert chats.session_id("1") == shared != chats.session_id("2")
+        row = chats.db.get_session(shared)
+        assert row is not None and row["end_reason"] is None
+        before = len(chats.local.texts("2"))
+        await chats.ask("still here")
+        assert sent(chats)[0] == "one"
+        await chats.ask("my own", chat_id="2")
+        assert sent(chats) == ["my own"]
+        assert chats.local.texts("2")[before:] == ["re: my own"], "nothing is mirrored any more"
+
+
+async def test_unlink_gives_a_chat_its_own_conversation(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        assert "not linked" in await chats.ask("/unlink")
+        await chats.ask("one")
+        await link(chats, second="2", user_id="bob")
+        assert "Only whose" in await chats.ask("/unlink all", chat_id="2", user_id="bob")
+        assert "of its own" in await chats.ask("/unlink", chat_id="2", user_id="bob")
+        await shown(chats, "🔗 bob (local) has left this conversation.")
+        assert chats.session_id("1") != chats.session_id("2")
+        await link(chats, second="3", user_id="cat")
+        assert "1 chat(s)" in await chats.ask("/unlink all")
+        assert chats.session_id("1") != chats.session_id("3")
+        assert "was ended" in (await chats.local.wait_for(2, "3"))[-1]
+
+
+async def test_linked_chats_stay_linked_after_a_restart(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        await link(chats)
+    async with gateway(tmp_path) as chats:
+        await chats.ask("two", chat_id="2")
+        assert (await chats.local.wait_for(2))[-1] == "🤖 re: two"
+
+
+async def test_linked_chats_follow_a_compression_together(tmp_path: Path) -> None:
+    long = "word " * 400
+    yaml = "compression: {threshold: 0.5, target_ratio: 0.2, protect_last_n: 2}\n"
+    steps = itertools.repeat(say(long))
+    async with gateway(tmp_path, steps, context_length=6000, yaml=yaml) as chats:
+        await chats.ask(f"m {long}")
+        first = chats.session_id()
+        await link(chats)
+        for number in range(12):
+            await chats.ask(f"m{number} {long}")
+            kept = chats.db.load_gateway_routing_entries()
+            ids = {json.loads(kept[chats.key(one)])["session_id"] for one in ("1", "2")}
+            assert ids == {chats.session_id("1")} == {chats.session_id("2")}
+        assert chats.session_id() != first, "it was compressed"
+        chats.db.rotate_session(chats.session_id(), "elsewhere", [{"role": "user", "content": "s"}])
+        await chats.ask("more", chat_id="2")
+        assert chats.session_id("1") == chats.session_id("2")
+
+
+async def test_a_conversation_is_in_use_if_one_of_its_chats_is(tmp_path: Path) -> None:
+    async with gateway(tmp_path, reset=ResetPolicy("idle", idle_minutes=60)) as chats:
+        await chats.ask("one")
+        await link(chats)
+        shared = chats.session_id()
+        entries = chats.runner.session_store._entries
+        entries[chats.key("1")].updated_at -= timedelta(hours=2)
+        assert await expiry.end_expired(chats.runner) == 0
+        await chats.ask("on")
+        assert chats.session_id() == shared
+        for entry in entries.values():
+            entry.updated_at -= timedelta(hours=2)
+        assert await expiry.end_expired(chats.runner) == 2
+        await chats.say("anew")
+        await shown(chats, "🤖 re: anew", "2")
+        assert chats.session_id("1") == chats.session_id("2") != shared, "they begin anew together"
+        assert sent(chats) == ["anew"]
+
+
+class Held:
+    """A model whose first answer waits."""
+
+    def __init__(self) -> None:
+        self.begun, self.release = asyncio.Event(), asyncio.Event()
+        self.running = self.most = 0
+
+    def steps(self) -> Any:
+        yield say(self.enter, self.begun.set, self.release, self.leave, "held")
+        while True:
+            yield say(self.enter, self.leave, "next")
+
+    def enter(self) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+
+    def leave(self) -> None:
+        self.running -= 1
+
+
+async def test_two_linked_chats_at_once_are_answered_one_after_the_other(tmp_path: Path) -> None:
+    held = Held()
+    async with gateway(tmp_path, held.steps(), busy_input_mode="queue") as chats:
+        await link(chats)
+        await chats.say("a")
+        await held.begun.wait()
+        await chats.say("b", chat_id="2")
+        await chats.say("c", chat_id="2")
+        await chats.say("d")
+        while len(chats.db.list_waiting()) < 3:
+            await asyncio.sleep(0.01)
+        held.release.set()
+        await chats.local.wait_for(2 + 6, "1")
+        await chats.local.wait_for(1 + 6, "2")
+        messages = chats.db.get_messages(chats.session_id())
+        assert [one["role"] for one in messages] == ["user", "assistant"] * 4
+        assert {one["content"] for one in messages[::2]} == {"a", "b", "c", "d"}
+        assert held.most == 1
+        assert chats.db.list_waiting() == []
+
+
+async def test_a_flood_from_three_linked_chats_is_answered_message_by_message(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path, busy_input_mode="queue") as chats:
+        await link(chats, second="2")
+        await link(chats, second="3")
+        said = [(chat, f"{chat}-{number}") for number in range(8) for chat in ("1", "2", "3")]
+        await asyncio.gather(*(chats.say(text, chat_id=chat) for chat, text in said))
+        for chat, text in said:
+            await shown(chats, f"re: {text}", chat)
+            for other in {"1", "2", "3"} - {chat}:
+                await shown(chats, f"💬 u1 (local): {text}", other)
+                await shown(chats, f"🤖 re: {text}", other)
+        contents = [one["content"] for one in chats.db.get_messages(chats.session_id())]
+        assert contents[1::2] == [f"re: {one}" for one in contents[::2]], "one turn at a time"
+        assert sorted(contents[::2]) == sorted(text for _, text in said)
+        for chat in ("1", "2", "3"):
+            own = [one for one in contents[::2] if one.startswith(chat)]
+            assert own == [text for place, text in said if place == chat], "in order"
+            texts = [one for one in chats.local.texts(chat) if "🔗" not in one]
+            assert len(texts) == len(set(texts)), "nothing twice"
+        assert chats.runner.turns.conversations._places == {}
+
+
+async def test_a_chat_and_the_api_at_once_are_answered_one_after_the_other(tmp_path: Path) -> None:
+    held = Held()
+    async with gateway(tmp_path, held.steps(), busy_input_mode="queue") as chats:
+        await link(chats)
+        await chats.say("a")
+        await held.begun.wait()
+        requests = Requests(chats.runner)
+        request = Request("r1", "prog", chats.session_id(), "conv", "from a program")
+        answer = asyncio.ensure_future(requests.ask(request))
+        while not requests.is_busy(request.key):
+            await asyncio.sleep(0.01)
+        held.release.set()
+        assert (await answer)["final_response"] == "next"
+        assert held.most == 1
+        seen = await chats.local.wait_for(2 + 3, "1")
+        assert seen[-2:] == ["💬 prog (api_server): from a program", "🤖 next"]
+        roles = [one["role"] for one in chats.db.get_messages(chats.session_id())]
+        assert roles == ["user", "assistant"] * 2
+
+
+async def test_a_message_in_a_linked_chat_interrupts(tmp_path: Path) -> None:
+    held = Held()
+    async with gateway(tmp_path, held.steps(), busy_input_mode="interrupt") as chats:
+        await link(chats)
+        await chats.say("a")
+        await held.begun.wait()
+        await chats.say("b", chat_id="2")
+        assert "next" in (await chats.local.wait_for(1 + 2, "2"))
+        contents = [one["content"] for one in chats.db.get_messages(chats.session_id())]
+        assert contents[0] == "a"
+        assert contents[-2:] == ["b", "next"]
+
+
+async def test_a_message_in_a_linked_chat_is_read_by_the_running_turn(tmp_path: Path) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+    steps = [Step((begun.set, release, Call("todo", {"todos": []}))), echo, echo]
+    async with gateway(tmp_path, steps, busy_input_mode="steer") as chats:
+        await link(chats)
+        await chats.say("a")
+        await begun.wait()
+        await chats.say("and b", chat_id="2")
+        while not chats.runner.turns._steered:
+            await asyncio.sleep(0.01)
+        release.set()
+        await shown(chats, "re: and b")
+        await shown(chats, "💬 u1 (local): and b")
+        await shown(chats, "🤖 re: and b", "2")
+        assert len(chats.model.requests) == 2, "the running turn has read it"
+        assert chats.runner.turns.waiting == 0
+        await chats.ask("later", chat_id="2")
+        contents = [one["content"] for one in chats.db.get_messages(chats.session_id())]
+        assert contents.count("and b") == 1
+        assert chats.db.list_waiting() == []
+
+
+async def test_stop_in_a_linked_chat_stops_the_turn(tmp_path: Path) -> None:
+    held = Held()
+    async with gateway(tmp_path, held.steps()) as chats:
+        await link(chats)
+        await chats.say("a")
+        await held.begun.wait()
+        await chats.say("/stop", chat_id="2")
+        while chats.runner.turns.in_flight:
+            await asyncio.sleep(0.01)
+        assert any("Stopped the answer" in one for one in await chats.local.wait_for(3, "2"))
