@@ -30,6 +30,8 @@ def copy_store(path: Path, target: Path) -> Copied:
     """
     held = snapshot(path, target)
     try:
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
         copied = check_copy(target)
         if (copied.sessions, copied.messages) != held:
             raise StoreCorruptedError(
@@ -42,10 +44,9 @@ def copy_store(path: Path, target: Path) -> Copied:
 
 
 def snapshot(path: Path, target: Path) -> tuple[int, int]:
-    """Copy the store to a new private file without reading the copy again.
+    """Copy the store to a new private file for the moment: neither flushed to disk nor checked.
 
-    Returns how many sessions and messages the store had at that moment. The same state gives the
-    same bytes.
+    Returns how many sessions and messages the store had then. The same state gives the same bytes.
     """
     if not path.is_file():
         raise StoreUnavailableError(f"There is no session store {path} to copy.")
@@ -58,6 +59,7 @@ def snapshot(path: Path, target: Path) -> tuple[int, int]:
             held = _counts(source)  # from here on it sees one state of the file
             copy = apsw.Connection(str(target))
             try:
+                copy.execute("PRAGMA synchronous = OFF").fetchall()
                 with copy.backup("main", source, "main") as backup:
                     backup.step(-1)
                 # The copy is one file that can be moved: no -wal may belong to it.

@@ -25,6 +25,9 @@ LONGEST_MOMENT = 0.08
 """Seconds after the first prompt within which the kills at a moment fall."""
 
 
+_TALK_WRITES: dict[str, int] = {}
+
+
 class Home:
     """A home, and everything that was said to be safe in it."""
 
@@ -83,16 +86,21 @@ class Cell:
         return path
 
     def new_home(self) -> Home:
-        """A fresh home."""
+        """A fresh home; those before it are done with."""
+        for folder in self._folder.iterdir():
+            shutil.rmtree(folder)
         home = Home(self, self.new_folder())
         self.implementation.begin(home.path)
         return home
 
     def talk_writes(self) -> int:
         """How many writes a talk in a fresh home makes: so many points to die at."""
-        home = self.new_home()
-        home.talk()
-        return self.implementation.writes(home.path)
+        name = self.implementation.name
+        if name not in _TALK_WRITES:
+            home = self.new_home()
+            home.talk()
+            _TALK_WRITES[name] = self.implementation.writes(home.path)
+        return _TALK_WRITES[name]
 
     def goes_on(self) -> bool:
         """Whether there are kills left to make."""

@@ -10,7 +10,7 @@ import importlib
 import math
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,18 @@ def _load(name: str) -> Implementation:
     module, _, attribute = name.partition(":")
     made: Implementation = getattr(importlib.import_module(module), attribute)()
     return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test raised, such as a store that does not open, is a violation too."""
+    report = yield
+    cell = getattr(item, "funcargs", {}).get("cell")
+    if isinstance(cell, Cell) and call.when == "call" and report.failed:
+        cell.violations.append(str(call.excinfo and call.excinfo.value))
+    return report
 
 
 @pytest.fixture(params=CHOSEN, ids=lambda name: name.rpartition(":")[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,13 @@ async def shown(chats: Chats, text: str, chat_id: str = "1") -> None:
     """Wait until a chat shows a text."""
     while text not in (texts := chats.local.texts(chat_id)):
         await chats.local.wait_for(len(texts) + 1, chat_id)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(20):
+        while not is_so():
+            await asyncio.sleep(0.01)
 
 
 def sent(chats: Chats) -> list[str]:
@@ -253,8 +261,7 @@ async def test_two_linked_chats_at_once_are_answered_one_after_the_other(tmp_pat
         await chats.say("b", chat_id="2")
         await chats.say("c", chat_id="2")
         await chats.say("d")
-        while len(chats.db.list_waiting()) < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(chats.db.list_waiting()) >= 3)
         held.release.set()
         await chats.local.wait_for(2 + 6, "1")
         await chats.local.wait_for(1 + 6, "2")
@@ -298,8 +305,7 @@ async def test_a_chat_and_the_api_at_once_are_answered_one_after_the_other(tmp_p
         requests = Requests(chats.runner)
         request = Request("r1", "prog", chats.session_id(), "conv", "from a program")
         answer = asyncio.ensure_future(requests.ask(request))
-        while not requests.is_busy(request.key):
-            await asyncio.sleep(0.01)
+        await until(lambda: requests.is_busy(request.key))
         held.release.set()
         assert (await answer)["final_response"] == "next"
         assert held.most == 1
@@ -330,8 +336,7 @@ async def test_a_message_in_a_linked_chat_is_read_by_the_running_turn(tmp_path: 
         await chats.say("a")
         await begun.wait()
         await chats.say("and b", chat_id="2")
-        while not chats.runner.turns._steered:
-            await asyncio.sleep(0.01)
+        await until(lambda: bool(chats.runner.turns._steered))
         release.set()
         await shown(chats, "re: and b")
         await shown(chats, "💬 u1 (local): and b")
@@ -351,6 +356,5 @@ async def test_stop_in_a_linked_chat_stops_the_turn(tmp_path: Path) -> None:
         await chats.say("a")
         await held.begun.wait()
         await chats.say("/stop", chat_id="2")
-        while chats.runner.turns.in_flight:
-            await asyncio.sleep(0.01)
+        await until(lambda: not chats.runner.turns.in_flight)
         assert any("Stopped the answer" in one for one in await chats.local.wait_for(3, "2"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -22,9 +21,7 @@ from hermes_state.connection import Connection
 from tools.base import ToolContext, tool
 from tools.registry import Registry
 
-sys.path.append(str(Path(__file__).parent.parent))
-
-from script import CALLS, answer, result
+from ..script import CALLS, answer, result
 
 R = TypeVar("R")
 

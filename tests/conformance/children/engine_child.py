@@ -1,4 +1,4 @@
-"""The engine in a process of its own: `engine_child.py HOME`, told what to do in lines of JSON."""
+"""The engine in a process of its own, in the home it is given; does what lines of JSON say."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from child_side import count_writes, scripted_model, scripted_tools
-
 from agent.agent import AIAgent
 from agent.events import Event, TurnStarted
 from gateway import session_context
 from hermes_state import SessionDB
+
+from .child_side import count_writes, scripted_model, scripted_tools
 
 
 def say(**frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""A gateway with chats in memory: `gateway_child.py HOME`, told what to do in lines of JSON."""
+"""A gateway with chats in memory, in the home it is given; does what lines of JSON say."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from child_side import count_writes, scripted_model, scripted_tools
-from script import answer
-
 import agent.build
 from agent.config import load_config
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.platforms.local import LocalAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
+
+from ..script import answer
+from .child_side import count_writes, scripted_model, scripted_tools
 
 KEY = "agent:main:local:dm:1"
 
@@ -32,7 +32,7 @@ class Gateway:
         self.asked: set[str] = set()
         platforms = {Platform.LOCAL: PlatformConfig(enabled=True, allow_all=True)}
         self.db = AsyncSessionDB(SessionDB(home / "state.db"))
-        config = GatewayConfig(platforms=platforms)
+        config = GatewayConfig(platforms=platforms, busy_input_mode="queue")
         self.runner = GatewayRunner(config, load_config(home, {}), self.db, home)
         self.runner._model = scripted_model(self.asked.add)
 

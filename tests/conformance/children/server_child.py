@@ -1,4 +1,4 @@
-"""The session server on standard input and output, with a scripted model: `server_child.py HOME`."""
+"""The session server on standard input and output, in the home it is given, with a script."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 import sys
 from pathlib import Path
 
-from child_side import count_writes, scripted_model, scripted_tools
-
 import agent.build
 from tui_gateway import entry
+
+from .child_side import count_writes, scripted_model, scripted_tools
 
 
 def main(home: Path) -> int:
     """Serve until killed."""
     count_writes(home)
-    model = scripted_model()
-    agent.build.build_models = lambda config, model_name=None: model
+    scripted = scripted_model()
+    agent.build.build_models = lambda config, model=None: scripted
     agent.build.usable_tools = lambda config: scripted_tools(home)
     return entry.main([])
 

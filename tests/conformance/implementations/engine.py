@@ -9,7 +9,7 @@ from typing import Any
 
 from ..adapter import SUBJECTS, Death, Race, Talk
 from .looking import INBOX_ID, StoreLook, remember_conversation, store
-from .wire import CHILDREN, Died, Wire
+from .wire import Died, Wire
 
 
 class Engine(StoreLook):
@@ -18,7 +18,7 @@ class Engine(StoreLook):
     name = "engine"
     forks_anywhere: bool | None = True
     subjects: tuple[str, ...] = SUBJECTS
-    program = CHILDREN / "engine_child.py"
+    program = "engine_child"
 
     def begin(self, home: Path) -> None:
         """There is nothing to prepare but the name."""

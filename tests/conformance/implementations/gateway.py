@@ -12,7 +12,6 @@ from gateway.session import SessionSource
 from .engine import Engine
 from .looking import INBOX_ID, store
 from .server import CONFIG
-from .wire import CHILDREN
 
 
 class Gateway(Engine):
@@ -21,7 +20,7 @@ class Gateway(Engine):
     name = "gateway"
     forks_anywhere: bool | None = None
     subjects: tuple[str, ...] = ("inbox",)
-    program = CHILDREN / "gateway_child.py"
+    program = "gateway_child"
 
     def begin(self, home: Path) -> None:
         """A configuration."""

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from ..adapter import SUBJECTS, Death, Race, Talk
-from .looking import INBOX_ID, StoreLook, conversation, remember_conversation, store
 from ..script import answer
-from .wire import CHILDREN, SECONDS, Died, Wire
+from .looking import INBOX_ID, StoreLook, conversation, remember_conversation, store
+from .wire import SECONDS, Died, Wire
 
 CONFIG = {
     "model": {"default": "scripted", "provider": "custom", "base_url": "http://127.0.0.1:9/v1"},
     "auxiliary": {"title_generation": {"enabled": False}, "compression": {"timeout": 1}},
     "memory": {"enabled": False},
+    # A prompt that comes while a recovered one is being answered must not interrupt it.
+    "display": {"busy_input_mode": "queue"},
 }
 
 
@@ -88,7 +90,7 @@ class Server(StoreLook):
     name = "session server"
     forks_anywhere: bool | None = False
     subjects: tuple[str, ...] = SUBJECTS
-    program = CHILDREN / "server_child.py"
+    program = "server_child"
 
     def begin(self, home: Path) -> None:
         """A configuration."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -13,9 +15,7 @@ from typing import Any
 
 from ..adapter import Death
 
-CHILDREN = Path(__file__).parent.parent / "children"
-"""Where the programs are."""
-
+PROJECT = Path(__file__).parents[3]
 SECONDS = 30.0
 """After so long something has gone wrong for good."""
 
@@ -27,15 +27,16 @@ class Died(Exception):
 class Wire:
     """One process in one home."""
 
-    def __init__(self, program: Path, home: Path, death: Death | None, *arguments: str) -> None:
-        environment = {**os.environ, "HERMES_HOME": str(home)}
+    def __init__(self, program: str, home: Path, death: Death | None) -> None:
+        environment = {**os.environ, "HERMES_HOME": str(home), "PYTHONPATH": str(PROJECT)}
         environment.pop("HERMES_TEST_KILL_AT", None)
         self._death = death
+        self._name = program
         if death is not None and death.where != "moment":
             environment["HERMES_TEST_KILL_AT"] = f"{death.where}:{int(death.number)}"
         with (home / "stderr").open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, str(program), str(home), *arguments],
+                [sys.executable, "-m", f"tests.conformance.children.{program}", str(home)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -64,10 +65,8 @@ class Wire:
         self._process.wait()
         self._reading.join()
         assert self._process.stdin is not None and self._process.stdout is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):  # what was still to be written to the dead
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass  # what was still to be written to the dead
         self._process.stdout.close()
 
     def start_moment(self) -> None:
@@ -90,10 +89,11 @@ class Wire:
         try:
             line = self._lines.get(timeout=SECONDS)
         except queue.Empty:
-            raise AssertionError(f"{self._process.args} says nothing any more") from None
+            raise AssertionError(f"{self._name} says nothing any more") from None
         if not line.endswith(b"\n"):  # the end, or what was being written when it was killed
-            if self._death is None:
-                raise AssertionError(f"{self._process.args} died: exit {self._process.wait()}")
+            code = self._process.wait()
+            if self._death is None or code != -signal.SIGKILL:
+                raise AssertionError(f"{self._name} died: exit {code}; see stderr in its home")
             raise Died
         frame: dict[str, Any] = json.loads(line)
         return frame
