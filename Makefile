@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: venv test lint format chat bench clean
+.PHONY: venv test lint format chat bench conformance clean
 
 venv: $(READY)
 
@@ -32,6 +32,11 @@ format: $(READY)
 
 chat: $(READY)
 	@$(VENV)/bin/hermes chat $(ARGS)
+
+N ?= 300
+SEED ?= 1
+conformance: $(READY)
+	@$(PY) -m tests.conformance --kills $(N) --seed $(SEED)
 
 bench: $(READY)
 	@$(PY) -m bench $(ARGS)

@@ -100,7 +100,7 @@ def test_verify_says_what_is_good_and_what_is_not(pointed: Any) -> None:
     assert pointed("backup", "-o", "mine.tar.gz").code == 0
     assert "is whole" in pointed("backup", "verify", "mine.tar.gz").out
     Path("mine.tar.gz").write_bytes(Path("mine.tar.gz").read_bytes()[:-50])
-    pointed.fails("backup", "verify", "mine.tar.gz")
+    pointed.fails("backup", "verify", "mine.tar.gz", code=1)
 
 
 def test_watching_goes_on_until_it_is_interrupted(rome: Any) -> None:

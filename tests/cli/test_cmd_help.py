@@ -63,6 +63,9 @@ ELSEWHERE = {
     "hermes gateway start": "test_gateway_command.py",
     "hermes pairing approve CODE": "test_gateway_command.py",
     "hermes logs -f": "test_cmd_upkeep.py",
+    "hermes backup watch --every 60": "test_cmd_backup_points.py",
+    # A time that depends on when the test runs.
+    'hermes restore --at "2026-11-15 14:00"': "test_cmd_backup_points.py",
 }
 
 
@@ -93,6 +96,8 @@ def furnished(rome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: i
         file.truncate(98_362_432)
     assert rome("sessions", "export", "--all", "-o", "everything.jsonl").code == 0
     assert rome("backup", "-o", "backup.tar.gz").code == 0
+    assert rome("backup", "increment").code == 0
+    assert rome("backup", "increment", "--to", str(tmp_path / "points")).code == 0
     old = tmp_path / "old-hermes"
     old.mkdir()
     (old / "config.yaml").write_text("model: gpt-5\n")

@@ -46,6 +46,8 @@ class Home:
         self.sent += names[: len(talk.accepted) + 1]
         self.accepted += talk.accepted
         self.answered += talk.answered
+        if death is not None and len(talk.answered) < prompts:
+            self.cell.cut_off += 1
         return talk
 
     def copy(self) -> Path:
@@ -74,6 +76,8 @@ class Cell:
         self.name, self.implementation, self.share = name, implementation, share
         self.chance = random.Random(f"{seed}:{name}:{implementation.name}")
         self.kills = 0
+        self.cut_off = 0
+        """How many talks ended before everything was answered."""
         self.violations: list[str] = []
         self._folder = folder
         self._numbers = itertools.count(1)
@@ -108,6 +112,8 @@ class Cell:
 
     def points(self, writes: int, effects: int = 0, moments: bool = False) -> Iterator[Death]:
         """Every named point once, in random order, over and over; with `moments` between them."""
+        if not effects:
+            writes = max(1, writes)  # a process that writes nothing is killed at its end
         named = [
             Death(where, number)
             for where in ("before", "during", "after")

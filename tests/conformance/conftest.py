@@ -75,9 +75,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         line(f"| {name} | " + " | ".join(_cell_text(name, one) for one in names) + " |")
     kills, violations = sum(c.kills for c in CELLS), sum(len(c.violations) for c in CELLS)
     line(f"{kills} kills, {violations} violations (each entry: kills / violations)")
+    line(f"{sum(cell.cut_off for cell in CELLS)} talks died before everything was answered")
 
 
 def _cell_text(name: str, implementation: str) -> str:
     cells = [one for one in CELLS if (one.name, one.implementation.name) == (name, implementation)]
     kills, violations = sum(c.kills for c in cells), sum(len(c.violations) for c in cells)
-    return f"{kills} / {violations}" if kills else "–"
+    return f"{kills} / {violations}" if kills or violations else "–"

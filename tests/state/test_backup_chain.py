@@ -227,7 +227,7 @@ def tear(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {
+DAMAGES: dict[str, Callable[[Path], object]] = {
     "flip": flip,
     "tear": tear,
     "empty": lambda path: path.write_bytes(b""),

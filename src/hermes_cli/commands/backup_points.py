@@ -24,14 +24,14 @@ def add_actions(parser: Any) -> None:
     actions = parser.add_subparsers(dest="action", metavar="action")
     one = actions.add_parser(
         "increment", help="add what changed since the last time to a folder, for cron",
-        examples="hermes backup increment --to /mnt/disk/hermes --keep 48\n",
+        examples="hermes backup increment --to ~/points --keep 48\n",
     )  # fmt: skip
     _add_destination(one)
     one.add_argument("--json", action="store_true", help="for scripts")
     one.set_defaults(act=increment)
     one = actions.add_parser(
         "watch", help="the same again and again, until Ctrl-C",
-        examples="hermes backup watch --every 60 --keep 48\n",
+        examples="hermes backup watch --every 60\n",
     )  # fmt: skip
     _add_destination(one)
     one.add_argument(
@@ -44,7 +44,7 @@ def add_actions(parser: Any) -> None:
     one.set_defaults(act=points)
     one = actions.add_parser(
         "verify", help="restore aside, and see whether everything is there",
-        examples="hermes backup verify\nhermes backup verify /mnt/disk/hermes --all\n",
+        examples="hermes backup verify\nhermes backup verify ~/points --all\n",
     )  # fmt: skip
     one.add_argument("path", nargs="?", metavar="PATH", help="a folder of points, or an archive")
     one.add_argument("--all", action="store_true", help="every point, not only the newest")
@@ -209,7 +209,10 @@ def verify(args: argparse.Namespace) -> int:
 def _verify_archive(path: Path, as_json: bool) -> int:
     from hermes_cli.home_backup import verify as verify_archive
 
-    facts = verify_archive(path)
+    try:
+        facts = verify_archive(path)
+    except UserError as error:  # for a verdict it is the archive that is wrong, not the person
+        raise NotDone(str(error)) from error
     if as_json:
         print_json({"ok": True, **facts})
     else:

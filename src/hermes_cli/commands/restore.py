@@ -13,10 +13,10 @@ from .backup_points import points_folder
 from .output import confirm, print_json, when
 
 EXAMPLES = """\
-hermes restore backup.tar.gz           go back to it
-hermes restore backup.tar.gz --check   only look whether it is whole
-hermes restore --at "2026-11-15 14:00" go back to that time, from backups/continuous
-hermes restore --from /mnt/points --at 12   to the point of this number
+hermes restore backup.tar.gz            go back to it
+hermes restore backup.tar.gz --check    only look whether it is whole
+hermes restore --at "2026-11-15 14:00"  to this time, from backups/continuous
+hermes restore --from ~/points --at 1   to the point of this number
 """
 
 

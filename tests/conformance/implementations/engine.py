@@ -18,7 +18,7 @@ class Engine(StoreLook):
     name = "engine"
     forks_anywhere: bool | None = True
     subjects: tuple[str, ...] = SUBJECTS
-    program = "engine_child"
+    program = "tests.conformance.children.engine_child"
 
     def begin(self, home: Path) -> None:
         """There is nothing to prepare but the name."""

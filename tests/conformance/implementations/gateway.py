@@ -20,7 +20,7 @@ class Gateway(Engine):
     name = "gateway"
     forks_anywhere: bool | None = None
     subjects: tuple[str, ...] = ("inbox",)
-    program = "gateway_child"
+    program = "tests.conformance.children.gateway_child"
 
     def begin(self, home: Path) -> None:
         """A configuration."""

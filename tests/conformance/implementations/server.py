@@ -90,7 +90,7 @@ class Server(StoreLook):
     name = "session server"
     forks_anywhere: bool | None = False
     subjects: tuple[str, ...] = SUBJECTS
-    program = "server_child"
+    program = "tests.conformance.children.server_child"
 
     def begin(self, home: Path) -> None:
         """A configuration."""

@@ -25,10 +25,11 @@ class Died(Exception):
 
 
 class Wire:
-    """One process in one home."""
+    """One process in one home: the module `program`, run with the home as its argument."""
 
     def __init__(self, program: str, home: Path, death: Death | None) -> None:
-        environment = {**os.environ, "HERMES_HOME": str(home), "PYTHONPATH": str(PROJECT)}
+        path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "HERMES_HOME": str(home), "PYTHONPATH": path}
         environment.pop("HERMES_TEST_KILL_AT", None)
         self._death = death
         self._name = program
@@ -36,7 +37,7 @@ class Wire:
             environment["HERMES_TEST_KILL_AT"] = f"{death.where}:{int(death.number)}"
         with (home / "stderr").open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"tests.conformance.children.{program}", str(home)],
+                [sys.executable, "-m", program, str(home)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
