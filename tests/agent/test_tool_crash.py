@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,8 @@ def test_a_killed_agent_leaves_no_orphans_and_an_honest_history(tmp_path: Path) 
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "under way\n"
+    while "sleep 989" not in commands_of(folder):  # the shell says so just before it starts it
+        time.sleep(0.01)
     child.kill()
     child.wait()
     child.stdout.close()
