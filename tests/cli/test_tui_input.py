@@ -75,7 +75,10 @@ async def test_lines_and_history(tmp_path: Path) -> None:
         await until(pilot, lambda: app.chat.composer.text == "f")
 
 
-async def test_completion_of_commands_titles_and_paths(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["small", "large"])
+async def test_completion_of_commands_titles_and_paths(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
     server = StandIn()
     names = [("/new", "Begin"), ("/next", "Go on")]
 
@@ -89,7 +92,7 @@ async def test_completion_of_commands_titles_and_paths(tmp_path: Path) -> None:
     server.answers["complete.slash"] = slash
     server.answers["complete.path"] = lambda _: {"items": [item("@src/"), item("@setup.py")]}
     server.answers["slash.exec"] = lambda params: {"type": "exec", "output": params["command"]}
-    async with make_app(server, tmp_path).run_test() as pilot:
+    async with make_app(server, tmp_path).run_test(size=size) as pilot:
         app = await opened(pilot)
         composer, popup = app.chat.composer, app.chat.completions
         await pilot.press("/", "n")

@@ -192,9 +192,10 @@ async def test_an_approval(tmp_path: Path, key: str, choice: str, size: tuple[in
         assert app.screen is app.chat
 
 
-async def test_questions_come_one_after_the_other(tmp_path: Path) -> None:
+@SIZES
+async def test_questions_come_one_after_the_other(tmp_path: Path, size: tuple[int, int]) -> None:
     server = StandIn()
-    async with make_app(server, tmp_path).run_test() as pilot:
+    async with make_app(server, tmp_path).run_test(size=size) as pilot:
         app = await opened(pilot)
         server.emit("clarify.request", request_id="1", question="Which?", choices=["this", "that"])
         server.emit("clarify.request", request_id="2", question="Why?", choices=[])
