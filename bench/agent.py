@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -217,17 +217,26 @@ MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
 }
 
 
-def run(parts: Iterable[str] = ()) -> list[Finding]:
-    """Measure the given parts of the engine, or all, and print what was found."""
+def run_all(
+    name: str,
+    measurements: Mapping[str, Callable[[Lab], list[Finding]]],
+    parts: Iterable[str],
+) -> list[Finding]:
+    """Measure the given parts, or all, keep the numbers under `name`, print what was found."""
     findings: list[Finding] = []
     facts = {"start": machine()}
     with scratch_folder() as folder:
         lab = Lab(folder, bool(os.environ.get("QUICK")), find_yardstick())
-        for name in list(parts) or list(MEASUREMENTS):
-            findings += MEASUREMENTS[name](lab)
-    write_results("agent", findings, {**facts, "end": machine()})
+        for part in list(parts) or list(measurements):
+            findings += measurements[part](lab)
+    write_results(name, findings, {**facts, "end": machine()})
     print(table(findings))
     print(f"\n{verdict(findings)}")
     if lab.yardstick is None:
         print(INSTALL_YARDSTICK)
     return findings
+
+
+def run(parts: Iterable[str] = ()) -> list[Finding]:
+    """Measure the given parts of the engine, or all, and print what was found."""
+    return run_all("agent", MEASUREMENTS, parts)

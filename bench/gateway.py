@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import socket
 import statistics
 import subprocess
@@ -18,22 +17,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .measure import Finding, machine, progress, scratch_folder, table, verdict, write_results
-from .processes import INSTALL_YARDSTICK, ROOT, clean_environment, find_yardstick
+from .agent import Lab, run_all
+from .measure import Finding, progress
+from .processes import ROOT, clean_environment
 
 KEY = "bench-key-0123456789abcdef"
 TURNS = 5
 CHUNKS = 20
 START_SECONDS = 90.0
 _names = itertools.count()
-
-
-class Lab(NamedTuple):
-    """Where and how much to measure."""
-
-    folder: Path
-    quick: bool
-    yardstick: str | None
 
 
 class Gateway(NamedTuple):
@@ -324,15 +316,4 @@ MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
 
 def run(parts: Iterable[str] = ()) -> list[Finding]:
     """Measure the given parts of the gateway, or all, and print what was found."""
-    findings: list[Finding] = []
-    facts = {"start": machine()}
-    with scratch_folder() as folder:
-        lab = Lab(folder, bool(os.environ.get("QUICK")), find_yardstick())
-        for name in list(parts) or list(MEASUREMENTS):
-            findings += MEASUREMENTS[name](lab)
-    write_results("gateway", findings, {**facts, "end": machine()})
-    print(table(findings))
-    print(f"\n{verdict(findings)}")
-    if lab.yardstick is None:
-        print(INSTALL_YARDSTICK)
-    return findings
+    return run_all("gateway", MEASUREMENTS, parts)

@@ -4,7 +4,6 @@ installed, hermes-agent 0.19.0."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -12,20 +11,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .agent import Lab, _config_for, _zero_delay_server
+from .agent import Lab, _config_for, _zero_delay_server, run_all
 from .measure import (
     Finding,
     interleaved,
-    machine,
     paired_ratio,
     progress,
-    scratch_folder,
     spread,
-    table,
-    verdict,
-    write_results,
 )
-from .processes import INSTALL_YARDSTICK, clean_environment, find_yardstick
+from .processes import clean_environment
 from .startup_command import interface, question, words
 
 AT_MOST_TIME, AT_MOST_MEMORY = 1 / 3, 1 / 2
@@ -195,15 +189,4 @@ MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
 
 def run(parts: Iterable[str] = ()) -> list[Finding]:
     """Measure the given parts of the start, or all, and print what was found."""
-    findings: list[Finding] = []
-    facts = {"start": machine()}
-    with scratch_folder() as folder:
-        lab = Lab(folder, bool(os.environ.get("QUICK")), find_yardstick())
-        for name in list(parts) or list(MEASUREMENTS):
-            findings += MEASUREMENTS[name](lab)
-    write_results("startup", findings, {**facts, "end": machine()})
-    print(table(findings))
-    print(f"\n{verdict(findings)}")
-    if lab.yardstick is None:
-        print(INSTALL_YARDSTICK)
-    return findings
+    return run_all("startup", MEASUREMENTS, parts)

@@ -105,7 +105,6 @@ class CompressionSettings:
         0.2, "share of the context to compress to", minimum=0.01, maximum=0.9
     )
     protect_first_n: int = setting(3, "first messages kept as they are", minimum=0)
-    protect_last_n: int = setting(20, "last messages kept as they are", minimum=0)
     hygiene_hard_message_limit: int = setting(5000, "messages that always compress", minimum=10)
     abort_on_summary_failure: bool = setting(False, "stop rather than compress without a summary")
     in_place: bool = setting(False, "compress within the session, without a new one")

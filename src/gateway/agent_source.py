@@ -43,12 +43,22 @@ async def agent_for(
             agent.move_to(entry.session_id)
             keep_agent(runner, key, (agent, wanted, count, entry.session_id))
     else:
-        if cached is not None:
-            runner._evict_cached_agent(key)
         agent = _build(runner, key, entry, source, "" if prompt else instructions)
+        if cached is not None:
+            _hand_over(cached[0], agent, entry.session_id)
+            runner._evict_cached_agent(key)
         keep_agent(runner, key, (agent, wanted, count, entry.session_id))
     agent.turn_note = note_for(instructions, prompt)
     return agent
+
+
+def _hand_over(old: Any, new: Any, session_id: str) -> None:
+    """Let what runs in the background of a session go on under the agent that takes its place."""
+    if getattr(old, "session_id", None) == session_id:
+        fresh = new.workspace
+        new.workspace = old.workspace
+        new.workspace.settings = fresh.settings
+        old.workspace = fresh
 
 
 def kept_agent(

@@ -29,6 +29,8 @@ async def run_command(runner: GatewayRunner, inbound: Inbound) -> bool:
         return runner.questions.answer(inbound.session_key, "clarify", text) > 0
     from agent.slash.dispatch import is_command
 
+    if text in runner.config.reset_triggers:
+        text = "/new"
     if not is_command(text):
         return False
     await _slash(runner, inbound, text)
@@ -52,7 +54,10 @@ async def _slash(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
         await runner.delivery.say(source, key, await _last_answer(runner, key))
         return
     if name == "new":
-        await runner.delivery.say(source, key, await runner._handle_reset_command(inbound.event))
+        told = await runner._handle_reset_command(inbound.event)
+        if title := parse(line)[1].strip():
+            runner.chat_titles[key] = title
+        await runner.delivery.say(source, key, told)
         return
     await runner.emit_event(f"command:{name}", source, key)
     if name == "restart":

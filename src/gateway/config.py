@@ -107,7 +107,6 @@ class GatewayConfig:
     busy_input_mode: str = "interrupt"
     unauthorized_dm_behavior: str = "pair"
     """pair: a stranger gets a code; ignore: nothing."""
-    write_sessions_json: bool = True
     streaming: Mapping[str, Any] = field(default_factory=dict)
     max_inbound_media_bytes: int = 128 * 1024 * 1024
     session_store_max_age_days: int = 90

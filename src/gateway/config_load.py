@@ -47,6 +47,7 @@ def load_gateway_config(config: Config) -> GatewayConfig:
         reset_by_type=_policies(section.get("reset_by_type")),
         reset_by_platform=_policies(section.get("reset_by_platform")),
         busy_input_mode=config.display.busy_input_mode,
+        reset_triggers=_names(config.raw.get("reset_triggers")) or ("/new", "/reset"),
         streaming=_mapping(section.get("streaming") or config.raw.get("streaming")),
     )
     for name in (
@@ -134,6 +135,9 @@ def _policy(given: Any) -> ResetPolicy:
     if isinstance(minutes := given.get("idle_minutes"), int) and minutes > 0:
         policy.idle_minutes = minutes
     policy.notify = _is_true(given.get("notify", True))
+    hours = given.get("bg_process_max_age_hours")
+    if isinstance(hours, int | float) and hours >= 0:
+        policy.bg_process_max_age_hours = float(hours)
     return policy
 
 

@@ -25,12 +25,20 @@ async def watch_expiry(runner: GatewayRunner, interval: float) -> None:
     await asyncio.sleep(FIRST_LOOK_SECONDS)
     while runner._running:
         try:
-            await end_expired(runner)
-            runner._sweep_idle_cached_agents()
+            await look(runner)
         except Exception:
             # A look that fails must not be the last one.
             log.exception("Looking for expired sessions failed")
         await asyncio.sleep(interval)
+
+
+async def look(runner: GatewayRunner) -> None:
+    """End what is over, let idle agents go, and forget chats that nobody uses any more."""
+    await end_expired(runner)
+    runner._sweep_idle_cached_agents()
+    config = getattr(runner, "config", None)
+    if config is not None:
+        runner.session_store.prune_old_entries(config.session_store_max_age_days)
 
 
 async def end_expired(runner: GatewayRunner) -> int:

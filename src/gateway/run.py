@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import agent_cache, boundaries, metrics, restart, status
 from .asking import Questions
+from .background_work import works_for, works_in
 from .config import GatewayConfig, Platform
 from .delivery import Delivery
 from .event_hooks import EventHooks
@@ -41,7 +42,6 @@ __all__ = ["_AGENT_PENDING_SENTINEL", "GatewayRunner", "_normalize_empty_agent_r
 log = logging.getLogger(__name__)
 
 _AGENT_PENDING_SENTINEL = agent_cache.PENDING
-FINALIZE_SECONDS = 5.0
 
 
 def _normalize_empty_agent_response(
@@ -74,7 +74,9 @@ class GatewayRunner:
         """Set when the process should end; whoever runs the gateway waits for it."""
         self.restarting = False
         self.started_at = time.time()
-        self.session_store = SessionStore(session_db._db, config, home=home)
+        self.session_store = SessionStore(
+            session_db._db, config, home=home, is_busy=lambda one: works_in(self, one)
+        )
         self.adapters: dict[Platform, PlatformAdapter] = {}
         self.recovered: set[Platform] = set()
         self.questions = Questions()
@@ -307,7 +309,7 @@ class GatewayRunner:
                 most_bytes=self.config.cache_bytes,
                 idle_seconds=self.config.cache_idle_seconds,
             )
-        keys = [key for key in keys if key not in self._running_agents]
+        keys = [key for key in keys if key not in self._running_agents and not works_for(self, key)]
         for key in keys:
             self._evict_cached_agent(key)
             self._agent_used.pop(key, None)

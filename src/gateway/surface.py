@@ -68,7 +68,7 @@ class ChatSurface(Surface):
         """Begin anew in this chat."""
         self._in_loop(self._runner._handle_reset_command(self._inbound.event))
         if title:
-            self._runner.chat_titles[self._key] = title
+            self._runner.chat_titles[self._key] = title  # set with its first message
 
     def switch_session(self, session_id: str) -> None:
         """Bind the chat to another conversation of the same person."""

@@ -338,7 +338,18 @@ class Turns:
         if result.get("failed") and not result.get("api_calls"):
             await self.drop(inbound.inbox_id)
         await events.end(result.get("final_response") or "")
+        await self._set_title(key, source, str(result.get("session_id") or entry.session_id))
         return result
+
+    async def _set_title(self, key: str, source: SessionSource, session_id: str) -> None:
+        """Give a new conversation the title it was begun with, now that it has a row."""
+        title = self._runner.chat_titles.pop(key, None)
+        if title is None:
+            return
+        try:
+            await self._runner._session_db.set_session_title(session_id, title)
+        except ValueError as error:
+            await self._runner.delivery.say(source, key, f"⚠️ The title was not set: {error}")
 
     async def _tell_reset(self, entry: SessionEntry, source: SessionSource) -> None:
         """Say that a policy has begun a new session, once."""

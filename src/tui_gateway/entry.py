@@ -18,6 +18,8 @@ from . import server
 from .peers import Peer
 from .transport import Refused, keep_stdout_for_frames, read_frames, write_all
 
+REAP_SECONDS = 0.5
+"""After the first answers: then what an earlier run left behind is ended."""
 SHUTDOWN_SECONDS = 8.0
 DRAIN_SECONDS = 2.0
 
@@ -43,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     atexit.register(server.shut_down, "exit", SHUTDOWN_SECONDS)
+    reaping = threading.Timer(REAP_SECONDS, server.reap_left_processes)
+    reaping.daemon = True
+    reaping.start()
     reason = ending.wait()
     server.serve_no_more()
     _exit_in_any_case()

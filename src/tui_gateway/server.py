@@ -126,6 +126,18 @@ def _get_db() -> SessionDB:
         return _db
 
 
+def reap_left_processes() -> None:
+    """End what the tools of a server that was killed left running."""
+    from agent.home import hermes_home
+    from tools.processes.ledger import reap_orphans
+
+    try:
+        reap_orphans(hermes_home())
+    except OSError as error:
+        # It is tried again with the next start; the person can work meanwhile.
+        log.warning("What an earlier run left running could not be ended: %s", error)
+
+
 def _get_config() -> Config:
     """The configuration, read when it is first needed."""
     global _config

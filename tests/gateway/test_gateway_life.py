@@ -173,7 +173,7 @@ async def test_a_session_that_nobody_uses_ends_once(tmp_path: Path, hooks: Any) 
 
 async def test_the_chat_follows_a_compression_before_it_is_answered(tmp_path: Path) -> None:
     long = "word " * 400
-    yaml = "compression: {threshold: 0.5, target_ratio: 0.2, protect_last_n: 2}\n"
+    yaml = "compression: {threshold: 0.5, target_ratio: 0.2}\n"
     async with gateway(
         tmp_path, itertools.repeat(say(long)), context_length=6000, yaml=yaml
     ) as chats:

@@ -196,7 +196,7 @@ async def test_linked_chats_stay_linked_after_a_restart(tmp_path: Path) -> None:
 
 async def test_linked_chats_follow_a_compression_together(tmp_path: Path) -> None:
     long = "word " * 400
-    yaml = "compression: {threshold: 0.5, target_ratio: 0.2, protect_last_n: 2}\n"
+    yaml = "compression: {threshold: 0.5, target_ratio: 0.2}\n"
     steps = itertools.repeat(say(long))
     async with gateway(tmp_path, steps, context_length=6000, yaml=yaml) as chats:
         await chats.ask(f"m {long}")

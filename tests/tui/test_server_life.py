@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -167,3 +168,31 @@ async def test_a_signal_right_at_the_start_leaves_nothing_behind(home: Path) -> 
             assert await child.process.wait() == 0
     with store(home) as db:
         assert db.session_count() == 0
+
+
+async def test_what_a_killed_run_left_is_ended_at_the_next_start(home: Path) -> None:
+    child_of_tests = Path(__file__).parent.parent / "agent" / "commanding_child.py"
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, str(child_of_tests), str(home), stdout=asyncio.subprocess.PIPE
+    )
+    assert killed.stdout is not None
+    assert await killed.stdout.readline() == b"under way\n"
+    killed.kill()
+    await killed.wait()
+    assert sleeping_in(home)
+    async with stdio_client(home):
+        while sleeping_in(home):
+            await asyncio.sleep(0.02)
+
+
+def sleeping_in(folder: Path) -> list[str]:
+    """The processes that the killed agent had started."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+            if command.startswith(b"sleep 98") and (process / "cwd").readlink() == folder:
+                found.append(process.name)
+        except OSError:
+            continue  # it has just ended
+    return found

@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import Platform, PlatformConfig
 from ..session import SessionSource
-from .base import Button, Capabilities, OnMessage, PlatformAdapter, SendError
+from .base import Button, Capabilities, OnMessage, SendError
+from .http_adapter import HttpAdapter
 
 if TYPE_CHECKING:
-    from ..run import GatewayRunner
     from .api.asker import ApiAsker
     from .api.context import Api
     from .api.runs import Runs
-    from .api.server import HttpServer
 
 log = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"
 PORT = 8642
-STOP_SECONDS = 3.0
 NEEDED = "The API server needs Starlette and uvicorn: pip install 'hermes[api]'"
 
 
-class ApiServerAdapter(PlatformAdapter):
+class ApiServerAdapter(HttpAdapter):
     """Serves the API."""
 
     platform = Platform.API_SERVER
@@ -37,21 +34,8 @@ class ApiServerAdapter(PlatformAdapter):
 
     def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
         super().__init__(config, on_message)
-        self._runner: GatewayRunner | None = None
         self._api: Api | None = None
         self._runs: Runs | None = None
-        self._server: HttpServer | None = None
-        self.host = str(config.extra.get("host") or HOST)
-
-    def bind(self, runner: GatewayRunner) -> None:
-        """The gateway whose turns it serves."""
-        self._runner = runner
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        assert self._server is not None, "connect first"
-        return self._server.port
 
     async def connect(self) -> None:
         """Listen."""
@@ -80,19 +64,10 @@ class ApiServerAdapter(PlatformAdapter):
         log.info("The API is served on http://%s:%d", self.host, server.port)
 
     async def run(self) -> None:
-        """Serve until cancelled; then nobody new is let in."""
-        assert self._server is not None and self._api is not None
+        """Go on with what waits, then serve until cancelled."""
+        assert self._api is not None
         await self._api.requests.resume()
-        try:
-            await self._server.wait()
-        finally:
-            self._server.stop_listening()
-
-    async def disconnect(self) -> None:
-        """End the connections; requests that are being answered get a moment."""
-        if self._server is not None:
-            await self._server.stop(STOP_SECONDS)
-            self._server = None
+        await super().run()
 
     def asker(self, session_key: str, source: SessionSource) -> ApiAsker:
         """Whom the tools of a conversation ask."""

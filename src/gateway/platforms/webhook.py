@@ -18,7 +18,8 @@ from hermes_state import StoreError
 
 from ..config import Platform, PlatformConfig
 from ..session import SessionSource
-from .base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter, SendError
+from .base import Button, Capabilities, MessageEvent, OnMessage, SendError
+from .http_adapter import HttpAdapter
 from .webhook_routes import Route, RouteError, read_routes, render
 from .webhook_signing import SignatureError, delivery_id
 
@@ -28,19 +29,15 @@ if TYPE_CHECKING:
 
     from tools.base import NobodyToAsk
 
-    from ..run import GatewayRunner
-    from .api.server import HttpServer
 
 log = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"
 PORT = 8644
 MAX_BODY = 1024 * 1024
 BODY_SECONDS = 30.0
-STOP_SECONDS = 3.0
 
 
-class WebhookAdapter(PlatformAdapter):
+class WebhookAdapter(HttpAdapter):
     """Takes webhooks in, and hands their answers on."""
 
     platform = Platform.WEBHOOK
@@ -48,21 +45,8 @@ class WebhookAdapter(PlatformAdapter):
 
     def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
         super().__init__(config, on_message)
-        self.host = str(config.extra.get("host") or HOST)
         self._routes: dict[str, Route] = {}
         self._max_body = MAX_BODY
-        self._server: HttpServer | None = None
-        self._runner: GatewayRunner | None = None
-
-    def bind(self, runner: GatewayRunner) -> None:
-        """Know the gateway, whose other platforms get the answers."""
-        self._runner = runner
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        assert self._server is not None, "connect first"
-        return self._server.port
 
     async def connect(self) -> None:
         """Listen; raises RouteError if the configuration cannot be used."""
@@ -118,20 +102,6 @@ class WebhookAdapter(PlatformAdapter):
         if isinstance(value, bool) or not str(value).isdigit():
             raise RouteError(f"platforms.webhook.{name}: {value!r} is not a number.")
         return int(value)
-
-    async def run(self) -> None:
-        """Serve until cancelled; then nobody new is let in."""
-        assert self._server is not None
-        try:
-            await self._server.wait()
-        finally:
-            self._server.stop_listening()
-
-    async def disconnect(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            await self._server.stop(STOP_SECONDS)
-            self._server = None
 
     def asker(self, session_key: str, source: SessionSource) -> NobodyToAsk:
         """Whom tools ask: nobody."""
