@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: venv test lint format chat bench conformance clean
+.PHONY: venv test lint format chat bench conformance release clean
 
 venv: $(READY)
 
@@ -39,7 +39,14 @@ conformance: $(READY)
 	@$(PY) -m tests.conformance --kills $(N) --seed $(SEED)
 
 bench: $(READY)
-	@$(PY) -m bench $(ARGS)
+	@QUICK=$(QUICK) $(PY) -m bench $(ARGS)
+
+# The archives in dist/, then their tests on what was built; HERMES_RELEASE_FULL=1 for the longest.
+release: $(READY)
+	@rm -rf dist
+	@$(PY) -m build --no-isolation --outdir dist . >/dev/null
+	@HERMES_DIST=dist $(PY) -m pytest tests/release
+	@ls -l dist
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
