@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: venv test lint format chat bench conformance release clean
+.PHONY: venv test lint format chat bench conformance docs release clean
 
 venv: $(READY)
 
@@ -41,6 +41,12 @@ conformance: $(READY)
 bench: $(READY)
 	@QUICK=$(QUICK) $(PY) -m bench $(ARGS)
 
+# The pages that are made from the code, then the site in site/.
+docs: $(READY)
+	@$(PY) -m hermes_cli.config_page docs/configuration.md
+	@$(PY) -m tui_gateway.protocol_page docs/protocol.md
+	@$(VENV)/bin/mkdocs build --strict
+
 # The archives in dist/, then their tests on what was built; HERMES_RELEASE_FULL=1 for the longest.
 release: $(READY)
 	@rm -rf dist
@@ -49,4 +55,4 @@ release: $(READY)
 	@ls -l dist
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,35 +4,20 @@ and, where it is installed, hermes-agent 0.19.0."""
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
-import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from .measure import (
-    Finding,
-    interleaved,
-    machine,
-    progress,
-    scratch_folder,
-    spread,
-    table,
-    verdict,
-    write_results,
-)
-from .processes import INSTALL_YARDSTICK, ROOT, clean_environment, find_yardstick
+from .lab import Lab, Measurement, run_all, seconds, zero_delay_model
+from .measure import Finding, in_columns, interleaved, medians, progress, spread
+from .processes import ROOT, Child, clean_environment
+from .rows import Row
+from .startup_command import question
 
-
-class Lab(NamedTuple):
-    """Where and how much to measure."""
-
-    folder: Path
-    quick: bool
-    yardstick: str | None
+TOOL_CALLS = 10
 
 
 def _child(lab: Lab, function: str, *arguments: Any) -> Any:
@@ -44,24 +29,6 @@ def _child(lab: Lab, function: str, *arguments: Any) -> Any:
         check=True,
     ).stdout
     return json.loads(output)
-
-
-@contextlib.contextmanager
-def _zero_delay_server(chunks: int) -> Iterator[str]:
-    server = subprocess.Popen(
-        [sys.executable, "-m", "bench.zero_delay", str(chunks)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdin and server.stdout
-    try:
-        yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
-    finally:
-        server.stdin.close()
-        server.wait(10)
-        server.stdout.close()
 
 
 def turn(lab: Lab) -> list[Finding]:
@@ -86,7 +53,7 @@ def turn(lab: Lab) -> list[Finding]:
 def stream(lab: Lab) -> list[Finding]:
     """CPU time of a streamed reply of 2,000 pieces."""
     progress("2,000 streamed pieces")
-    with _zero_delay_server(2000) as url:
+    with zero_delay_model(2000) as url:
         measured = _child(lab, "chunks", url, 2000)
     ours, bare = spread(measured["ours"]), spread(measured["bare"])
     return [
@@ -102,22 +69,13 @@ def stream(lab: Lab) -> list[Finding]:
     ]
 
 
-def _seconds(command: list[str], environment: dict[str, str]) -> float:
-    started = time.perf_counter()
-    subprocess.run(
-        command, cwd=ROOT, env=environment, check=True, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    return time.perf_counter() - started
-
-
 def imports(lab: Lab) -> list[Finding]:
     """Importing the engine, on top of bare Python."""
     progress("imports")
     environment = clean_environment(lab.folder / "home")
 
     def side(code: str) -> Callable[[], float]:
-        return lambda: _seconds([sys.executable, "-c", code], environment)
+        return lambda: seconds([sys.executable, "-c", code], environment)
 
     times = interleaved(
         {"ours": side("from agent import AIAgent"), "bare": side("pass")}, 7 if lab.quick else 21
@@ -163,78 +121,54 @@ def crowd(lab: Lab) -> list[Finding]:
     return found
 
 
-def _config_for(home: Path, url: str) -> None:
-    home.mkdir(parents=True, exist_ok=True)
-    (home / "config.yaml").write_text(
-        "model:\n  default: zero\n  provider: custom\n"
-        f"  base_url: {url}/v1\n  api_key: k\n  context_length: 128000\n"
-    )
-
-
-def chat(lab: Lab) -> list[Finding]:
-    """`hermes chat -Q -q`, from process start to exit, on an endpoint that answers at once."""
-    progress("one question, from start to exit")
-    with _zero_delay_server(20) as url:
-        sides: dict[str, Callable[[], float]] = {}
-        pythons = {"ours": sys.executable, "theirs": lab.yardstick}
-        for side, python in pythons.items():
-            if python is None:
-                continue
-            home = lab.folder / f"chat-{side}"
-            environment = clean_environment(home)
-            _config_for(Path(environment["HERMES_HOME"]), url)
-            hermes = str(Path(python).parent / "hermes")
-            command = [hermes, "chat", "-Q", "-q", "Say something."]
-            _seconds(command, environment)  # the first start sets things up
-            sides[side] = lambda command=command, environment=environment: _seconds(  # type: ignore[misc]
-                command, environment
+def engine(lab: Lab) -> list[Finding]:
+    """A turn with ten calls of `todo` over HTTP: the engine's time, beside bare steps."""
+    progress("turns with ten calls of todo, over HTTP")
+    sides: dict[str, Callable[[], float]] = {}
+    with zero_delay_model(20, calls=TOOL_CALLS) as url, contextlib.ExitStack() as stack:
+        for side in (*lab.sides, "bare"):
+            home = lab.folder / f"engine-{side}"
+            lab.home(home.name, url)
+            child = stack.enter_context(
+                Child(home, python=lab.python(side), module="bench.engine_child")
             )
-        environment = clean_environment(lab.folder / "home")
-        sides["bare"] = lambda: _seconds([sys.executable, "-c", "pass"], environment)
-        times = interleaved(sides, 5 if lab.quick else 15)
-    ours, bare = spread(times["ours"]), spread(times["bare"])
-    theirs = spread(times["theirs"]) if "theirs" in times else None
+            child.ask("open", side=side, folder=str(home), url=url)
+            turn = functools.partial(_engine_turn, child)
+            for _ in range(2):
+                turn()  # the first turns load what is lazy
+            sides[side] = turn
+        times = interleaved(sides, 7 if lab.quick else 25, seconds=20 if lab.quick else 90)
+    median = medians(times)
     return [
         Finding(
-            "hermes chat -Q -q, start to exit",
-            f"{ours.median * 1e3:.0f} ms",
-            f"{bare.median * 1e3:.0f} ms",
-            f"{theirs.median * 1e3:.0f} ms" if theirs else "",
-            ratio=ours.median / bare.median,
-            goal="at most 400 ms",
-            met=ours.median <= 0.400,
+            "a turn with ten calls of todo, over HTTP",
+            *in_columns(median, "{:.1f} ms", 1e3),
+            ratio=median["ours"] / median["bare"],
             details=times,
+            row=Row.of(
+                "engine.turn", "engine: first turn of a conversation, ten tool calls", "ms",
+                times, 1e3,
+                bare="the same requests and a commit for each message, with httpx and apsw alone",
+            ),
         )
-    ]
+    ]  # fmt: skip
 
 
-MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
+def _engine_turn(child: Child) -> float:
+    reply = child.ask("turn", text="Plan ten steps.")
+    if reply["calls"] != TOOL_CALLS or not reply["text"].startswith("word0"):
+        raise RuntimeError(f"A turn was not what it should be: {reply}")
+    return float(reply["seconds"])
+
+
+MEASUREMENTS: dict[str, Measurement] = {
     "turn": turn,
+    "engine": engine,
     "stream": stream,
     "import": imports,
     "crowd": crowd,
-    "chat": chat,
+    "chat": question,
 }
-
-
-def run_all(
-    name: str,
-    measurements: Mapping[str, Callable[[Lab], list[Finding]]],
-    parts: Iterable[str],
-) -> list[Finding]:
-    """Measure the given parts, or all, keep the numbers under `name`, print what was found."""
-    findings: list[Finding] = []
-    facts = {"start": machine()}
-    with scratch_folder() as folder:
-        lab = Lab(folder, bool(os.environ.get("QUICK")), find_yardstick())
-        for part in list(parts) or list(measurements):
-            findings += measurements[part](lab)
-    write_results(name, findings, {**facts, "end": machine()})
-    print(table(findings))
-    print(f"\n{verdict(findings)}")
-    if lab.yardstick is None:
-        print(INSTALL_YARDSTICK)
-    return findings
 
 
 def run(parts: Iterable[str] = ()) -> list[Finding]:

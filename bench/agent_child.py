@@ -116,7 +116,7 @@ def chunks(url: str, count: int) -> dict[str, Any]:
     request = {"model": "zero", "stream": True, "messages": [{"role": "user", "content": "Go."}]}
 
     def engine() -> float:
-        pieces = []
+        pieces: list[str] = []
         started = time.process_time()
         result = agent.run_conversation("Go.", [], pieces.append)
         spent = time.process_time() - started

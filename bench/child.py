@@ -7,7 +7,6 @@ loop alone: messages are made before, results are sent after.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.corpus import Corpus, Message
+from bench.lines import answer_lines
 
 
 class Target(Protocol):
@@ -32,6 +32,12 @@ class Target(Protocol):
 
     def load(self, session_id: str) -> int:
         """Load a whole session; returns how many messages it has."""
+
+    def fill(self, session_id: str, messages: list[Message]) -> None:
+        """Put a new session with these messages there, in the quickest way there is."""
+
+    def search(self, text: str, limit: int) -> int:
+        """Search, reading what is shown of a hit; returns how many hits there are."""
 
     def durability(self) -> tuple[str, int]:
         """The journal mode and the value of PRAGMA synchronous that writes run under."""
@@ -61,6 +67,13 @@ class StoreTarget:
     def load(self, session_id: str) -> int:
         return len(self._db.get_messages_as_conversation(session_id))
 
+    def fill(self, session_id: str, messages: list[Message]) -> None:
+        self.create(session_id)
+        self._db.replace_messages(session_id, messages)
+
+    def search(self, text: str, limit: int) -> int:
+        return len(self._db.search_messages(text, limit=limit))
+
     def durability(self) -> tuple[str, int]:
         def settings(conn: Any) -> tuple[str, int]:
             mode = conn.execute("PRAGMA journal_mode").fetchone()[0]
@@ -86,6 +99,7 @@ class BareTarget:
         # SQLite's own way of waiting for other processes.
         self._conn.set_busy_timeout(30_000)
         self._select = messages.CONVERSATION_SQL
+        self._index = ""
         # What the database itself fills in is left to it, as the store does.
         left_out = ("id", "active", "compacted")
         self._columns = [name for name in schema.MESSAGE_COLUMNS if name not in left_out]
@@ -93,6 +107,23 @@ class BareTarget:
             f"INSERT INTO messages ({', '.join(self._columns)})"
             f" VALUES ({', '.join('?' * len(self._columns))})"
         )
+
+    def fill(self, session_id: str, messages: list[Message]) -> None:
+        raise NotImplementedError("A bare store is filled by the store itself.")
+
+    def search(self, text: str, limit: int) -> int:
+        if not self._index:
+            self._index = str(Path(self._conn.filename).parent / "bare-index.db")
+            self._conn.execute("ATTACH ? AS bare", (self._index,))
+            self._conn.execute("CREATE VIRTUAL TABLE bare.words USING fts5(content, content='')")
+            self._conn.execute(
+                "INSERT INTO bare.words (rowid, content) SELECT id, content FROM messages"
+            )
+        found = self._conn.execute(
+            "SELECT rowid FROM bare.words WHERE words MATCH ? ORDER BY rank LIMIT ?", (text, limit)
+        ).fetchall()
+        read = "SELECT session_id, role, content, timestamp FROM messages WHERE id = ?"
+        return sum(len(self._conn.execute(read, hit).fetchall()) for hit in found)
 
     def create(self, session_id: str) -> None:
         self._conn.execute(
@@ -139,6 +170,7 @@ class Worker:
         self._corpus = Corpus(seed, stream=100_000)
         self._target: Target | None = None
         self._waiting: list[Any] = []
+        self._filling: Corpus | None = None
 
     @property
     def target(self) -> Target:
@@ -201,17 +233,20 @@ class Worker:
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu_started
         return {"seconds": seconds, "cpu": cpu, "count": count}
 
+    def fill(self, stored: int, length: int, stream: int, first: int = 0) -> dict[str, Any]:
+        """Fill a store with the conversations of `store_lab.Lab.big`, from `first` to `stored`."""
+        self._filling = self._filling or Corpus(seed=3, stream=stream)
+        for start in range(first, stored, length):
+            messages = self._filling.messages(min(length, stored - start))
+            self.target.fill(f"20260101_{start // length:06d}_a0b1c2", messages)
+        return {}
 
-def main() -> None:
-    """Answer each line of standard input with one line of standard output."""
-    worker = Worker(seed=int(sys.argv[1]))
-    replies = sys.stdout
-    with contextlib.redirect_stdout(sys.stderr):  # nothing a store prints may mix with the replies
-        for line in sys.stdin:
-            request = json.loads(line)
-            reply = getattr(worker, request.pop("do"))(**request)
-            print(json.dumps(reply), file=replies, flush=True)
+    def search(self, text: str, limit: int) -> dict[str, Any]:
+        """Search once; says how long it took and how many hits there were."""
+        started = time.perf_counter()
+        hits = self.target.search(text, limit)
+        return {"seconds": time.perf_counter() - started, "hits": hits}
 
 
 if __name__ == "__main__":
-    main()
+    answer_lines(Worker(seed=int(sys.argv[1])))

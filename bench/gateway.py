@@ -4,312 +4,212 @@ requests sent to that model directly and, where it is installed, hermes-agent 0.
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
-import socket
-import statistics
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+import functools
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .agent import Lab, run_all
-from .measure import Finding, progress
-from .processes import ROOT, clean_environment
+from .gateway_server import Gateway, Load, load, peak, running
+from .lab import Lab, Measurement, run_all, zero_delay_model
+from .measure import Finding, in_columns, interleaved, medians, progress
+from .rows import Row
 
-KEY = "bench-key-0123456789abcdef"
-TURNS = 5
-CHUNKS = 20
-START_SECONDS = 90.0
-_names = itertools.count()
+SIZES = (1, 20, 100, 500)
+TURNS = {1: 10, 20: 2, 100: 1, 500: 1}
+"""Turns of each conversation in a round, by the number of conversations."""
+ROUNDS = {1: 10, 20: 5, 100: 3, 500: 3}
+QUICK_ROUNDS = {1: 3, 20: 1, 100: 1, 500: 0}
+THEIRS_ONCE = 500
+"""So many conversations are put to theirs in one round only, which takes it more than a minute."""
+QUICK_WITHOUT_THEIRS = 100
+TIMES_THEIRS = 20
+ONE_TURN = 0.010
+ASKED_DIRECTLY = "the model asked directly"
 
-
-class Gateway(NamedTuple):
-    """A running gateway."""
-
-    url: str
-    pid: int
-    seconds: float
-    """How long it took to start."""
-
-    def memory(self) -> float:
-        """What it holds now, with its children, in MiB."""
-        return sum(_resident(pid) for pid in _family(self.pid)) / 1024
-
-
-@contextlib.contextmanager
-def _model(delay: float = 0.0) -> Iterator[str]:
-    server = subprocess.Popen(
-        [sys.executable, "-m", "bench.zero_delay", str(CHUNKS), str(delay)],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert server.stdin and server.stdout
-    try:
-        yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
-    finally:
-        server.stdin.close()
-        server.wait(10)
-        server.stdout.close()
-
-
-@contextlib.contextmanager
-def _gateway(lab: Lab, side: str, model_url: str) -> Iterator[Gateway]:
-    """A gateway in a process of its own, with a home of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = clean_environment(lab.folder / f"{side}-{next(_names)}")
-    home = Path(environment["HERMES_HOME"])
-    home.mkdir(parents=True)
-    (home / "config.yaml").write_text(
-        f"model:\n  default: zero\n  provider: custom\n  base_url: {model_url}/v1\n"
-        "  api_key: k\n  context_length: 128000\n"
-        "auxiliary: {title_generation: {enabled: false}}\nmemory: {review_every: 0}\n"
-        "gateway: {api_server: {max_concurrent_runs: 0}}\n"  # the other one refuses more than ten
-    )
-    environment |= {
-        "API_SERVER_ENABLED": "true",
-        "API_SERVER_KEY": KEY,
-        "API_SERVER_PORT": str(port),
-    }
-    python = sys.executable if side == "ours" else lab.yardstick
-    assert python is not None
-    hermes = str(Path(python).parent / "hermes")
-    url = f"http://127.0.0.1:{port}"
-    with (lab.folder / f"{side}.log").open("ab") as output:
-        started = time.perf_counter()
-        process = subprocess.Popen(
-            [hermes, "gateway", "run"],
-            env=environment, cwd=home, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-        )  # fmt: skip
-        try:
-            while not _is_up(url):
-                if process.poll() is not None or time.perf_counter() - started > START_SECONDS:
-                    raise SystemExit(
-                        f"The gateway of {side} does not start:\n"
-                        + (lab.folder / f"{side}.log").read_text()[-3000:]
-                    )
-                time.sleep(0.005)
-            yield Gateway(url, process.pid, time.perf_counter() - started)
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-def _is_up(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-def _family(pid: int) -> list[int]:
-    found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += _family(int(child))
-    return found
-
-
-def _resident(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    return 0
-
-
-def _load(url: str, conversations: int, turns: int, *, stream: bool) -> dict[str, Any]:
-    task = {
-        "url": url, "key": KEY, "conversations": conversations, "turns": turns, "stream": stream,
-        "name": f"c{next(_names)}",
-    }  # fmt: skip
-    output = subprocess.run(
-        [sys.executable, "-m", "bench.gateway_load", json.dumps(task)],
-        cwd=ROOT, stdout=subprocess.PIPE, check=True,
-    ).stdout  # fmt: skip
-    found = json.loads(output)
-    whole = sorted(turn for turn, _ in found["turns"])
-    first = sorted(first for _, first in found["turns"])
-    return {
-        "turns_per_second": len(whole) / found["seconds"],
-        "seconds": found["seconds"],
-        "p50": statistics.median(whole),
-        "p99": whole[min(len(whole) - 1, int(len(whole) * 0.99))],
-        "first_p50": statistics.median(first),
-        "first_p99": first[min(len(first) - 1, int(len(first) * 0.99))],
-    }
-
-
-def _sides(lab: Lab) -> list[str]:
-    return ["ours", "theirs"] if lab.yardstick else ["ours"]
+Figures = dict[str, list[float]]
 
 
 def start(lab: Lab) -> list[Finding]:
     """From the start of the process to the first answer of /health, and memory then."""
-    progress("starting")
-    seconds: dict[str, list[float]] = {}
-    memory: dict[str, list[float]] = {}
-    with _model() as model:
-        for _ in range(2 if lab.quick else 5):
-            for side in _sides(lab):
-                with _gateway(lab, side, model) as gateway:
-                    seconds.setdefault(side, []).append(gateway.seconds)
-                    memory.setdefault(side, []).append(gateway.memory())
-    times = {side: statistics.median(found) for side, found in seconds.items()}
-    sizes = {side: statistics.median(found) for side, found in memory.items()}
-    half = sizes["ours"] <= sizes["theirs"] / 2 if "theirs" in sizes else None
+    progress("starting the gateway")
+    with zero_delay_model() as model:
+
+        def one(side: str) -> tuple[float, float]:
+            with running(lab, side, model) as gateway:
+                return gateway.seconds, gateway.memory()
+
+        sides = {side: functools.partial(one, side) for side in lab.sides}
+        found = interleaved(sides, 2 if lab.quick else 5)
+    seconds = {side: [took for took, _ in starts] for side, starts in found.items()}
+    memory = {side: [held for _, held in starts] for side, starts in found.items()}
     return [
         Finding(
-            "start of the gateway", *_columns(times, lambda x: f"{x * 1e3:.0f} ms"),
+            "start of the gateway", *in_columns(medians(seconds), "{:.0f} ms", 1e3),
             details=seconds,
+            row=Row.of("gateway.start", "gateway: start", "ms", seconds, 1e3),
         ),
-        Finding(
-            "memory when idle", *_columns(sizes, lambda x: f"{x:.0f} MiB"),
-            goal="half of theirs", met=half, details=memory,
+        _memory(
+            "memory when idle", memory,
+            Row("gateway.idle", "gateway: memory when idle", "MiB", memory),
         ),
     ]  # fmt: skip
 
 
-def _columns(figures: dict[str, Any], form: Callable[[Any], str]) -> tuple[str, str, str]:
-    found = [form(figures[side]) if side in figures else "" for side in ("ours", "bare", "theirs")]
-    return found[0], found[1], found[2]
+def _memory(what: str, memory: Figures, row: Row) -> Finding:
+    median = medians(memory)
+    half = median["ours"] <= median["theirs"] / 2 if "theirs" in median else None
+    return Finding(
+        what, *in_columns(median, "{:.0f} MiB"),
+        goal="" if half is None else "half of theirs", met=half, details=memory, row=row,
+    )  # fmt: skip
 
 
-THEIRS = {1: 5, 20: 5, 100: 2}
-"""Conversations and turns that the other system is asked for; more would take minutes."""
+def whole(lab: Lab) -> list[Finding]:
+    """Conversations at once, answers in one piece."""
+    return _crowds(lab, stream=False)
 
 
-def one(lab: Lab) -> list[Finding]:
-    """A single conversation: time per turn, and memory."""
-    return _crowds(lab, (1,))
+def streamed(lab: Lab) -> list[Finding]:
+    """Conversations at once, answers streamed."""
+    return _crowds(lab, stream=True)
 
 
-def crowd(lab: Lab) -> list[Finding]:
-    """Conversations at once, several turns each: time per turn, turns per second, memory."""
-    return _crowds(lab, (20, 100) if lab.quick else (20, 100, 500))
-
-
-def _crowds(lab: Lab, sizes: Iterable[int]) -> list[Finding]:
+def _crowds(lab: Lab, *, stream: bool) -> list[Finding]:
+    rounds = QUICK_ROUNDS if lab.quick else ROUNDS
     found = []
-    for conversations in sizes:
-        for stream in (False, True):
+    for conversations in SIZES:
+        if rounds[conversations]:
             how = "streamed" if stream else "whole"
             progress(f"{conversations} conversations at once, {how}")
-            found += _crowd(lab, conversations, stream)
+            found += crowd(lab, conversations, rounds[conversations], stream=stream)
     return found
 
 
-def _crowd(lab: Lab, conversations: int, stream: bool) -> list[Finding]:
-    figures: dict[str, dict[str, Any]] = {}
-    memory: dict[str, list[float]] = {}
-    with _model() as model:
-        figures["bare"] = _load(model, conversations, TURNS, stream=stream)
-        for side in _sides(lab):
-            turns = TURNS if side == "ours" else THEIRS.get(conversations)
-            if turns is None:
+def crowd(lab: Lab, conversations: int, rounds: int, *, stream: bool) -> list[Finding]:
+    """Some conversations at once: turns per second, time per turn, memory."""
+    turns = TURNS.get(conversations, 1)
+    with zero_delay_model() as model, contextlib.ExitStack() as stack:
+        gateways: dict[str, Gateway] = {}
+        for side in lab.sides:
+            if side == "theirs" and lab.quick and conversations >= QUICK_WITHOUT_THEIRS:
                 continue
-            with _gateway(lab, side, model) as gateway:
-                _load(gateway.url, 1, 2, stream=stream)  # the first turn loads what is lazy
-                before = gateway.memory()
-                rounds = 1 if conversations > 1 else 10
-                runs = [
-                    _load(gateway.url, conversations, turns, stream=stream) for _ in range(rounds)
-                ]
-                figures[side] = min(runs, key=lambda run: abs(run["p50"] - _middle(runs)))
-                memory[side] = [before, gateway.memory()]
-    ours, theirs = figures["ours"], figures.get("theirs")
-    name = f"{conversations} at once, {'streamed' if stream else 'whole'}"
-    over = {side: _over(one, figures["bare"]) for side, one in figures.items()}
-    faster = ours["turns_per_second"] / theirs["turns_per_second"] if theirs else None
+            gateways[side] = stack.enter_context(running(lab, side, model))
+            load(gateways[side].url, 1, 2, stream=stream)  # the first turn loads what is lazy
+        before = {side: gateway.memory() for side, gateway in gateways.items()}
+        urls = {"bare": model, **{side: gateway.url for side, gateway in gateways.items()}}
+        once = conversations >= THEIRS_ONCE and "theirs" in urls
+        asked = {
+            side: functools.partial(load, url, conversations, turns, stream=stream, name="c")
+            for side, url in urls.items()
+        }
+        found: dict[str, list[Load]] = interleaved(asked, 1 if once else rounds)
+        if once:
+            more = {side: ask for side, ask in asked.items() if side != "theirs"}
+            for side, loads in interleaved(more, rounds - 1).items():
+                found[side] += loads
+        memory = {side: [gateway.memory()] for side, gateway in gateways.items()}
+    each = (memory["ours"][0] - before["ours"]) / conversations * 1024
+    differs = f"hermes-agent in one round, the others in {rounds}" if once else ""
+    absent = "a quick run leaves it out" if lab.yardstick and "theirs" not in urls else ""
+    return _findings(Crowd(conversations, stream, found, memory, each, differs, absent))
+
+
+class Crowd(NamedTuple):
+    """What was found of some conversations at once."""
+
+    conversations: int
+    stream: bool
+    found: dict[str, list[Load]]
+    memory: Figures
+    each: float
+    """KiB that a conversation added to ours."""
+    differs: str
+    absent: str
+
+    def row(
+        self, key: str, what: str, unit: str, samples: Figures, *given: Any, **more: Any
+    ) -> Row:
+        """A row of the common table."""
+        streamed = ", streamed" if self.stream else ""
+        return Row.of(
+            f"gateway.{key}{'.streamed' if self.stream else ''}.{self.conversations}",
+            f"gateway, {self.conversations} at once{streamed}: {what}",
+            unit, samples, *given, absent=self.absent, **more,
+        )  # fmt: skip
+
+    def figures(self, name: str) -> Figures:
+        """One figure of every round, by side."""
+        return {side: [getattr(one, name) for one in of] for side, of in self.found.items()}
+
+
+def _findings(crowd: Crowd) -> list[Finding]:
+    conversations, found = crowd.conversations, crowd.found
+    name = f"{conversations} at once, {'streamed' if crowd.stream else 'whole'}"
+    rates = crowd.figures("turns_per_second")
+    over = {side: _over(loads, found["bare"]) for side, loads in found.items() if side != "bare"}
+    median = medians(rates)
+    faster = median["ours"] / median["theirs"] if "theirs" in median else None
     goal_rate = conversations == 100 and faster is not None
-    small = memory["ours"][1] <= memory["theirs"][1] / 2 if "theirs" in memory else None
-    each = (memory["ours"][1] - memory["ours"][0]) / conversations * 1024
     findings = [
         Finding(
-            f"{name}: turns per second",
-            *_columns(figures, lambda one: f"{one['turns_per_second']:.0f}"),
-            ratio=faster,
-            goal="20 times theirs" if goal_rate else "",
-            met=faster >= 20 if goal_rate and faster is not None else None,
-            details=figures,
+            f"{name}: turns per second", *in_columns(median, "{:.0f}"), ratio=faster,
+            goal=f"{TIMES_THEIRS} times theirs" if goal_rate else "",
+            met=faster >= TIMES_THEIRS if goal_rate and faster is not None else None,
+            details={side: [one._asdict() for one in loads] for side, loads in found.items()},
+            row=crowd.row("rate", "turns per second", "turns/s", rates, higher=True,
+                          differs=crowd.differs, bare=ASKED_DIRECTLY),
         ),
         Finding(
-            f"{name}: overhead per turn, p50 / p99",
-            *_columns(over, lambda one: f"{one[0] * 1e3:.1f} / {one[1] * 1e3:.1f} ms"),
-            goal="p50 under 10 ms" if conversations == 1 else "",
-            met=over["ours"][0] < 0.010 if conversations == 1 else None,
+            f"{name}: overhead per turn, p50", *in_columns(medians(over), "{:.1f} ms", 1e3),
+            goal=f"under {ONE_TURN * 1e3:.0f} ms" if conversations == 1 else "",
+            met=medians(over)["ours"] < ONE_TURN if conversations == 1 else None,
+            row=crowd.row("over", "time added per turn", "ms", over, 1e3, differs=crowd.differs),
         ),
-        Finding(
-            f"{name}: memory after",
-            *_columns(memory, lambda one: f"{one[1]:.0f} MiB"),
-            goal="half of theirs" if small is not None else "",
-            met=small,
-            details=memory,
+        _memory(
+            f"{name}: memory after (ours: {crowd.each:.0f} KiB each)", crowd.memory,
+            crowd.row("memory", "memory", "MiB", crowd.memory),
         ),
-    ]
-    if conversations > 1:
-        findings[-1].what += f" (ours: {each:.0f} KiB each)"
-    if stream:
+    ]  # fmt: skip
+    if crowd.stream:
+        first = crowd.figures("first_p50")
         findings.append(
             Finding(
-                f"{name}: first token, p50 / p99",
-                *_columns(
-                    figures,
-                    lambda one: f"{one['first_p50'] * 1e3:.1f} / {one['first_p99'] * 1e3:.1f} ms",
-                ),
+                f"{name}: first token, p50", *in_columns(medians(first), "{:.1f} ms", 1e3),
+                row=crowd.row("first", "first token", "ms", first, 1e3, differs=crowd.differs,
+                              bare=ASKED_DIRECTLY),
             )
-        )
+        )  # fmt: skip
     return findings
 
 
-def _middle(runs: list[dict[str, Any]]) -> float:
-    return statistics.median(run["p50"] for run in runs)
-
-
-def _over(one: dict[str, Any], bare: dict[str, Any]) -> tuple[float, float]:
-    if one is bare:
-        return one["p50"], one["p99"]
-    return one["p50"] - bare["p50"], one["p99"] - bare["p99"]
+def _over(loads: list[Load], bare: list[Load]) -> list[float]:
+    """What a side takes longer than the model itself, round by round."""
+    return [one.p50 - alone.p50 for one, alone in zip(loads, bare, strict=False)]
 
 
 def slow(lab: Lab) -> list[Finding]:
     """Conversations in flight together on a model that takes a second."""
     conversations = 100 if lab.quick else 500
     progress(f"{conversations} conversations on a model that takes a second")
-    with _model(1.0) as model, _gateway(lab, "ours", model) as gateway:
-        _load(gateway.url, 1, 1, stream=False)
-        _peak(model)
-        ours = _load(gateway.url, conversations, 1, stream=False)
-        most = _peak(model)
+    with zero_delay_model(delay=1.0) as model, running(lab, "ours", model) as gateway:
+        load(gateway.url, 1, 1, stream=False)
+        peak(model)
+        ours = load(gateway.url, conversations, 1, stream=False)
+        most = peak(model)
     return [
         Finding(
             f"{conversations} conversations, a model that takes 1 s",
-            f"{ours['seconds']:.2f} s in all, {most} at once",
+            f"{ours.seconds:.2f} s in all, {most} at once",
             goal="all in flight together",
             met=most == conversations,
-            details=ours,
+            details=ours._asdict(),
         )
     ]
 
 
-def _peak(model: str) -> int:
-    with urllib.request.urlopen(f"{model}/peak", timeout=5) as answer:
-        return int(answer.read())
-
-
-MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
+MEASUREMENTS: dict[str, Measurement] = {
     "start": start,
-    "one": one,
-    "crowd": crowd,
+    "whole": whole,
+    "streamed": streamed,
     "slow": slow,
 }
 

@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from .rows import Row
+
 T = TypeVar("T")
 Side = TypeVar("Side", bound=Hashable)
 
@@ -86,12 +88,24 @@ class Finding:
     """Whether it was kept; None where nothing was promised."""
     details: dict[str, Any] = field(default_factory=dict)
     """The raw numbers, for the results file."""
+    row: Row | None = None
+    """Its line in the common table, if it has one."""
 
 
-def in_columns(figures: Mapping[str, Any], form: str = "{}") -> tuple[str, str, str]:
+def medians(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The median of each side."""
+    return {side: statistics.median(found) for side, found in values.items()}
+
+
+def in_columns(
+    figures: Mapping[str, Any], form: str = "{}", scale: float | None = None
+) -> tuple[str, str, str]:
     """The figures of ours, bare and theirs as a Finding takes them; empty for who has none."""
     ours, bare, theirs = (
-        form.format(figures[side]) if side in figures else "" for side in ("ours", "bare", "theirs")
+        ""
+        if side not in figures
+        else form.format(figures[side] if scale is None else figures[side] * scale)
+        for side in ("ours", "bare", "theirs")
     )
     return ours, bare, theirs
 
@@ -137,9 +151,23 @@ def verdict(findings: Sequence[Finding]) -> str:
     return f"{line} Missed: {'; '.join(missed)}." if missed else line
 
 
+_within: list[str] = []
+
+
+@contextlib.contextmanager
+def within(what: str) -> Iterator[None]:
+    """Begin every line of progress with `what`, for as long as it takes."""
+    _within.append(what)
+    try:
+        yield
+    finally:
+        _within.pop()
+
+
 def progress(text: str) -> None:
     """Say on stderr what is being done."""
-    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+    line = " ".join([f"[{time.strftime('%H:%M:%S')}]", *_within, text])
+    print(line, file=sys.stderr, flush=True)
 
 
 def machine() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The measuring side of `bench.child`: starting interpreters and asking them."""
+"""Processes that answer one line of JSON with another: the asking side of `bench.lines`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .measure import OUT
-
 ROOT = Path(__file__).parent.parent
-
-INSTALL_YARDSTICK = (
-    "hermes-agent 0.19.0 is not measured, as it is not installed. To install it: "
-    "python3 -m venv bench/out/yardstick && "
-    "bench/out/yardstick/bin/python -m pip install hermes-agent==0.19.0"
-)
-
-
-def find_yardstick() -> str | None:
-    """The interpreter that has hermes-agent: $HERMES_AGENT_PYTHON, or the venv in bench/out."""
-    named = os.environ.get("HERMES_AGENT_PYTHON")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise SystemExit(f"HERMES_AGENT_PYTHON={named} is no interpreter; correct or unset it.")
-        return named
-    usual = OUT / "yardstick" / "bin" / "python"
-    return str(usual) if usual.exists() else None
 
 
 def clean_environment(home: Path) -> dict[str, str]:
@@ -44,14 +26,23 @@ def clean_environment(home: Path) -> dict[str, str]:
 
 
 class Child:
-    """A process that has one store open and does what it is asked."""
+    """A process that does what it is asked, such as one that has a store open."""
 
-    def __init__(self, home: Path, *, python: str | None = None, seed: int = 1) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        python: str | None = None,
+        seed: int = 1,
+        module: str = "bench.child",
+    ) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - `stop` closes it
         # Other interpreters get the project's folder for `bench`, which is not on their path.
         self._process = subprocess.Popen(
-            [python or sys.executable, "-m", "bench.child", str(seed)],
+            [python or sys.executable, "-m", module, str(seed)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._errors,
             text=True,
             cwd=ROOT,
             env=clean_environment(home),
@@ -68,10 +59,10 @@ class Child:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(
-                f"A measuring process ended with status {self._process.wait()}; "
-                "what it said is above."
-            )
+            status = self._process.wait()
+            self._errors.seek(0)
+            said = self._errors.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"A measuring process ended with status {status}: {said}")
         return json.loads(line)
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -85,6 +76,7 @@ class Child:
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
+        self._errors.close()
 
     def __enter__(self) -> Child:
         return self

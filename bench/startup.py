@@ -3,27 +3,22 @@ installed, hermes-agent 0.19.0."""
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .agent import Lab, _config_for, _zero_delay_server, run_all
-from .measure import (
-    Finding,
-    interleaved,
-    paired_ratio,
-    progress,
-    spread,
-)
-from .processes import clean_environment
-from .startup_command import interface, question, words
+from .lab import Lab, Measurement, run_all, zero_delay_model
+from .measure import Finding, in_columns, interleaved, medians, paired_ratio, progress
+from .rows import Row
+from .startup_command import BARE_PYTHON, interface, question, words
 
 AT_MOST_TIME, AT_MOST_MEMORY = 1 / 3, 1 / 2
 """Our share of theirs."""
+_IN_TIME = "{:.0f} ms", 1e3, AT_MOST_TIME
 
 
 class Start(NamedTuple):
@@ -112,47 +107,40 @@ def _start(python: str, environment: dict[str, str], *, with_prompt: bool) -> St
 
 def _starts(lab: Lab, *, with_prompt: bool, rounds: int) -> dict[str, list[Start]]:
     sides: dict[str, Callable[[], Start]] = {}
-    with _zero_delay_server(20) as url:
-        for side, python in (("ours", sys.executable), ("theirs", lab.yardstick)):
-            if python is None:
-                continue
-            environment = clean_environment(lab.folder / f"start-{side}")
-            _config_for(Path(environment["HERMES_HOME"]), url)
-
-            def one(python: str = python, environment: dict[str, str] = environment) -> Start:
-                return _start(python, environment, with_prompt=with_prompt)
-
+    with zero_delay_model() as url:
+        for side in lab.sides:
+            environment = lab.home(f"start-{side}", url)
+            one = functools.partial(
+                _start, lab.python(side), environment, with_prompt=with_prompt
+            )  # fmt: skip
             one()  # the first start sets things up
             sides[side] = one
+        if not with_prompt:
+            sides["bare"] = lambda: Start(lab.bare_python(), 0.0, 0.0, 0.0, 0.0)
         return interleaved(sides, rounds, seconds=90)
 
 
-def _bare(lab: Lab) -> float:
-    """The start of the interpreter alone."""
-    environment = clean_environment(lab.folder / "home")
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "pass"], env=environment, check=True)
-    return time.perf_counter() - started
-
-
-def _finding(
-    lab: Lab, what: str, starts: dict[str, list[Start]], field: str, form: str, scale: float
-) -> Finding:
-    figures = {side: [getattr(one, field) for one in all_] for side, all_ in starts.items()}
-    shown = {side: form.format(spread(all_).median * scale) for side, all_ in figures.items()}
-    share = AT_MOST_MEMORY if field.endswith("mb") else AT_MOST_TIME
-    bare = spread([_bare(lab) for _ in range(5)]).median if field == "ready" else None
+def _finding(what: str, starts: dict[str, list[Start]], field: str) -> Finding:
+    memory = field.endswith("mb")
+    form, scale, share = ("{:.0f} MB", 1, AT_MOST_MEMORY) if memory else _IN_TIME
+    figures = {
+        side: [getattr(one, field) for one in found]
+        for side, found in starts.items()
+        if side != "bare" or field == "ready"
+    }
     ratio = paired_ratio(figures["ours"], figures["theirs"]) if "theirs" in figures else None
-    goal = "at most half of theirs" if field.endswith("mb") else "at most a third of theirs"
+    goal = "at most half of theirs" if memory else "at most a third of theirs"
     return Finding(
         what,
-        shown["ours"],
-        "" if bare is None else form.format(bare * scale),
-        shown.get("theirs", ""),
+        *in_columns(medians(figures), form, scale),
         goal=f"{goal} (ours/theirs {ratio.median:.2f})" if ratio else "",
         met=ratio.median <= share if ratio else None,
         details=figures,
-    )
+        row=Row.of(
+            f"start.{field}", f"start: {what.replace(':', ',')}", form.split()[-1], figures, scale,
+            bare=BARE_PYTHON if "bare" in figures else "",
+        ),
+    )  # fmt: skip
 
 
 def answer(lab: Lab) -> list[Finding]:
@@ -160,9 +148,9 @@ def answer(lab: Lab) -> list[Finding]:
     progress("starts up to the first answer")
     starts = _starts(lab, with_prompt=False, rounds=5 if lab.quick else 21)
     return [
-        _finding(lab, "session server: ready", starts, "ready", "{:.0f} ms", 1e3),
-        _finding(lab, "session server: first answer", starts, "answered", "{:.0f} ms", 1e3),
-        _finding(lab, "memory then", starts, "answered_mb", "{:.0f} MB", 1),
+        _finding("session server: ready", starts, "ready"),
+        _finding("session server: first answer", starts, "answered"),
+        _finding("session server: memory then", starts, "answered_mb"),
     ]
 
 
@@ -171,14 +159,12 @@ def prompt(lab: Lab) -> list[Finding]:
     progress("starts up to the first answered prompt")
     starts = _starts(lab, with_prompt=True, rounds=3 if lab.quick else 11)
     return [
-        _finding(
-            lab, "session server: first answered prompt", starts, "completed", "{:.0f} ms", 1e3
-        ),
-        _finding(lab, "memory after it", starts, "completed_mb", "{:.0f} MB", 1),
+        _finding("session server: first answered prompt", starts, "completed"),
+        _finding("session server: memory after it", starts, "completed_mb"),
     ]
 
 
-MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
+MEASUREMENTS: dict[str, Measurement] = {
     "answer": answer,
     "prompt": prompt,
     "words": words,

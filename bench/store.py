@@ -35,15 +35,20 @@ from .measure import (
     verdict,
     write_results,
 )
-from .processes import INSTALL_YARDSTICK, Child, clean_environment, find_yardstick
+from .processes import Child, clean_environment
+from .rows import Row
+from .store_group import group
 from .store_lab import FULL, QUICK, SLOW_PHASE, Lab, disk_bytes, text_bytes
+from .store_rivals import rivals, small_rivals
 from .store_search import search
 from .store_writers import writers
+from .yardstick import HOW_TO, find_yardstick
 
 APPEND_RATIO = 0.80
 LOAD_RATE = 300_000
 DISK_RATIO = 2.5
 IMPORT_SECONDS = 0.040
+BARE_STORE = "the same rows with apsw alone"
 
 
 def _append_rate(child: Child, chunk: int) -> float:
@@ -87,6 +92,15 @@ def append(lab: Lab) -> list[Finding]:
             goal=f"ratio ≥ {APPEND_RATIO:.2f}",
             met=at_start.median >= APPEND_RATIO,
             details={"rates": rates, "ratio": at_start},
+            row=Row(
+                "store.append",
+                "store: append, a commit for each message",
+                "messages/s",
+                {side: rates[side] for side in lab.sides},
+                higher=True,
+                bare=BARE_STORE,
+                differs="hermes-agent's index is written with each message, ours before a search",
+            ),
         ),
         Finding(
             f"append, after {sizes.stored:,} messages: per second",
@@ -141,6 +155,14 @@ def load(lab: Lab) -> list[Finding]:
             met=median["ours"] >= LOAD_RATE,
             # On a busy machine this is what the code can do, and the rate what it got.
             details={"rates": rates, "per_cpu_second": per_cpu},
+            row=Row(
+                "store.load",
+                f"store: load a conversation of {count:,} messages",
+                "messages/s",
+                rates,
+                higher=True,
+                bare=BARE_STORE,
+            ),
         )
     ]
 
@@ -152,7 +174,7 @@ def disk(lab: Lab) -> list[Finding]:
     ours = sum(files.values()) / text
     theirs = None
     if lab.yardstick:
-        theirs = sum(disk_bytes(lab.theirs).values()) / text_bytes(lab.theirs)
+        theirs = sum(disk_bytes(lab.theirs_big).values()) / text_bytes(lab.theirs_big)
     return [
         Finding(
             f"disk, {text / 1e6:,.0f} MB of text: files against text",
@@ -166,8 +188,18 @@ def disk(lab: Lab) -> list[Finding]:
                 "text": text,
                 "index_seconds": took,
                 "bare": "state.db alone, without search",
-                "theirs": f"after at most {lab.sizes.yardstick_stored:,} messages",
             },
+            row=Row(
+                "store.disk",
+                "store: disk, per byte of text",
+                "bytes",
+                {
+                    "ours": [ours],
+                    "bare": [files[lab.big.name] / text],
+                    **({} if theirs is None else {"theirs": [theirs]}),
+                },
+                bare="the messages alone, without a search index",
+            ),
         )
     ]
 
@@ -220,9 +252,12 @@ def imports(lab: Lab) -> list[Finding]:
 
 
 MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
+    "rivals": rivals,  # first: it fills the stores of both at once
+    "small": small_rivals,
     "append": append,
     "load": load,
     "writers": writers,
+    "group": group,
     "search": search,
     "disk": disk,
     "import": imports,
@@ -267,8 +302,6 @@ def run(parts: Iterable[str] = ()) -> list[Finding]:
     print(verdict(findings))
     if sizes is QUICK:
         print("This was a short run; the goals are meant for the full one.")
-    if lab.yardstick:
-        print(f"Theirs was loaded and weighed with at most {sizes.yardstick_stored:,} messages.")
-    else:
-        print(INSTALL_YARDSTICK)
+    if not lab.yardstick:
+        print(HOW_TO)
     return findings

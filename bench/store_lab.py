@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,6 @@ class Sizes:
     session_length: int
     search_rounds: int
     import_rounds: int
-    yardstick_stored: int
-    """Messages in the store of hermes-agent whose weight is taken; not less than `conversation`."""
 
 
 FULL = Sizes(
@@ -62,7 +61,6 @@ FULL = Sizes(
     session_length=200,
     search_rounds=7,
     import_rounds=25,
-    yardstick_stored=20_000,
 )
 QUICK = Sizes(
     append_rounds=5,
@@ -72,11 +70,10 @@ QUICK = Sizes(
     writers=8,
     writer_rounds=1,
     writer_messages=100,
-    stored=50_000,
+    stored=25_000,
     session_length=200,
     search_rounds=3,
     import_rounds=15,
-    yardstick_stored=5000,
 )
 
 
@@ -111,7 +108,7 @@ class Lab:
         path = self.folder / "big" / "state.db"
         path.parent.mkdir()
         started = time.perf_counter()
-        corpus = Corpus(seed=3, stream=min(1_500_000, 40 * self.sizes.stored))
+        corpus = Corpus(seed=3, stream=self._stream)
         rng = random.Random(5)
         length, wanted = self.sizes.session_length, self.sizes.stored
         with SessionDB(path) as db:
@@ -155,24 +152,36 @@ class Lab:
 
     @functools.cached_property
     def theirs(self) -> Path:
-        """A store of hermes-agent with the conversation `long` and others, closed."""
+        """A store of hermes-agent with the conversation `long`, closed."""
         path = self.folder / "theirs" / "state.db"
-        sizes = self.sizes
-        progress(f"theirs: filling its store with {sizes.yardstick_stored:,} messages")
-        short = (sizes.yardstick_stored - sizes.conversation) // sizes.session_length
-        sessions = {"long": sizes.conversation} | {
-            f"20260101_{number:06d}_a0b1c2": sizes.session_length for number in range(short)
-        }
-        enough = time.perf_counter() + SLOW_PHASE
         with self.child("theirs", path, seed=2) as child:
-            for session_id, length in sessions.items():
-                if session_id != "long" and time.perf_counter() > enough:
-                    break
-                child.ask("create", session=session_id)
-                child.ask("prepare", count=length)
-                child.ask("append", session=session_id)
+            child.ask("create", session="long")
+            child.ask("prepare", count=self.sizes.conversation)
+            child.ask("append", session="long")
             child.ask("close")
         return path
+
+    @functools.cached_property
+    def theirs_big(self) -> Path:
+        """A store of hermes-agent with the messages of the big store, closed."""
+        path = self.folder / "theirs-big" / "state.db"
+        sizes = self.sizes
+        length, stream = sizes.session_length, self._stream
+        step = max(1, sizes.stored // 10 // length) * length
+        with self.child("theirs", path) as child, ThreadPoolExecutor() as meanwhile:
+            ours = meanwhile.submit(lambda: self.big)  # if that is not filled yet
+            for first in range(0, sizes.stored, step):
+                progress(f"theirs: filling its store: {first:,} of {sizes.stored:,}")
+                last = min(sizes.stored, first + step)
+                child.ask("fill", stored=last, length=length, stream=stream, first=first)
+            child.ask("close")
+            ours.result()
+        return path
+
+    @property
+    def _stream(self) -> int:
+        """How many words the messages of the big stores are drawn from."""
+        return min(1_500_000, 40 * self.sizes.stored)
 
 
 def text_bytes(path: Path) -> int:

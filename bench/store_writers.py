@@ -13,12 +13,14 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from .measure import Finding, in_columns, interleaved, progress
+from .measure import Finding, in_columns, interleaved, medians, progress
 from .processes import Child
+from .rows import Row
 from .store_lab import SLOW_PHASE, Lab, query
 
 LONGEST_WAIT = 0.250
-MODES = ("a session each", "one session")
+KEYS = {"a session each": "each", "one session": "shared"}
+MODES = tuple(KEYS)
 
 
 @dataclass
@@ -101,25 +103,39 @@ def writers(lab: Lab) -> list[Finding]:
     findings = []
     for mode in MODES:
         rounds = {side: results[side, mode] for side in lab.sides}
-        rate = {side: statistics.median(r.rate for r in rounds[side]) for side in rounds}
-        longest = {side: max(r.longest for r in rounds[side]) for side in rounds}
+        rates = {side: [r.rate for r in rounds[side]] for side in rounds}
+        rate = medians(rates)
+        waits = {side: [r.longest for r in rounds[side]] for side in rounds}
+        longest = {side: max(found) for side, found in waits.items()}
         p99 = {side: statistics.median(r.p99 for r in rounds[side]) for side in rounds}
         findings += [
             Finding(
                 f"{count} processes, {mode}: appends/s",
                 *in_columns(rate, "{:,.0f}"),
                 ratio=rate["ours"] / rate["bare"],
-                details={"rates": {side: [r.rate for r in rounds[side]] for side in rounds}},
+                details={"rates": rates},
+                row=Row(
+                    f"store.writers.{KEYS[mode]}",
+                    f"store: {count} writers, {mode}",
+                    "messages/s",
+                    rates,
+                    higher=True,
+                    bare="SQLite's own way of waiting for a lock",
+                ),
             ),
             Finding(
                 f"{count} processes, {mode}: longest append",
                 *in_columns({side: s * 1000 for side, s in longest.items()}, "{:,.0f} ms"),
                 goal=f"≤ {LONGEST_WAIT * 1000:.0f} ms",
                 met=longest["ours"] <= LONGEST_WAIT,
-                details={
-                    "longest": {side: [r.longest for r in rounds[side]] for side in rounds},
-                    "p99": p99,
-                },
+                details={"longest": waits, "p99": p99},
+                row=Row.of(
+                    f"store.waits.{KEYS[mode]}",
+                    f"store: {count} writers, {mode}: longest wait",
+                    "ms",
+                    waits,
+                    1e3,
+                ),
             ),
         ]
     every = {side: [r for mode in MODES for r in results[side, mode]] for side in lab.sides}

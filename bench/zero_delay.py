@@ -1,7 +1,9 @@
 """A model server that answers at once: chat completions, streamed, with nothing to wait for.
 
-`python -m bench.zero_delay CHUNKS [SECONDS]` prints its port and serves until its standard input
-ends; with SECONDS it thinks for so long first. GET /peak says how many it answered at once.
+`python -m bench.zero_delay CHUNKS [SECONDS [CALLS]]` prints its port and serves until its standard
+input ends. With SECONDS it thinks for so long first. With CALLS it asks whoever offers tools for
+that many calls of `todo`, two at a time, before it answers. GET /peak says how many it answered at
+once.
 """
 
 from __future__ import annotations
@@ -9,24 +11,34 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import Any
+
+BASE = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "zero"}
+DONE = "data: [DONE]\n\n"
+
+
+def _event(delta: dict[str, Any], finish: str | None = None) -> str:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return f"data: {json.dumps({**BASE, 'choices': [choice]})}\n\n"
+
+
+def _usage(pieces: int) -> dict[str, int]:
+    return {"prompt_tokens": 10, "completion_tokens": pieces, "total_tokens": 10 + pieces}
+
+
+def _usage_event(pieces: int) -> str:
+    return f"data: {json.dumps({**BASE, 'choices': [], 'usage': _usage(pieces)})}\n\n"
 
 
 def body(chunks: int) -> bytes:
     """A streamed reply of so many pieces of text."""
-    base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "zero"}
-
-    def event(delta: dict[str, str], finish: str | None = None) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        return f"data: {json.dumps({**base, 'choices': [choice]})}\n\n"
-
-    usage = {"prompt_tokens": 10, "completion_tokens": chunks, "total_tokens": 10 + chunks}
     return "".join(
         [
-            event({"role": "assistant", "content": ""}),
-            *(event({"content": f"word{number} "}) for number in range(chunks)),
-            event({}, "stop"),
-            f"data: {json.dumps({**base, 'choices': [], 'usage': usage})}\n\n",
-            "data: [DONE]\n\n",
+            _event({"role": "assistant", "content": ""}),
+            *(_event({"content": f"word{number} "}) for number in range(chunks)),
+            _event({}, "stop"),
+            _usage_event(chunks),
+            DONE,
         ]
     ).encode()
 
@@ -34,14 +46,50 @@ def body(chunks: int) -> bytes:
 def whole(chunks: int) -> bytes:
     """The same reply, not streamed."""
     text = "".join(f"word{number} " for number in range(chunks))
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    usage = {"prompt_tokens": 10, "completion_tokens": chunks, "total_tokens": 10 + chunks}
-    reply = {"id": "c", "object": "chat.completion", "created": 1, "model": "zero"}
-    return json.dumps({**reply, "choices": [choice], "usage": usage}).encode()
+    return _message({"content": text}, "stop", chunks)
 
 
-async def serve(chunks: int, delay: float = 0.0) -> None:
+def _message(said: dict[str, Any], finish: str, pieces: int) -> bytes:
+    message = {"role": "assistant", **said}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    kept = {**BASE, "object": "chat.completion", "choices": [choice], "usage": _usage(pieces)}
+    return json.dumps(kept).encode()
+
+
+def calls(first: int, *, streamed: bool) -> bytes:
+    """Two calls of `todo`, numbered from `first`; no two are the same, which would look stuck."""
+    asked = [
+        {
+            "index": index,
+            "id": f"call_{first + index}",
+            "type": "function",
+            "function": {
+                "name": "todo",
+                "arguments": json.dumps({"todos": [_step(first + index)]}),
+            },
+        }
+        for index in range(2)
+    ]
+    if not streamed:
+        return _message({"content": None, "tool_calls": asked}, "tool_calls", 20)
+    start = _event({"role": "assistant", "content": None, "tool_calls": asked})
+    return f"{start}{_event({}, 'tool_calls')}{_usage_event(20)}{DONE}".encode()
+
+
+def _step(number: int) -> dict[str, str]:
+    return {"id": str(number), "content": f"step {number}", "status": "pending"}
+
+
+def next_call(request: bytes, most: int) -> int | None:
+    """The number of the next call, if one is to be asked for."""
+    content = json.loads(request)
+    said = content["messages"]
+    last = max(place for place, one in enumerate(said) if one["role"] == "user")
+    made = sum(one["role"] == "tool" for one in said[last:])
+    return made + 1 if content.get("tools") and made < most else None
+
+
+async def serve(chunks: int, delay: float = 0.0, most_calls: int = 0) -> None:
     """Answer every request until standard input ends."""
     at_once = most = 0
     streamed, unstreamed = body(chunks), whole(chunks)
@@ -58,10 +106,12 @@ async def serve(chunks: int, delay: float = 0.0) -> None:
                     kind, content, most = "application/json", str(most).encode(), 0
                 elif lines[0].startswith("GET"):
                     kind, content = "application/json", models
-                elif b'"stream":true' in request.replace(b" ", b""):
-                    kind, content = "text/event-stream", streamed
                 else:
-                    kind, content = "application/json", unstreamed
+                    is_streamed = b'"stream":true' in request.replace(b" ", b"")
+                    kind = "text/event-stream" if is_streamed else "application/json"
+                    content = streamed if is_streamed else unstreamed
+                    if most_calls and (number := next_call(request, most_calls)):
+                        content = calls(number, streamed=is_streamed)
                 if delay and request:
                     at_once += 1
                     most = max(most, at_once)
@@ -85,4 +135,5 @@ async def serve(chunks: int, delay: float = 0.0) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))
+    given = [float(argument) for argument in sys.argv[1:]] + [0.0, 0.0]
+    asyncio.run(serve(int(given[0]), given[1], int(given[2])))

@@ -9,32 +9,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from gateway import session_context
 from hermes_state import SessionDB, StoreError
-from hermes_state.inbox import INBOX_ID
+from hermes_state.take_over import TakenTurn
 from tools.base import Asker, NobodyToAsk, ToolContext, Workspace
 from tools.registry import Registry
 
+from . import running
 from .auxiliary import Auxiliary
 from .code_calls import CodeCalls
 from .compression.driver import Compressor
 from .compression.result import CompressionResult
 from .config_schema import CompressionSettings
 from .delegation import Delegation
-from .events import Compressed, Event, TextStreamed, TurnFinished, TurnStarted
-from .hooks import TurnHooks
-from .ids import new_session_id, new_turn_id
+from .events import Compressed, Event, TextStreamed
+from .ids import new_session_id
 from .journal import Journal
 from .learning.learner import OFF, Learner, LearningSettings
 from .learning.memory_providers import MemoryProviders
-from .loop import Turn, note, run_turn
+from .loop import Turn
 from .model import Message, Model, Usage
-from .outcome import call_cost, outcome, step_cost
+from .occupation import Occupation, TurnRunningError
+from .outcome import call_cost, step_cost
 from .threads import run_to_end
 from .tool_calls import ToolRunner
 
@@ -42,9 +42,7 @@ log = logging.getLogger(__name__)
 
 StreamCallback = Callable[[str], None]
 
-
-class TurnRunningError(RuntimeError):
-    """The agent is in the middle of a turn; interrupt it, steer it, or wait."""
+__all__ = ["AIAgent", "TurnRunningError"]
 
 
 class AIAgent:
@@ -117,7 +115,14 @@ class AIAgent:
         facts = {"model": model.name, "billing_provider": model.provider, **(session_facts or {})}
         if user_id is not None:
             facts["user_id"] = user_id
-        self._journal = Journal(db, session_id or new_session_id(), source=platform, facts=facts)
+        self._occupation = Occupation()
+        self._journal = Journal(
+            db,
+            session_id or new_session_id(),
+            source=platform,
+            facts=facts,
+            lease_lost=lambda: self._occupation.interrupt(lost=True),
+        )
         self.compression = compression or CompressionSettings()
         self.compression_timeout = compression_timeout
         self._compressor = Compressor(
@@ -130,16 +135,10 @@ class AIAgent:
         )
         if providers:
             self._compressor.memory_context = providers.pre_compress
-        self._state = threading.Lock()
         self.deliver_to: dict[str, Any] | None = None
         """Where the answers are owed to: an `id` of the turn, and `to` as the outbox takes it."""
         self.turn_note = ""
         """Sent with the next question, never stored: what a client wants of this turn alone."""
-        self._running: asyncio.Task[Any] | None = None
-        self._busy = False
-        self._compressing = False
-        self._interrupt_wanted = False
-        self._steering: list[Message] = []
 
     # What it is
 
@@ -185,76 +184,17 @@ class AIAgent:
         stream_callback: StreamCallback | None = None,
     ) -> dict[str, Any]:
         """The same as `run_conversation`, for coroutines."""
-        with self._state:
-            if self._busy:
-                raise TurnRunningError("A turn is running in this conversation already.")
-            self._busy, self._interrupt_wanted, self._running = True, False, None
-        turn = self._new_turn(stream_callback)
-        turn_id = new_turn_id()
-        hooks = turn.hooks = TurnHooks(self, turn_id, prompt)
-        broken: Exception | None = None
-        try:
-            self._prepare(conversation_history)
-            await self.learner.session_begins()
-            turn.system = await self._system_prompt()
-            self._journal.begin(_inbound(prompt, session_context.take_inbox_id()))
-            session_context.set_current_session_id(self.session_id)
-            self.workspace.state["turn_id"] = turn_id
-            turn.emit(TurnStarted(self.session_id, turn_id))
-            if self._prompt_is_new:
-                self._prompt_is_new = False
-                await hooks.session_starts()
-            await self._run_interruptibly(turn)
-        except StoreError as error:
-            log.error("The turn in %s could not be stored: %s", self.session_id, error)
-            broken = error
-        except Exception as error:
-            # A fault of ours must not leave the user without a word, or the history open.
-            log.exception("The turn in %s failed", self.session_id)
-            broken = error
-            self._close_after_fault(turn, error)
-        finally:
-            with self._state:
-                self._busy, self._running = False, None
-        # The turn was a task with a context of its own; a compression may have moved it on.
-        session_context.set_current_session_id(self.session_id)
-        result = outcome(turn, broken)
-        result["pending_steering"] = [
-            message["content"] for message in self._take_steering() if INBOX_ID not in message
-        ]
-        await hooks.transform(result)
-        status = "interrupted" if turn.interrupted else "error" if result["failed"] else "complete"
-        turn.emit(TurnFinished(self.session_id, status, result["final_response"] or ""))
-        await hooks.turn_ends(result)
-        self.learner.turn_ended(prompt, result)
-        return result
+        return await running.answer(self, prompt, conversation_history, stream_callback)
 
-    async def _recall_and_run(self, turn: Turn) -> None:
-        turn.asked = self._journal.messages[-1]
-        turn.overlay = await self.learner.recall(turn.asked["content"], self._journal.messages)
-        added = await turn.hooks.context(self._journal.messages) if turn.hooks else ""
-        turn.overlay = "\n\n".join(filter(None, (turn.overlay, added, self.turn_note)))
-        await run_turn(turn)
+    async def go_on(
+        self, taken: TakenTurn, stream_callback: StreamCallback | None = None
+    ) -> dict[str, Any]:
+        """Bring a turn to its end that another process began, and return its outcome.
 
-    async def _run_interruptibly(self, turn: Turn) -> None:
-        with self._state:
-            task = asyncio.create_task(self._recall_and_run(turn))
-            self._running = task
-            if self._interrupt_wanted:
-                task.cancel()
-        try:
-            await task
-        except asyncio.CancelledError:
-            # Cancelled before its first step; run_turn deals with every later moment.
-            turn.interrupted = True
-            note(turn, "[Interrupted before an answer.]", "interrupted")
-
-    def _close_after_fault(self, turn: Turn, fault: Exception) -> None:
-        try:
-            note(turn, f"[No answer: {type(fault).__name__}: {fault}]", "error")
-        except StoreError as error:
-            # The next turn finds the open end and closes it.
-            log.error("The end of the turn in %s could not be stored: %s", self.session_id, error)
+        `taken` is what `SessionDB.take_over_turn` returned. Tool results that were stored are used;
+        calls that were not run yet are run; then the model is asked as in any turn.
+        """
+        return await running.go_on(self, taken, stream_callback)
 
     def _new_turn(self, stream_callback: StreamCallback | None) -> Turn:
         emit = self._emitter(stream_callback)
@@ -265,7 +205,7 @@ class AIAgent:
             tool_schemas=self._tool_schemas,
             system="",
             emit=emit,
-            take_steering=self._take_steering,
+            take_steering=self._occupation.take_steering,
             cost=lambda usage: step_cost(usage, self.llm),
             max_iterations=self.max_iterations,
             request_options=self._request_options,
@@ -274,9 +214,9 @@ class AIAgent:
             deliver_to=self.deliver_to,
         )
 
-    def _deliver_results(self) -> None:
+    async def _deliver_results(self) -> None:
         if self.delegation.take_news():
-            self._journal.deliver_results()
+            await self._journal.deliver_results()
 
     def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
         return ToolContext(
@@ -366,79 +306,52 @@ class AIAgent:
 
     async def acompress(self, focus: str | None = None, dry_run: bool = False) -> CompressionResult:
         """The same as `compress`, for coroutines. `interrupt` stops it."""
-        with self._state:
-            if self._busy:
-                raise TurnRunningError(
-                    "A turn is running in this conversation. Compress it when that has ended."
-                )
-            self._busy = self._compressing = True
-            self._interrupt_wanted, self._running = False, None
+        self._occupation.claim(
+            "A turn is running in this conversation. Compress it when that has ended.",
+            compressing=True,
+        )
         old_id = self.session_id
         try:
             self._journal.refresh()
             turn = self._new_turn(None)
             await self.learner.session_begins()
             turn.system = await self._system_prompt()
-            with self._state:
-                work = self._compressor.compress_now(turn, focus, dry_run=dry_run)
-                self._running = asyncio.create_task(work)
-                if self._interrupt_wanted:
-                    self._running.cancel()
-            return await self._running
+            work = asyncio.create_task(self._compressor.compress_now(turn, focus, dry_run=dry_run))
+            self._occupation.attach(work)
+            return await work
         except asyncio.CancelledError:
-            if not self._interrupt_wanted:
+            if not self._occupation.interrupt_wanted:
                 raise
             return CompressionResult(self.session_id, old_id, False, "It was interrupted.")
         finally:
-            with self._state:
-                self._busy, self._compressing, self._running = False, False, None
+            self._occupation.release()
             session_context.set_current_session_id(self.session_id)
 
     # While it runs
 
     def interrupt(self) -> bool:
         """Stop the running turn, from any thread; what it did is stored. False if none runs."""
-        with self._state:
-            if not self._busy:
-                return False
-            self._interrupt_wanted = True
-            task = self._running
-        if task is not None:
-            task.get_loop().call_soon_threadsafe(task.cancel)
-        return True
+        return self._occupation.interrupt()
 
     def steer(self, text: str, inbox_id: str | None = None) -> bool:
         """Add a message to the running turn; it is read at the next step. False if none runs.
 
         With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
         """
-        with self._state:
-            if not self._busy or self._compressing or not text.strip():
-                return False
-            self._steering.append(_inbound(text, inbox_id))
-        return True
-
-    def _take_steering(self) -> list[Message]:
-        with self._state:
-            taken, self._steering = self._steering, []
-        return taken
+        return bool(text.strip()) and self._occupation.steer(running.inbound(text, inbox_id))
 
     def move_to(self, session_id: str) -> None:
         """Go on in another conversation, as its first or next turn; nothing of this one is lost."""
-        with self._state:
-            if self._busy:
-                raise TurnRunningError("The conversation cannot be left while a turn is running.")
-            self._journal.move_to(session_id)
-            self._cached_system_prompt = None
-            self._prompt_is_new = False
+        self._occupation.require_free("The conversation cannot be left while a turn is running.")
+        self._journal.move_to(session_id)
+        self._cached_system_prompt = None
+        self._prompt_is_new = False
 
     def switch_model(self, model: Model) -> None:
         """Go on with another model from the next turn on."""
-        with self._state:
-            if self._busy:
-                raise TurnRunningError("The model cannot be changed while a turn is running.")
-            self.llm = model
-            self._journal.facts |= {"model": model.name, "billing_provider": model.provider}
+        self._occupation.require_free("The model cannot be changed while a turn is running.")
+        self.llm = model
+        self._journal.facts |= {"model": model.name, "billing_provider": model.provider}
         if self.db is not None:
             self.db.update_session_model(self.session_id, model.name)
 
@@ -479,8 +392,3 @@ class AIAgent:
         """Free the model's connections, and end what tools have left running."""
         self.close()
         await self.llm.aclose()
-
-
-def _inbound(content: str | list[dict[str, Any]], inbox_id: str | None) -> Message:
-    message: Message = {"role": "user", "content": content}
-    return message if inbox_id is None else {**message, INBOX_ID: inbox_id}

@@ -8,20 +8,18 @@ program calls `stop_all` first, so that what runs stores where it came to.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import SessionDB, StoreError
+from hermes_state.owners import exists, is_running, machine, start_time
 from tools.delegate import Task, joined
 from tools.output import shortened
-from tools.processes.identity import is_running, machine, start_time
 
 from .redact import redact
 from .threads import run_to_end
@@ -67,7 +65,6 @@ class TooManyError(RuntimeError):
     """As many delegations as allowed are running."""
 
 
-@cache
 def _here() -> list[str]:
     return list(machine())
 
@@ -181,16 +178,7 @@ def is_lost(delegation: Mapping[str, Any]) -> bool:
     if not isinstance(pid, int) or not isinstance(owner, list) or len(owner) != len(_here()):
         return True
     if owner == _here():
-        return not (_exists(pid) if start is None else is_running(pid, start))
+        return not (exists(pid) if start is None else is_running(pid, start))
     if owner[0] == _here()[0] and owner[1] != _here()[1]:
         return True  # the machine was started anew
     return bool(time.time() - delegation["dispatched_at"] > GIVEN_UP_AFTER)
-
-
-def _exists(pid: int) -> bool:
-    with contextlib.suppress(PermissionError):  # then it is somebody's
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-    return True

@@ -23,11 +23,12 @@ from .learning.learner import LearningSettings
 from .model import Model
 from .providers import build_model
 from .system_prompt import build_system_prompt
+from .tool_environment import mcp_servers_from, web_from
 
 log = logging.getLogger(__name__)
 
 _TOOL_SECTIONS = (
-    "terminal", "approvals", "web", "tools", "mcp_servers", "code_execution", "delegation",
+    "terminal", "approvals", "tools", "code_execution", "checkpoints",
 )  # fmt: skip
 
 
@@ -154,7 +155,9 @@ def memory_providers(config: Config) -> list[Any]:
 def tool_settings(config: Config) -> dict[str, Any]:
     """The sections of the configuration that tools read, with the checked values on top."""
     settings = {name: dict(config.section(name)) for name in _TOOL_SECTIONS}
-    settings["terminal"] |= dataclasses.asdict(config.terminal)
-    settings["approvals"] |= dataclasses.asdict(config.approvals)
+    settings["web"] = web_from(config.section("web"), config.environ)
+    settings["mcp_servers"] = mcp_servers_from(config.section("mcp_servers"), config.environ)
+    for name in ("terminal", "approvals", "code_execution", "checkpoints"):
+        settings[name] |= dataclasses.asdict(getattr(config, name))
     toolsets = config.raw.get("toolsets")
     return {**settings, "toolsets": toolsets} if toolsets else settings

@@ -19,9 +19,12 @@ from agent.config_model import is_known_provider, names_provider, resolve_model
 from agent.config_schema import (
     FREE_FORM,
     SECTIONS,
+    WITHOUT_EFFECT,
     AgentSettings,
     ApprovalSettings,
     AuxiliarySettings,
+    CheckpointSettings,
+    CodeExecutionSettings,
     CompressionSettings,
     ContextSettings,
     DisplaySettings,
@@ -52,6 +55,8 @@ class Config:
     context: ContextSettings
     display: DisplaySettings
     terminal: TerminalSettings
+    code_execution: CodeExecutionSettings
+    checkpoints: CheckpointSettings
     approvals: ApprovalSettings
     logging: LoggingSettings
     raw: Mapping[str, Any]
@@ -69,6 +74,15 @@ class Config:
         """A section that is not checked here, e.g. "platforms"; empty if it is missing."""
         found = self.raw.get(name)
         return found if isinstance(found, Mapping) else {}
+
+    def without_effect(self) -> list[str]:
+        """A sentence for each key of the file that is accepted and that nothing reads."""
+        path = self.home / "config.yaml"
+        return [
+            f"{path}: {key} is accepted, and has no effect."
+            for key in self.raw
+            if key in WITHOUT_EFFECT
+        ]
 
     def model_named(self, name: str) -> ModelSettings:
         """Settings for another model by its name, as `-m` and `/model` give it.

@@ -85,11 +85,22 @@ class AgentSettings:
     """How a turn runs."""
 
     max_iterations: int = setting(90, "model calls one turn may take", minimum=1, maximum=10_000)
-    gateway_timeout: float = setting(1800, "seconds without a sign of life", minimum=0)
-    gateway_timeout_warning: float = setting(900, "seconds until the user is told", minimum=0)
+    gateway_timeout: float = setting(
+        1800,
+        "seconds without a sign of life after which a chat's turn is stopped; 0 never",
+        minimum=0,
+    )
+    gateway_timeout_warning: float = setting(
+        900, "seconds without a sign of life after which the chat is told; 0 never", minimum=0
+    )
     restart_drain_timeout: float = setting(0, "seconds a restart waits for turns", minimum=0)
     gateway_auto_continue_freshness: float = setting(
         3600, "seconds for which an interrupted turn is taken up again", minimum=0
+    )
+    cut_off_turns: str = setting(
+        "continue",
+        "a turn whose process died: continue it, or ask first",
+        choices=("continue", "ask"),
     )
 
 
@@ -173,7 +184,9 @@ class DisplaySettings:
         "what a message does to a running turn",
         choices=("interrupt", "queue", "steer"),
     )
-    show_reasoning: bool = setting(False, "show the model's reasoning")
+    show_reasoning: bool = setting(
+        False, "show the model's reasoning in the full-screen interface; Ctrl+R there wins"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +196,32 @@ class TerminalSettings:
     backend: str = setting("local", "where commands run")
     cwd: str = setting(".", "folder commands start in")
     timeout: float = setting(180, "seconds one command may take", minimum=1)
+    pass_env: tuple[str, ...] = setting(
+        (), "variables with credentials that commands see after all: names, or AWS_*"
+    )
+    docker_image: str = setting("", "docker: a container of this image for each conversation")
+    docker_container: str = setting("", "docker: this container instead, which runs already")
+    docker_user: str = setting("", "docker: who runs the commands")
+    docker_volumes: tuple[str, ...] = setting((), "docker: as for docker run -v")
+    docker_args: tuple[str, ...] = setting((), "docker: further options of docker run")
+    ssh_host: str = setting("", "ssh: the machine, e.g. a name from ~/.ssh/config")
+    ssh_user: str = setting("", "ssh: who logs in there")
+    ssh_port: int | None = setting(None, "ssh: the port", minimum=1, maximum=65_535)
+    ssh_key: str = setting("", "ssh: the file of the key, which must work without a passphrase")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeExecutionSettings:
+    """Python programs that the agent writes."""
+
+    timeout: float = setting(300, "seconds one program may take, at most 300", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """Copies of files before they are changed."""
+
+    enabled: bool = setting(True, "keep what a file was before the agent changed it, for /rollback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +261,8 @@ SECTIONS: dict[str, type] = {
     "context": ContextSettings,
     "display": DisplaySettings,
     "terminal": TerminalSettings,
+    "code_execution": CodeExecutionSettings,
+    "checkpoints": CheckpointSettings,
     "approvals": ApprovalSettings,
     "logging": LoggingSettings,
 }
@@ -234,9 +275,14 @@ FREE_FORM = frozenset({
     "multiplex_profiles", "session_store_max_age_days", "unauthorized_dm_behavior", "streaming",
     "restart_loop_guard", "respawn_storm", "max_inbound_media_bytes", "plugins", "hooks",
     "hooks_auto_accept", "skills", "tools", "toolsets", "mcp_servers", "cron",
-    "delegation", "web", "browser", "security", "checkpoints",
+    "delegation", "web", "browser", "security",
 })  # fmt: skip
 """Known top-level keys that other parts of Hermes check themselves."""
+
+WITHOUT_EFFECT = frozenset({
+    "skills", "security", "delegation", "browser", "cron", "multiplex_profiles", "respawn_storm",
+})  # fmt: skip
+"""Of these, the ones that are accepted because files have them, and that nothing reads."""
 
 
 def is_section(item: Field[Any]) -> bool:

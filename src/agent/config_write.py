@@ -197,10 +197,10 @@ def set_dotenv_value(path: Path, name: str, value: str | None) -> bool:
 def _quoted(value: str) -> str:
     if _PLAIN.fullmatch(value):
         return value
-    if "'" not in value:
+    if "'" not in value and "\r" not in value:  # line ends within quotes are made one kind
         return f"'{value}'"
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r") + '"'
 
 
 # Files

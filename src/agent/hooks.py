@@ -98,11 +98,16 @@ class TurnHooks:
             text = text[:MOST_CONTEXT]
         return text
 
+    def will_verify(self) -> bool:
+        """Whether plugins look at the turn's work before it ends."""
+        changed = self._agent.workspace.state.get(CHANGED_PATHS)
+        return bool(changed) and not self._verified and plugins.has_hook("pre_verify")
+
     async def wants_more(self, turn: Turn) -> str:
         """What plugins still want done before a turn that changed files ends; asked once."""
-        changed = self._agent.workspace.state.get(CHANGED_PATHS)
-        if not changed or self._verified or not plugins.has_hook("pre_verify"):
+        if not self.will_verify():
             return ""
+        changed = self._agent.workspace.state[CHANGED_PATHS]
         self._verified = True
         answers = await fire(
             "pre_verify",

@@ -1,23 +1,32 @@
 """The conversation as the engine sees it: every step on disk before it is acted on.
 
 The store is the truth; the list kept here is a copy, refreshed whenever the session's version says
-that somebody else wrote. Without a store, the conversation lives in memory only.
+that somebody else wrote. The steps of a turn are written under its lease: once another process has
+taken it over, nothing more can be. Without a store, the conversation lives in memory only.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-from hermes_state import SessionDB
+from hermes_state import SessionDB, turn_log
+from hermes_state.connection import Connection
 from hermes_state.history import repair_message_sequence
 from hermes_state.inbox import INBOX_ID
 from hermes_state.outbox import OUTBOX
+from hermes_state.take_over import TakenTurn
+from hermes_state.tool_runs import Started
 from hermes_state.turn_log import ROW_ID, Recorded
+from hermes_state.turns import Lease
 
+from .heartbeat import heart
 from .ids import new_session_id
 from .model import Message
+
+T = TypeVar("T")
 
 
 class Journal:
@@ -30,7 +39,9 @@ class Journal:
         *,
         source: str,
         facts: Mapping[str, Any] | None = None,
+        lease_lost: Callable[[], object] = lambda: None,
     ) -> None:
+        """`lease_lost` is called, from any thread, when another process has the running turn."""
         self._db = db
         self.session_id = session_id
         self.source = source
@@ -39,6 +50,11 @@ class Journal:
         self.messages: list[Message] = []
         """The live messages; never changed in place once handed out, only extended."""
         self._version: int | None = None
+        self._lease: Lease | None = None
+        self._given_up: Lease | None = None
+        """Of a turn that ended here and could not be ended in the store."""
+        self._lease_lost = lease_lost
+        self._writing = asyncio.Lock()
 
     def move_to(self, session_id: str) -> None:
         """Read and write another conversation from now on."""
@@ -65,34 +81,93 @@ class Journal:
         if self._db is not None and self._db.get_session(self.session_id) is None:
             self._db.create_session(self.session_id, self.source, **self.facts)
 
-    def begin(self, message: Message) -> None:
-        """Store the user's message at the tip; what a crash left open is closed first."""
+    # A turn
+
+    async def begin(self, message: Message, deliver_to: Mapping[str, Any] | None = None) -> None:
+        """Store the user's message at the tip and take the turn; what a crash left is closed first.
+
+        Raises ConversationBusyError while another turn runs in the conversation.
+        """
         message = {"timestamp": time.time(), **message}
         if self._db is None:
             self.messages.append(message)
             return
-        recorded = self._db.begin_turn(
-            self.session_id,
-            message,
-            source=self.source,
-            facts=self.facts,
-            seen_version=self._version,
+        self._writing = asyncio.Lock()  # of this turn's event loop
+        recorded = await self._write(
+            lambda conn: turn_log.begin_turn(
+                conn,
+                self.session_id,
+                message,
+                source=self.source,
+                facts=self.facts,
+                seen_version=self._version,
+                leased=True,
+                given_up=self._given_up,
+                deliver_to=deliver_to,
+            )
         )
+        self._given_up = None
+        self._hold(recorded.lease)
         self._wrote(recorded, [message])
 
-    def record(self, messages: list[Message], usage: Mapping[str, Any] | None = None) -> None:
-        """Store the next messages of the turn and what they cost."""
+    def take_up(self, taken: TakenTurn) -> None:
+        """Go on with a turn that was taken over."""
+        self._writing = asyncio.Lock()
+        self.session_id, self._version = taken.session_id, None
+        self._hold(taken.lease)
+        self.refresh()
+
+    async def record(
+        self,
+        messages: list[Message],
+        usage: Mapping[str, Any] | None = None,
+        *,
+        starts: Iterable[Started] = (),
+        ends: bool = False,
+    ) -> None:
+        """Store the next messages of the turn and what they cost, before the tools in `starts` run.
+
+        `ends` says that it is the turn's last step. Raises LeaseLostError if the turn is not ours
+        any more.
+        """
         now = time.time()
         messages = [{"timestamp": now, **message} for message in messages]
         if self._db is None:
             self.messages.extend(messages)
             return
-        recorded = self._db.record_step(self.session_id, messages, usage, self._version)
-        self._wrote(recorded, messages)
+        async with self._writing:
+            recorded = await self._write(
+                lambda conn: turn_log.record_step(
+                    conn,
+                    self.session_id,
+                    messages,
+                    usage,
+                    self._version,
+                    lease=self._lease,
+                    starts=starts,
+                    ends=ends,
+                )
+            )
+            if ends:
+                self._let_go()
+            self._wrote(recorded, messages)
 
-    def deliver_results(self) -> bool:
+    async def end(self) -> None:
+        """End the turn if its last step has not; what it left open is closed."""
+        if self._db is None or self._lease is None:
+            return
+        lease = self._given_up = self._lease
+        self._let_go()  # whatever happens now: without a heartbeat the lease runs out by itself
+        await self._write(lambda conn: turn_log.end_turn(conn, lease))
+        self._given_up = None
+
+    async def deliver_results(self) -> bool:
         """Store what background work has come to, as messages; False if there is nothing new."""
-        recorded = self._db.deliver_results(self.session_id) if self._db is not None else None
+        if self._db is None:
+            return False
+        recorded = await self._write(
+            lambda conn: turn_log.deliver_results(conn, self.session_id, self._lease)
+        )
         if recorded is None:
             return False
         self.session_id, self._version = recorded.session_id, None
@@ -110,6 +185,8 @@ class Journal:
             self.session_id = recorded.session_id
             self._version = None
             self.refresh()
+
+    # Compression
 
     def goes_on_from(self, session_id: str, seen: list[Message]) -> bool:
         """Whether the conversation is still in that session and begins with what was seen."""
@@ -132,6 +209,7 @@ class Journal:
             [message[ROW_ID] for message in seen],
             messages,
             None if in_place else new_session_id(),
+            lease=self._lease,
         )
         self._version = None
         self.refresh()
@@ -140,6 +218,20 @@ class Journal:
     def history(self) -> list[Message]:
         """What the model is sent: the live messages, made valid."""
         return repair_message_sequence(self.messages)
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        assert self._db is not None
+        return await self._db.group_writer.write(work)
+
+    def _hold(self, lease: Lease | None) -> None:
+        self._lease = lease
+        if self._db is not None and lease is not None:
+            heart.begin(self._db, lease, self._lease_lost)
+
+    def _let_go(self) -> None:
+        if self._db is not None and self._lease is not None:
+            heart.end(self._db, self._lease)
+        self._lease = None
 
     def _wrote(self, recorded: Recorded, messages: list[Message]) -> None:
         self.session_id = recorded.session_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,10 @@ from .tool_calls import ToolRunner
 EMPTY_RETRIES = 2
 
 
+async def _nothing() -> None:
+    """No background work."""
+
+
 @dataclass(slots=True)
 class Turn:
     """A turn's collaborators, and how far it has come."""
@@ -44,7 +48,7 @@ class Turn:
     cost: Callable[[Usage], dict[str, Any]]
     max_iterations: int = 90
     request_options: dict[str, Any] = field(default_factory=dict)
-    deliver_results: Callable[[], None] = lambda: None
+    deliver_results: Callable[[], Awaitable[None]] = _nothing
     """Puts what background work has come to into the journal, between two steps."""
 
     compressor: Compressor | None = None
@@ -70,42 +74,59 @@ class Turn:
     exhausted: bool = False
 
 
-async def run_turn(turn: Turn) -> None:
-    """Run the turn to its end; the outcome is on `turn`. The user's message is stored already."""
+async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> None:
+    """Run the turn to its end; the outcome is on `turn`. The user's message is stored already.
+
+    `open_calls` are those that a process before this one asked for and did not run.
+    """
     try:
+        if open_calls:
+            await turn.journal.record([], starts=turn.tools.first(list(open_calls)))
+            await run_tools(turn, list(open_calls))
         empty = 0
         while turn.api_calls < turn.max_iterations:
             await ask(turn)
             if turn.reply.is_empty and empty < EMPTY_RETRIES:
                 empty += 1
-                turn.journal.record([], turn.cost(turn.reply.usage))
+                await turn.journal.record([], turn.cost(turn.reply.usage))
                 continue
             calls = turn.reply.tool_calls()
-            finish_reply(turn, calls)
+            # What came until now is read in this turn; what comes later, in the next.
+            steering = [] if calls else turn.take_steering()
+            verified = turn.hooks is None or not turn.hooks.will_verify()
+            await finish_reply(turn, calls, steering, ends=not calls and not steering and verified)
             if calls:
-                await turn.tools.run(calls)
-                turn.deliver_results()
-            steering = turn.take_steering()
-            if steering:
-                turn.journal.record(steering)
-                for message in steering:
-                    turn.emit(Steered(message["content"]))
-            elif not calls:
-                wanted = await turn.hooks.wants_more(turn) if turn.hooks else ""
-                if wanted:
-                    turn.journal.record([{"role": "user", "content": wanted}])
-                    turn.emit(Steered(wanted))
-                    continue
-                turn.final_response = turn.reply.text
-                return
+                await run_tools(turn, calls)
+            elif not steering:
+                wanted = "" if verified or not turn.hooks else await turn.hooks.wants_more(turn)
+                if not wanted:
+                    turn.final_response = turn.reply.text
+                    return
+                await steer(turn, [{"role": "user", "content": wanted}])
         turn.exhausted = True
-        note(turn, f'[Stopped after {turn.api_calls} model calls. Say "continue" to go on.]')
+        await note(turn, f'[Stopped after {turn.api_calls} model calls. Say "continue" to go on.]')
     except asyncio.CancelledError:
         turn.interrupted = True
-        note(turn, partial_text(turn) or "[Interrupted before an answer.]", "interrupted")
+        await note(turn, partial_text(turn) or "[Interrupted before an answer.]", "interrupted")
     except ModelError as error:
         turn.error = error
-        note(turn, partial_text(turn) or f"[No answer: {error}]", "error")
+        await note(turn, partial_text(turn) or f"[No answer: {error}]", "error")
+
+
+async def run_tools(turn: Turn, calls: list[dict[str, Any]]) -> None:
+    """Run what a reply asked for; then comes what background work and the user have said since."""
+    await turn.tools.run(calls)
+    await turn.deliver_results()
+    steering = turn.take_steering()
+    if steering:
+        await steer(turn, steering)
+
+
+async def steer(turn: Turn, messages: list[Message]) -> None:
+    """Add messages to the turn."""
+    await turn.journal.record(messages)
+    for message in messages:
+        turn.emit(Steered(message["content"]))
 
 
 async def ask(turn: Turn) -> None:
@@ -148,7 +169,9 @@ async def ask_once(turn: Turn) -> None:
         turn.compressor.note_answer(turn.last_prompt_tokens)
 
 
-def finish_reply(turn: Turn, calls: list[dict[str, Any]]) -> None:
+async def finish_reply(
+    turn: Turn, calls: list[dict[str, Any]], steering: list[Message], *, ends: bool
+) -> None:
     """Store a complete reply with its cost, before anything acts on it."""
     reply = turn.reply
     if reply.is_empty:
@@ -156,8 +179,12 @@ def finish_reply(turn: Turn, calls: list[dict[str, Any]]) -> None:
     message = reply.message(calls)
     if not calls:
         owe(turn, message)
-    turn.journal.record([message], turn.cost(reply.usage))
+    await turn.journal.record(
+        [message, *steering], turn.cost(reply.usage), starts=turn.tools.first(calls), ends=ends
+    )
     turn.emit(ReplyFinished(reply.text, len(calls), reply.usage))
+    for one in steering:
+        turn.emit(Steered(one["content"]))
 
 
 def owe(turn: Turn, message: Message) -> None:
@@ -172,7 +199,7 @@ def partial_text(turn: Turn) -> str:
     return "" if turn.reply.finish_reason else turn.reply.text
 
 
-def note(turn: Turn, text: str, finish_reason: str | None = None) -> None:
+async def note(turn: Turn, text: str, finish_reason: str | None = None) -> None:
     """Close the turn in the history with an assistant message, where it is still open."""
     last = turn.journal.messages[-1] if turn.journal.messages else None
     if last is not None and last["role"] == "assistant" and not last.get("tool_calls"):
@@ -180,4 +207,4 @@ def note(turn: Turn, text: str, finish_reason: str | None = None) -> None:
     message: Message = {"role": "assistant", "content": text, "finish_reason": finish_reason}
     if finish_reason is None:  # of an error or an interruption the front end tells in its own words
         owe(turn, message)
-    turn.journal.record([message])
+    await turn.journal.record([message], ends=True)

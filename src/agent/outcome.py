@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hermes_state.errors import LeaseLostError
+
 from .errors import ContextTooLongError
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ def outcome(turn: Turn, broken: Exception | None) -> dict[str, Any]:
         "partial": turn.exhausted or (final is not None and turn.reply.finish_reason == "length"),
         "failed": broken is not None or turn.error is not None,
         "interrupted": turn.interrupted,
+        "superseded": isinstance(broken, LeaseLostError),
         "error": _error(turn, broken),
         "model": turn.model.name,
         "usage": {

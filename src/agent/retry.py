@@ -57,6 +57,11 @@ class RetryingModel:
         self._resting_until: dict[int, float] = {}
 
     @property
+    def models(self) -> tuple[Model, ...]:
+        """The models that are asked, in their order."""
+        return tuple(self._models)
+
+    @property
     def name(self) -> str:
         """The first model's name."""
         return self._models[0].name

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import itertools
 import json
 import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from hermes_state import StoreError
 from hermes_state.history import tool_result
+from hermes_state.tool_runs import Started
 from tools.base import Tool, ToolContext, ToolError
 from tools.output import shortened
 from tools.registry import Registry
@@ -46,42 +47,40 @@ class ResultLog:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._pending: dict[str, Message] = {}
+        self._starts: list[Started] = []
         self._held: dict[str, Message] = {}
         self._stored: set[str] = set()
-        self._written: asyncio.Future[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+        """Will write what is pending."""
+        self._writes: set[asyncio.Task[None]] = set()
 
     def hold(self, result: Message) -> None:
         """Keep what is stored if the turn is stopped before the result is in its last shape."""
         self._held[result["tool_call_id"]] = result
 
-    async def store(self, result: Message) -> None:
-        """Return when the result is on disk."""
+    async def store(self, result: Message, starts: Iterable[Started] = ()) -> None:
+        """Return when the result is on disk, with the word that the tools in `starts` run next."""
         self._pending[result["tool_call_id"]] = result
-        if self._written is None:
-            loop = asyncio.get_running_loop()
-            self._written = loop.create_future()
-            loop.call_soon(self._write)
-        await asyncio.shield(self._written)
+        self._starts += starts
+        if self._next is None:
+            self._next = asyncio.create_task(self._write())
+            self._writes.add(self._next)
+            self._next.add_done_callback(self._writes.discard)
+        await asyncio.shield(self._next)
 
-    def _write(self) -> None:
+    async def _write(self) -> None:
         pending, self._pending = self._pending, {}
-        written, self._written = self._written, None
-        assert written is not None
-        try:
-            if pending:
-                self._journal.record(list(pending.values()))
-                self._stored.update(pending)
-            written.set_result(None)
-        except StoreError as error:
-            written.set_exception(error)
+        starts, self._starts = self._starts, []
+        self._next = None  # what comes from now on is written by another
+        await self._journal.record(list(pending.values()), starts=starts)
+        self._stored.update(pending)
 
-    def settle(self, calls: list[Message], content: Callable[[str], str]) -> None:
+    async def settle(self, calls: list[Message], content: Callable[[str], str]) -> None:
         """Store what the rest of these calls came to; `content` says it where nothing is known."""
-        pending = {**self._held, **self._pending}
-        self._pending = {}
+        await asyncio.gather(*self._writes)
         rest = [call for call in calls if call["id"] not in self._stored]
-        self._journal.record(
-            [pending.get(call["id"]) or tool_result(call, content(call["id"])) for call in rest]
+        await self._journal.record(
+            [self._held.get(call["id"]) or tool_result(call, content(call["id"])) for call in rest]
         )
 
 
@@ -105,16 +104,26 @@ class ToolRunner:
         results = ResultLog(self._journal)
         running: dict[str, ToolContext] = {}
         try:
-            if len(calls) > 1 and all(self._effect(call) == "none" for call in calls):
+            if self._at_once(calls):
                 await side_by_side(self._run_one(call, results, running) for call in calls)
             else:
-                for call in calls:
-                    await self._run_one(call, results, running)
+                for call, after in itertools.zip_longest(calls, calls[1:]):
+                    await self._run_one(call, results, running, [after] if after else [])
         except asyncio.CancelledError:
             for context in running.values():
                 context.cancelled.set()
-            results.settle(calls, lambda one: INTERRUPTED if one in running else NOT_RUN)
+            await results.settle(calls, lambda one: INTERRUPTED if one in running else NOT_RUN)
             raise
+
+    def first(self, calls: list[dict[str, Any]]) -> list[Started]:
+        """Those of a reply's calls that run as soon as it is stored."""
+        return self._started(calls if self._at_once(calls) else calls[:1])
+
+    def _at_once(self, calls: list[dict[str, Any]]) -> bool:
+        return len(calls) > 1 and all(self._effect(call) == "none" for call in calls)
+
+    def _started(self, calls: Iterable[dict[str, Any]]) -> list[Started]:
+        return [Started(call["id"], call["function"]["name"], self._effect(call)) for call in calls]
 
     def _effect(self, call: dict[str, Any]) -> str:
         tool = self._registry.get(call["function"]["name"])
@@ -125,6 +134,7 @@ class ToolRunner:
         call: dict[str, Any],
         results: ResultLog,
         running: dict[str, ToolContext],
+        after: Iterable[dict[str, Any]] = (),
     ) -> None:
         call_id, name = call["id"], call["function"]["name"]
         started = time.perf_counter()
@@ -158,7 +168,7 @@ class ToolRunner:
             changed = redact(await watch.transformed(text, failure))
             text = self._within_limit(changed, context, name)
         running.pop(call_id, None)
-        await results.store(tool_result(call, text))
+        await results.store(tool_result(call, text), self._started(after))
         seconds = time.perf_counter() - started
         self._emit(ToolFinished(call_id, name, text, seconds, failure is not None))
         if watch is not None:

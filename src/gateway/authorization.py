@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ADMIN_COMMANDS = frozenset({"restart", "update", "platform", "platforms", "sethome", "debug"})
+ADMIN_COMMANDS = frozenset({
+    "restart", "update", "platform", "platforms", "sethome", "debug", "yolo",
+})  # fmt: skip
+"""What concerns the whole gateway, or lets a chat do everything as its account."""
 
 
 async def authorise(runner: GatewayRunner, event: MessageEvent) -> bool:
@@ -57,7 +60,7 @@ async def is_allowed(runner: GatewayRunner, source: SessionSource) -> bool:
 
 
 def may_command(runner: GatewayRunner, source: SessionSource, name: str) -> bool:
-    """Whether a person may use a command: those of the whole gateway are for administrators."""
+    """Whether a person may use a command; some are for administrators."""
     if name not in ADMIN_COMMANDS:
         return True
     config = runner.config.platforms.get(source.platform) or PlatformConfig()

@@ -48,7 +48,9 @@ async def _slash(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
     found = lookup(name, "gateway")
     name = found.name if found else name  # an alias is no way around what it stands for
     if not may_command(runner, source, name):
-        await runner.delivery.say(source, key, f"/{name} is for administrators of this gateway.")
+        where = f"platforms.{source.platform.value}.admins in config.yaml"
+        told = f"/{name} is for administrators of this gateway: those named under {where}."
+        await runner.delivery.say(source, key, told)
         return
     if name == "last":
         await runner.delivery.say(source, key, await _last_answer(runner, key))

@@ -44,11 +44,11 @@ def load_gateway_config(config: Config) -> GatewayConfig:
     found = GatewayConfig(
         platforms=_platforms(platforms, config.environ, allow_all),
         reset=_policy(reset),
-        reset_by_type=_policies(section.get("reset_by_type")),
-        reset_by_platform=_policies(section.get("reset_by_platform")),
+        reset_by_type=_policies(_either(config, "reset_by_type")),
+        reset_by_platform=_policies(_either(config, "reset_by_platform")),
         busy_input_mode=config.display.busy_input_mode,
         reset_triggers=_names(config.raw.get("reset_triggers")) or ("/new", "/reset"),
-        streaming=_mapping(section.get("streaming") or config.raw.get("streaming")),
+        streaming=_mapping(_either(config, "streaming")),
     )
     for name in (
         "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
@@ -58,11 +58,16 @@ def load_gateway_config(config: Config) -> GatewayConfig:
         value = section.get(name, config.raw.get(name))
         if value is not None:
             _set(found, name, value)
-    guard = _mapping(section.get("restart_loop_guard"))
+    guard = _mapping(_either(config, "restart_loop_guard"))
     for name, key in (("max_restarts", "max_restarts"), ("restart_window", "window")):
         if guard.get(key) is not None:
             _set(found, name, guard[key])
     return found
+
+
+def _either(config: Config, name: str) -> Any:
+    """A key below `gateway`, or else at the top of the file."""
+    return config.section("gateway").get(name) or config.raw.get(name)
 
 
 def _set(target: GatewayConfig, name: str, value: Any) -> None:

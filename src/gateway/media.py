@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
+from tools.danger.paths import Places, read_danger
+
 _UNSAFE = re.compile(r"[^\w.-]+")
 _NAMED = re.compile(r"^[ \t]*MEDIA:[ \t]*(?:\"([^\"\n]+)\"|`([^`\n]+)`|([^\n]+?))[ \t]*$", re.M)
 _IMAGE = re.compile(r"!\[[^\[\]\n]*\]\(<?(?:file://)?(/[^()<>\n]+?)>?\)")
@@ -98,7 +100,7 @@ def outgoing(text: str, working_directory: Path, home: Path) -> tuple[str, list[
 
 
 def _allowed(name: str, working_directory: Path, home: Path) -> Path | None:
-    """The file of that name if it may be sent: a regular one in the working directory."""
+    """The file of that name if it may be sent: a regular one in the working directory, no key."""
     try:
         root = working_directory.resolve()
         path = (root / Path(name.strip()).expanduser()).resolve(strict=True)
@@ -108,5 +110,7 @@ def _allowed(name: str, working_directory: Path, home: Path) -> Path | None:
         return None  # no such file, or a name that cannot be one
     if not path.is_relative_to(root) or path.is_relative_to(home.resolve()):
         return None
-    hidden = any(part.startswith(".") for part in path.relative_to(root).parts)
-    return None if hidden else path
+    if any(part.startswith(".") for part in path.relative_to(root).parts):
+        return None
+    places = Places(working=str(root), user_home=str(Path.home()), hermes_home=str(home.resolve()))
+    return None if read_danger(str(path), places) else path

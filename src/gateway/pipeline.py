@@ -17,6 +17,8 @@ from .platforms.base import MessageEvent
 from .session import SessionEntry
 
 if TYPE_CHECKING:
+    from hermes_state.take_over import TakenTurn
+
     from .run import GatewayRunner
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,10 @@ class Inbound:
     session_key: str
     inbox_id: str
     entry: SessionEntry | None = None
+    waited: bool = False
+    """It was accepted by an earlier run: it is answered in its turn, and interrupts nobody."""
+    taken: TakenTurn | None = None
+    """The turn it belongs to was begun by a process that died; `inbox_id` is its new name."""
 
 
 class Pipeline:

@@ -17,6 +17,7 @@ from typing import NoReturn
 from . import restart, status
 from .config_load import load_gateway_config
 from .status import GatewayLock, running_pid
+from .systemd import stop_command
 
 log = logging.getLogger(__name__)
 
@@ -125,10 +126,19 @@ def start_gateway(home: Path) -> int:
 
 
 def stop_gateway(home: Path, seconds: float = 40.0) -> bool:
-    """Ask the running gateway to end, and wait for it; False if none runs."""
+    """Ask the running gateway to end, and wait for it; False if none runs.
+
+    RuntimeError if systemd keeps it running: it would only be started again.
+    """
     pid = running_pid(home)
     if pid is None:
         return False
+    command = stop_command(pid)
+    if command is not None:
+        raise RuntimeError(
+            f"The gateway (process {pid}) is kept running by systemd, which would start it again."
+            f" Stop it with: {command}"
+        )
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + seconds
@@ -167,30 +177,3 @@ def restart_gateway(home: Path, seconds: float = RESTART_SECONDS) -> int:
     raise RuntimeError(
         f"The gateway (process {pid}) has not come back. See {home / 'logs' / 'gateway.log'}."
     )
-
-
-UNIT = """\
-[Unit]
-Description=Hermes gateway
-After=network-online.target
-Wants=network-online.target
-
-[Service]
-ExecStart={python} -m hermes_cli.main gateway run
-Environment=HERMES_HOME={home}
-Restart=always
-RestartSec=5
-TimeoutStopSec=60
-
-[Install]
-WantedBy=default.target
-"""
-
-
-def install_unit(home: Path, folder: Path | None = None) -> Path:
-    """Write a systemd unit for this person; returns where it is."""
-    folder = folder or Path.home() / ".config" / "systemd" / "user"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "hermes-gateway.service"
-    path.write_text(UNIT.format(python=sys.executable, home=home))
-    return path

@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import agent_cache, session_context
+from . import agent_cache, session_context, take_over
 from .agent_source import agent_for, keep_agent, kept_agent, note_for
 from .config import Platform
 from .links import mirror_answer, mirror_question
@@ -238,7 +238,7 @@ class Requests:
         try:
             while line and (self._runner._running or not line[0].request.stored):
                 asked = line[0]
-                place = turns.conversations.turn(key, partial(getattr, asked.request, "session_id"))
+                place = turns.place(key, partial(getattr, asked.request, "session_id"))
                 async with place, turns.slot():
                     result = await self._run(key, asked)
                 turns.failed += bool(result.get("failed"))
@@ -294,8 +294,12 @@ class Requests:
             result: dict[str, Any] = await agent.run(request.content, request.history or None)
         finally:
             agent.on_event = None
-        if result.get("failed") and not result.get("api_calls") and request.stored:
+        stopped = result.get("failed") or (result.get("interrupted") and runner._running)
+        unbegun = not result.get("api_calls") and not result.get("superseded")
+        if stopped and unbegun and request.stored:
             await runner.turns.drop(request.id)
+        if result.get("failed") and not result.get("superseded"):
+            take_over.end_stuck(runner, str(result.get("session_id") or session_id))
         runner.note_weight(key, agent)
         self._keep_uncounted(key, agent)
         moved_to = str(result.get("session_id") or session_id)

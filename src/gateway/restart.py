@@ -188,9 +188,8 @@ def _origin(runner: GatewayRunner, key: str) -> SessionSource | None:
 
 
 def _is_read(platform: Platform) -> bool:
-    from .recovery import NOBODY_READS
-
-    return platform not in NOBODY_READS
+    """Programs ask again themselves; nothing can be said to them."""
+    return platform not in (Platform.API_SERVER, Platform.WEBHOOK)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import agent_cache, boundaries, metrics, restart, status
+from . import agent_cache, boundaries, metrics, restart, status, take_over
 from .asking import Questions
 from .background_work import works_for, works_in
 from .config import GatewayConfig, Platform
@@ -101,6 +101,7 @@ class GatewayRunner:
         await restart.tell_back(self)
         self.spawn(self._session_expiry_watcher())
         self.spawn(watch_handoffs(self))
+        self.spawn(take_over.watch(self))
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
         await self.hooks.emit("gateway:startup", {"platforms": platforms})

@@ -1,7 +1,8 @@
 """Turns of chats: one at a time per conversation, any number beside each other.
 
 A message that comes while a turn runs interrupts it, is read by it, or waits, as configured. What
-waits is in the store's inbox, so a restart finds it. However a turn ends, the chat is told.
+waits is in the store's inbox, so a restart finds it. A turn that another process left comes before
+what waits. However a turn ends, the chat is told.
 """
 
 from __future__ import annotations
@@ -9,23 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import time
-from collections.abc import AsyncIterator, Sized
+from collections.abc import AsyncIterator, Callable, Sized
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
 
-from . import session_context
-from .agent_source import agent_for
+from . import take_over
+from .answering import Answering
 from .config import Platform
-from .links import mirror_answer, mirror_question
 from .one_turn import Conversations
 from .patience import patiently
-from .pipeline import Inbound, content_of
+from .pipeline import Inbound
 from .platforms.base import MessageEvent, SendError
 from .session import SessionEntry, SessionSource
-from .streaming import Stream
-from .turn_events import TurnEvents
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
@@ -34,6 +33,12 @@ log = logging.getLogger(__name__)
 
 LOOK_AHEAD = 32
 """Waiting messages of a chat that are looked at for the next turn."""
+
+WAITING_SECONDS = 0.3
+"""Between two looks whether another gateway's turn has ended."""
+
+LAST_SECONDS = 5.0
+"""How long a turn that was interrupted by a stop may take to end."""
 
 SEEN = "👀"
 
@@ -47,6 +52,7 @@ class Turns:
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._chats: dict[str, asyncio.Task[None]] = {}
         self.conversations = Conversations(runner._session_db._db)
+        self.answering = Answering(runner)
         self._steered: dict[str, set[tuple[str, str]]] = {}
         """By the key whose turn it is: what it was given to read, each with its chat's key."""
         self._admitted: set[str] = set()
@@ -75,6 +81,8 @@ class Turns:
             if holder is None:
                 return
         holder = holder or key
+        if inbound.waited or self._was_waiting(inbound.event, holder):
+            return
         agent = self._runner._running_agents.get(holder)
         mode = self._runner.config.busy_input_mode
         steer, interrupt = getattr(agent, "steer", None), getattr(agent, "interrupt", None)
@@ -84,10 +92,27 @@ class Turns:
             if waiting and (key, waiting[0]["id"]) in ((key, inbound.inbox_id), *steered):
                 # In the order they came. What is not read in this turn waits for the next.
                 self._steered.setdefault(holder, set()).add((key, inbound.inbox_id))
-                await self._mirror_question(inbound)
+                await self.answering.mirror_question(inbound)
                 steer(inbound.event.text, inbound.inbox_id)
         elif mode == "interrupt" and interrupt is not None:
             interrupt()
+
+    def _was_waiting(self, event: MessageEvent, holder: str) -> bool:
+        """Whether a message was sent before anybody could see that its chat's turn goes on."""
+        seen = self.answering.resumed.get(holder)
+        return (
+            seen is not None and event.timestamp is not None and event.timestamp.timestamp() < seen
+        )
+
+    def begin_with(self, left: take_over.Left) -> bool:
+        """Begin a chat's line with the turn that another process left; False if it runs already.
+
+        Then that sees to it, before the next message of the conversation.
+        """
+        if left.key in self._chats:
+            return False
+        self._chats[left.key] = self._runner.spawn(self._run_chat(left.key, left))
+        return True
 
     async def _acknowledge(self, event: MessageEvent) -> None:
         """Show that a message was seen, where the platform can and its section wants that."""
@@ -119,6 +144,23 @@ class Turns:
         """They have ended."""
         self._chats.pop(key, None)
         self._lines.pop(key, None)
+
+    @contextlib.asynccontextmanager
+    async def place(self, key: str, session_id: Callable[[], str]) -> AsyncIterator[bool]:
+        """Have the turn in a conversation, also before other gateways; yields whether it took a
+        wait. What another process left in it is gone on with first."""
+        waited = False
+        while True:
+            async with self.conversations.turn(key, session_id) as late:
+                way = take_over.in_the_way(self._runner, session_id())
+                if way is False or not self._runner._running:
+                    yield late or waited
+                    return
+            waited = True
+            if way is True:
+                await asyncio.sleep(WAITING_SECONDS * random.uniform(0.7, 1.3))
+            else:
+                await self._finish(way)
 
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -166,7 +208,8 @@ class Turns:
                 log.warning("%s is of a platform that is not known here", row["id"])
                 continue
             if event.source.platform is platform:
-                self._runner.pipeline.take_up(Inbound(event, row["session_key"], row["id"]))
+                inbound = Inbound(event, row["session_key"], row["id"], waited=True)
+                self._runner.pipeline.take_up(inbound)
 
     async def drop(self, inbox_id: str) -> None:
         """Take a message from the inbox; if the store cannot do that now, as soon as it can."""
@@ -184,13 +227,23 @@ class Turns:
             return []
         _, late = await asyncio.wait(running, timeout=seconds)
         begun = [key for key in self._runner._running_agents if self._chats.get(key) in late]
-        for agent in list(self._runner._running_agents.values()):
+        for _, agent in self._agents():
             interrupt = getattr(agent, "interrupt", None)
             if interrupt is not None:
                 interrupt()
         if late:
-            await asyncio.wait(late, timeout=5)
-        return begun
+            _, late = await asyncio.wait(late, timeout=LAST_SECONDS)
+            ending = [
+                take_over.end_stuck(self._runner, agent.session_id)
+                for key, agent in self._agents()
+                if self._chats.get(key) in late and hasattr(agent, "session_id")
+            ]
+            if found := [task for task in ending if task is not None]:
+                await asyncio.wait(found, timeout=LAST_SECONDS)
+        return [key for key in begun if key not in self.answering.unbegun]
+
+    def _agents(self) -> list[tuple[str, Any]]:
+        return list(self._runner._running_agents.items())
 
     async def tell_expired(self, entry: SessionEntry) -> None:
         """Say in the chat that its session has ended, where the policy wants that."""
@@ -205,12 +258,15 @@ class Turns:
             "🌙 This conversation has ended. Your next message begins a new one; /resume goes on.",
         )
 
-    async def _run_chat(self, key: str, first: Inbound) -> None:
-        """Run a message, then what has come to the chat meanwhile."""
-        inbound: Inbound | None = first
+    async def _run_chat(self, key: str, first: Inbound | take_over.Left) -> None:
+        """Run a message or what was left, then what has come to the chat meanwhile."""
+        inbound: Inbound | take_over.Left | None = first
         try:
             while inbound is not None:
-                await self._take_turn(key, inbound)
+                if isinstance(inbound, Inbound):
+                    await self._take_turn(key, inbound)
+                else:
+                    await self._finish(inbound)
                 inbound = await self._next(key) if self._runner._running else None
         finally:
             del self._chats[key]
@@ -239,7 +295,7 @@ class Turns:
         entry: SessionEntry | None = None
         with contextlib.suppress(StoreError):  # the turn meets it too, and tells it
             entry = store.get_or_create_session(inbound.event.source)
-        place = self.conversations.turn(key, lambda: store.peek_session_id(key) or key)
+        place = self.place(key, lambda: store.peek_session_id(key) or key)
         async with contextlib.AsyncExitStack() as room:
             async with place as late:
                 if late:
@@ -251,147 +307,32 @@ class Turns:
                         return
                     inbound = inbound if found.inbox_id == inbound.inbox_id else found
                 await room.enter_async_context(self.slot())
-                result, stream = await self._run(key, inbound, entry and store.entry(key))
+                self._admitted.discard(inbound.inbox_id)
+                result, stream = await self.answering.run(key, inbound, entry and store.entry(key))
             # Where a platform makes us wait, the other chats of the conversation do not.
-            await self._deliver(key, inbound, result, stream)
+            await self.answering.deliver(key, inbound, result, stream)
 
-    async def _run(
-        self, key: str, inbound: Inbound, entry: SessionEntry | None
-    ) -> tuple[dict[str, Any], Stream]:
-        runner = self._runner
-        source = inbound.event.source
-        self._admitted.discard(inbound.inbox_id)
-        began = ""
-        stream = Stream(runner, source, key)
-        runner.delivery.follow(inbound.inbox_id, stream)
-        try:
-            entry = inbound.entry = entry or runner.session_store.get_or_create_session(source)
-            began = entry.session_id
-            await self._tell_reset(entry, source)
-            await self._mirror_question(inbound)
-            result = await self._answer(key, inbound, entry, stream)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            # No silent turn: whatever failed, the chat reads it.
-            log.exception("The turn in %s failed", key)
-            await self.drop(inbound.inbox_id)
-            result = {"failed": True, "error": f"{type(error).__name__}: {error}", "api_calls": 0}
-        finally:
-            runner._running_agents.pop(key, None)
-            await stream.stop()
-        self.failed += bool(result.get("failed"))
-        try:
-            await self._settle(key, entry if entry and entry.session_id == began else None, result)
-            answer = result.get("final_response") or ""
-            session_id = str(result.get("session_id") or began)
-            await mirror_answer(runner, key, session_id, inbound.inbox_id, answer)
-        except StoreError as error:
-            # What is remembered holds meanwhile, and after a start the key heals itself.
-            log.error("What became of the turn in %s could not be stored: %s", key, error)
-        return result, stream
+    async def _finish(self, left: take_over.Left) -> None:
+        """Bring a turn to its end that another process left; nothing if that was seen to."""
+        place = self.conversations.turn(left.key, lambda: left.session_id)
+        async with contextlib.AsyncExitStack() as room:
+            async with place:
+                if not self._runner._running:
+                    return
+                await room.enter_async_context(self.slot())
+                inbound = await patiently(lambda: take_over.take(self._runner, left), "A take-over")
+                if inbound is None or inbound.taken is None:
+                    return
+                try:
+                    result, stream = await self.answering.run(left.key, inbound)
+                finally:
+                    take_over.let_go(self._runner, inbound.taken)
+            await self.answering.deliver(left.key, inbound, result, stream)
 
-    async def _mirror_question(self, inbound: Inbound) -> None:
-        """Show the linked chats what is asked."""
-        key = inbound.session_key
-        session_id = self._runner.session_store.peek_session_id(key) or ""
-        await mirror_question(
-            self._runner, key, session_id, inbound.event.source, inbound.inbox_id,
-            inbound.event.text,
-        )  # fmt: skip
-
-    async def _settle(self, key: str, entry: SessionEntry | None, result: dict[str, Any]) -> None:
-        """Before anybody is answered: the chat follows its session, and what was read is over."""
-        runner = self._runner
-        steered = self._steered.pop(key, None)
-        if entry is not None:
-            runner._follow_rotation(entry, result)
-            await runner._refresh_agent_cache_message_count(key, entry.session_id)
-        if steered:
-            for chat in {one for one, _ in steered}:
-                waiting = await runner._session_db.list_waiting(session_key=chat)
-                read = {name for one, name in steered if one == chat}
-                self._admitted -= read - {row["id"] for row in waiting}
-
-    async def _answer(
-        self, key: str, inbound: Inbound, entry: SessionEntry, stream: Stream
-    ) -> dict[str, Any]:
-        runner = self._runner
-        source = inbound.event.source
-        runner._running_agents[key] = agent = await agent_for(runner, key, entry, source)
-        session_context.set_session_vars(
-            platform=source.platform.value, source=source.platform.value,
-            chat_id=source.chat_id, chat_name=source.chat_name, thread_id=source.thread_id,
-            user_id=source.user_id, user_name=source.user_name, session_key=key,
-            session_id=entry.session_id, message_id=inbound.event.message_id,
-        )  # fmt: skip
-        session_context.set_inbox_id(inbound.inbox_id)
-        if source.platform is not Platform.API_SERVER:
-            agent.deliver_to = delivery_target(inbound)
-        events = TurnEvents(runner, source, entry, inbound.event.text)
-        await events.start(agent)
-        stream.start()
-        runner._agent_used[key] = time.monotonic()
-        content = content_of(inbound.event.text, inbound.event.media)
-        result: dict[str, Any] = await agent.run(content, stream_callback=stream.feed)
-        runner.note_weight(key, agent)
-        if result.get("failed") and not result.get("api_calls"):
-            await self.drop(inbound.inbox_id)
-        await events.end(result.get("final_response") or "")
-        await self._set_title(key, source, str(result.get("session_id") or entry.session_id))
-        return result
-
-    async def _set_title(self, key: str, source: SessionSource, session_id: str) -> None:
-        """Give a new conversation the title it was begun with, now that it has a row."""
-        title = self._runner.chat_titles.pop(key, None)
-        if title is None:
-            return
-        try:
-            await self._runner._session_db.set_session_title(session_id, title)
-        except ValueError as error:
-            await self._runner.delivery.say(source, key, f"⚠️ The title was not set: {error}")
-
-    async def _tell_reset(self, entry: SessionEntry, source: SessionSource) -> None:
-        """Say that a policy has begun a new session, once."""
-        if not entry.was_auto_reset or not entry.reset_had_activity:
-            return
-        policy = self._runner.config.policy_for(source.platform.value, entry.chat_type)
-        if policy.notify and source.platform.value not in policy.notify_exclude_platforms:
-            await self._runner.delivery.say(
-                source,
-                entry.session_key,
-                "🌅 A new conversation begins; /resume goes on with the last.",
-            )
-
-    async def _deliver(
-        self, key: str, inbound: Inbound, result: dict[str, Any], stream: Stream
-    ) -> None:
-        from .run import _normalize_empty_agent_response
-
-        runner = self._runner
-        source = inbound.event.source
-        stored = result.get("final_response") or ""
-        history = len(result.get("messages") or ())
-        text = _normalize_empty_agent_response(result, stored, history_len=history)
-        if stored:
-            answer_id = f"{inbound.inbox_id}:{result.get('api_calls')}"
-            await patiently(
-                lambda: runner._session_db.revise_delivery(answer_id, stored), "An answer"
-            )
-        elif text:
-            await runner.delivery.say(source, key, text, stream)
-        await runner.delivery.flush(key, inbound.inbox_id)
-
-
-def delivery_target(inbound: Inbound) -> dict[str, Any]:
-    """Where the answer to a message goes, as the store keeps it."""
-    source = inbound.event.source
-    return {
-        "id": inbound.inbox_id,
-        "to": {
-            "session_key": inbound.session_key,
-            "platform": source.platform.value,
-            "chat_id": source.chat_id,
-            "thread_id": source.thread_id,
-        },
-    }
+    async def settle_steered(self, key: str) -> None:
+        """After a turn: what it was given to read and has read waits no longer."""
+        steered = self._steered.pop(key, set())
+        for chat in {one for one, _ in steered}:
+            waiting = await self._runner._session_db.list_waiting(session_key=chat)
+            read = {name for one, name in steered if one == chat}
+            self._admitted -= read - {row["id"] for row in waiting}

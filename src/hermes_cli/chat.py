@@ -25,9 +25,11 @@ from agent.events import (
 )
 from agent.providers import UnknownProviderError
 from agent.store import open_store
+from agent.threads import run_to_end
 from hermes_cli.asking import TerminalAsker
 from hermes_cli.interrupts import Interrupts
 from hermes_state import SessionDB, StoreError
+from tui_gateway.other_turns import TAKEN_AWAY
 
 if TYPE_CHECKING:
     from hermes_cli.chat_surface import ChatSurface
@@ -147,12 +149,34 @@ class Chat:
         return code
 
     def _turn(self, message: str | list[dict[str, Any]]) -> int:
+        from hermes_cli.chat_recovery import await_others
+
         self._tell_about_local_model()
-        result = self.agent.run_conversation(message, stream_callback=self._show)
+        if not await_others(self.db, self.agent.session_id):
+            return 130
+        if self._finish_cut_off() == 130:
+            return 130
+        return self._ended(self.agent.run_conversation(message, stream_callback=self._show))
+
+    def _finish_cut_off(self) -> int:
+        """Bring the conversation's turn to its end whose process is gone, if there is one."""
+        from hermes_cli.chat_recovery import take_over
+
+        taken = take_over(self.db, self.agent.session_id, self.config.agent)
+        if taken is None:
+            return 0
+        # Quietly, standard output is for the answer that was asked for.
+        show = (lambda text: None) if self._options.quiet else self._show
+        return self._ended(run_to_end(self.agent.go_on(taken, show)))
+
+    def _ended(self, result: dict[str, Any]) -> int:
         if not self._at_line_start:
             self._show("\n")
         if self._surface is not None and (problem := self._surface.turn_ended()):
             complain(problem)
+        if result["superseded"]:
+            complain(f"[{TAKEN_AWAY}]")
+            return 1
         if result["interrupted"]:
             complain("[interrupted]")
             return 130
@@ -175,9 +199,11 @@ class Chat:
             self.db.set_meta(LOCAL_NOTICE_GIVEN, "1")
 
     def _on_event(self, event: Event) -> None:
-        if self._options.quiet:
+        if isinstance(event, Noticed):
+            complain(event.text)
+        elif self._options.quiet:
             return
-        if isinstance(event, ToolStarted):
+        elif isinstance(event, ToolStarted):
             complain(f"· {event.name} …")
         elif isinstance(event, ToolFinished) and event.is_error:
             complain(f"· {event.name}: {event.result[:200]}")
@@ -185,8 +211,6 @@ class Chat:
             if not self._at_line_start:
                 self._show("\n")
             complain(f"[{event.reason}; trying again in {event.delay:.0f} s]")
-        elif isinstance(event, Noticed):
-            complain(event.text)
         elif isinstance(event, BackgroundFinished):
             # It comes whenever it likes, also while a line is being typed.
             complain(
@@ -200,6 +224,7 @@ class Chat:
     def _talk(self, interrupts: Interrupts) -> int:
         complain(f"Hermes · {self.agent.model} · /help for commands, /exit to leave")
         edit_lines(self.config.home / "chat_history", self._completions)
+        self._tell_of_cut_off()
         warned = False
         while not interrupts.leaving:
             try:
@@ -224,6 +249,17 @@ class Chat:
                 return 0
         return interrupts.exit_code
 
+    def _tell_of_cut_off(self) -> None:
+        """Go on with what was cut off here; in a new conversation, say where something was."""
+        if self._options.resume is not None or self._options.continue_last:
+            self._finish_cut_off()
+            return
+        from hermes_cli.chat_recovery import cut_off_elsewhere
+
+        line = cut_off_elsewhere(self.db, self.config.agent)
+        if line is not None:
+            complain(line)
+
     def _take(self, line: str) -> None:
         """Carry out a slash command, or answer a message."""
         message: str | list[dict[str, Any]] = line
@@ -231,7 +267,10 @@ class Chat:
             from hermes_cli.chat_surface import carry_out, is_command
 
             if is_command(line):
+                before = self.agent
                 carry_out(self._commands(), line, self._turn, prefill_next)
+                if self.agent is not before:
+                    self._finish_cut_off()
                 return
         if self._surface is not None and self._surface.images:
             from hermes_cli.chat_surface import with_images

@@ -117,7 +117,7 @@ def _setup(home: Path, args: argparse.Namespace) -> int:
 
 
 def _install(home: Path, args: argparse.Namespace) -> int:
-    from gateway.process import install_unit
+    from gateway.systemd import install_unit
 
     path = install_unit(home)
     print(f"Wrote {path}. Now run:\n  systemctl --user enable --now {path.name}")

@@ -70,16 +70,7 @@ def _api_server(say: Callable[[str], None]) -> dict[str, str]:
 
 def write_env(path: Path, values: dict[str, str]) -> None:
     """Set names in a .env file; everything else in it stays as it is."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    kept = [line for line in lines if line.partition("=")[0].strip() not in values]
-    added = [f"{name}={_quoted(value)}" for name, value in values.items() if value]
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f".env.{os.getpid()}.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write("\n".join([*kept, *added]) + "\n")
-    partial.replace(path)
+    from agent.config_write import set_dotenv_value
 
-
-def _quoted(value: str) -> str:
-    return value if re.fullmatch(r"[\w@:/.,+=-]*", value) else "'" + value.replace("'", "") + "'"
+    for name, value in values.items():
+        set_dotenv_value(path, name, value or None)

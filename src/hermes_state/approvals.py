@@ -185,6 +185,25 @@ def renew_approval_token(
     return None if found is None else NewApproval(approval_id, token, found["expires_at"])
 
 
+def decide_own_approval(
+    conn: Connection, approval_id: str, session_id: str, choice: str, owner: str | None
+) -> bool:
+    """Answer a pending approval of `owner` in the conversation of `session_id`, without its token.
+
+    For a question that outlived whoever knew the token. True for exactly one of those who try.
+    """
+    if choice not in CHOICES:
+        raise ValueError(f"choice must be one of {', '.join(CHOICES)}, not {choice!r}")
+    found = row(
+        conn,
+        "SELECT 1 FROM approvals a JOIN sessions s ON s.id = a.session_id WHERE a.id = ?1"
+        " AND COALESCE(a.user_id, '') = ?2 AND s.conversation_id ="
+        "  (SELECT conversation_id FROM sessions WHERE id = ?3)",
+        (approval_id, encode_text(owner or "", "owner"), session_id),
+    )
+    return found is not None and _answer(conn, approval_id, choice, owner, "person")
+
+
 def record_approval(
     conn: Connection,
     *,

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from . import checkup_turns
 from .changes import note_session_changed
 from .codec import decode_json
 from .connection import Connection, tuples, value
@@ -108,10 +109,23 @@ def _unanswered(conn: Connection) -> list[str]:
     """Sessions with a tool call that has no result, unless it may still be running."""
     sessions = tuples(
         conn,
-        "SELECT id, ended_at IS NOT NULL FROM sessions WHERE EXISTS (SELECT 1 FROM messages"
+        "SELECT id FROM sessions WHERE EXISTS (SELECT 1 FROM messages"
         " WHERE session_id = sessions.id AND active = 1 AND tool_calls IS NOT NULL)",
     )
-    return [one for one, has_ended in sessions if _missing_results(conn, one, bool(has_ended))]
+    return [one for (one,) in sessions if _missing_results(conn, one, _is_over(conn, one))]
+
+
+def _is_over(conn: Connection, session_id: str) -> bool:
+    """Whether no tool of a session can still be running: it, or its last turn, has ended."""
+    return bool(
+        value(
+            conn,
+            "SELECT ended_at IS NOT NULL OR EXISTS (SELECT 1 FROM turns t"
+            " WHERE t.conversation_id = s.conversation_id AND t.state = 'ended')"
+            " FROM sessions s WHERE id = ?",
+            (session_id,),
+        )
+    )
 
 
 def _missing_results(
@@ -191,7 +205,7 @@ def _answer(conn: Connection, sessions: list[str]) -> None:
             [
                 # At its own time: what is mended today was not said today.
                 {**one, "timestamp": ended} if ended else one
-                for one in _missing_results(conn, session_id, ended is not None)
+                for one in _missing_results(conn, session_id, _is_over(conn, session_id))
             ],
         )
 
@@ -318,10 +332,31 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
         "{0} messages repeat one that is not there, so search cannot find them: {1}.",
         _first_telling,
     ),
+    "leases": (
+        checkup_turns.impossible_leases,
+        "{0} turns say something that cannot be of who runs them: {1}.",
+        checkup_turns.mend_leases,
+    ),
+    "turns_end": (
+        checkup_turns.forgotten_turns,
+        "{0} turns were cut off more than an hour ago, and nobody went on with them: {1}.",
+        checkup_turns.close_turns,
+    ),
     "calls_are_answered": (
         _unanswered,
         "{0} sessions have tool calls without a result: {1}.",
         _answer,
+    ),
+    "outbox_settled": (
+        checkup_turns.unsettled_deliveries,
+        "{0} answers were being sent when something stopped, and were never reported: {1}.",
+        checkup_turns.report_deliveries,
+    ),
+    "outbox_delivered": (
+        checkup_turns.late_deliveries,
+        "{0} answers have waited for more than a day to be delivered: {1}."
+        " Start the gateway: hermes gateway start",
+        None,
     ),
     "counts": (
         _wrong_counts,

@@ -1,10 +1,14 @@
 """One SQLite file, one writer, any number of readers.
 
 Every write is a short `BEGIN IMMEDIATE` transaction on the single writing connection of the
-process; threads take turns in the order they came. Reads use connections of their own and, in WAL
-mode, never wait for a writer. Against other processes the write lock is tried again after short
-random waits that get shorter the longer we have waited, so that nobody starves, and given up with a
-StoreBusyError after `busy_timeout` seconds.
+process; threads take turns in the order they came, and works that queue up behind one that is being
+run are run with it, in one transaction with one flush. Reads use connections of their own and, in
+WAL mode, never wait for a writer. Against other processes the write lock is waited for, and given
+up with a StoreBusyError after `busy_timeout` seconds.
+
+A disk that is full, read-only or failing refuses writes, and nothing else: the connections go on by
+themselves when it is well again. (A commit whose flush failed was refused, yet is in the log until
+the next one overwrites it: if the process is killed before, it counts, wholly.)
 
 SQLite alone opens the file: closing any other handle on it would drop SQLite's locks.
 """
@@ -12,15 +16,12 @@ SQLite alone opens the file: closing any other handle on it would drop SQLite's 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import random
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import apsw
@@ -31,71 +32,24 @@ from .errors import (
     StoreClosedError,
     StoreCorruptedError,
     StoreError,
-    StoreFullError,
     StoreIOError,
-    StoreReadOnlyError,
     StoreUnavailableError,
-    UnsafeSQLiteError,
 )
+from .opening import Connection as Connection
+from .opening import has_wal_reset_bug as has_wal_reset_bug
+from .opening import open_connection, private_folder, require_safe_sqlite
+from .opening import patient_busy_handler as patient_busy_handler
+from .opening import use_wal as use_wal
+from .sqlite_errors import translated
+from .torn_log import find_tear, log_of, set_log_aside
+from .write_queue import FairLock, Job, Waiter
 
 T = TypeVar("T")
-Connection = apsw.Connection
 
 BUSY_TIMEOUT = 30.0
 IDLE_READERS = 4
 IN_PLACE_FOR = 0.002
 """Seconds for which a look at where the file is holds good; it costs as much as a small write."""
-
-
-def has_wal_reset_bug(version: str) -> bool:
-    """Whether this SQLite can lose or corrupt data when a checkpoint and a writer race.
-
-    Published for 3.7.0 to 3.51.2; fixed in 3.51.3 and, as backports, in 3.44.6 and 3.50.7.
-    """
-    parts = tuple(int(part) for part in version.split(".")[:3])
-    if parts[:2] == (3, 44):
-        return parts < (3, 44, 6)
-    if parts[:2] == (3, 50):
-        return parts < (3, 50, 7)
-    return (3, 7, 0) <= parts < (3, 51, 3)
-
-
-def require_safe_sqlite(version: str | None = None) -> None:
-    """Refuse to work on a SQLite that may corrupt the file."""
-    version = version or apsw.sqlite_lib_version()
-    if has_wal_reset_bug(version):
-        raise UnsafeSQLiteError(
-            f"SQLite {version} has a known bug that can corrupt the database (WAL reset, fixed in "
-            "3.51.3). Upgrade the apsw package: pip install --upgrade 'apsw>=3.51.3.0'"
-        )
-
-
-def translated(error: apsw.Error, path: Path) -> StoreError:
-    """The store's own error for a SQLite error, with a word on what to do."""
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return StoreBusyError(
-            f"{path} is locked by another process and did not become free in time; "
-            "nothing was written. Try again, or see what holds it (fuser, lsof)."
-        )
-    if isinstance(error, apsw.FullError):
-        return StoreFullError(
-            f"No room left on the disk of {path}; nothing was written. Free some."
-        )
-    if isinstance(error, apsw.ReadOnlyError):
-        return StoreReadOnlyError(f"{path} cannot be written. Check the permissions of its folder.")
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return StoreCorruptedError(
-            f"{path} is damaged ({error}). Open it anew to have it salvaged."
-        )
-    if isinstance(error, apsw.CantOpenError | apsw.AuthError | apsw.PermissionsError):
-        return StoreUnavailableError(
-            f"{path} cannot be opened ({error}). Check that it can be read, and its folder written."
-        )
-    if isinstance(error, apsw.IOError):
-        return StoreIOError(f"Reading or writing {path} failed ({error}). Check the disk.")
-    if isinstance(error, apsw.TooBigError):
-        return StoreError(f"That is larger than SQLite can store in one value: {error}")
-    return StoreError(f"{path}: {error}")
 
 
 def damage_marker(path: Path) -> Path:
@@ -109,142 +63,52 @@ def is_hollow(path: Path) -> bool:
     return path.exists() and path.stat().st_size == 0 and wal.exists() and wal.stat().st_size > 0
 
 
-class FairLock:
-    """A lock that serves waiting threads in the order in which they came."""
-
-    __slots__ = ("_guard", "_held", "_waiting")
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._waiting: deque[threading.Lock] = deque()
-        self._held = False
-
-    def __enter__(self) -> None:
-        with self._guard:
-            if not self._held:
-                self._held = True
-                return
-            turn = threading.Lock()
-            turn.acquire()
-            self._waiting.append(turn)
-        try:
-            turn.acquire()  # released by the one before us, who hands the lock over as held
-        except BaseException:  # Ctrl-C; whoever stays in the queue would stop it for good
-            with self._guard:
-                was_handed_over = turn not in self._waiting
-                if not was_handed_over:
-                    self._waiting.remove(turn)
-            if was_handed_over:
-                self.__exit__(None, None, None)
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        with self._guard:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self._held = False
-
-
-_PAUSES = (
-    (0.02, (0.0002, 0.004)),
-    (0.06, (0.0002, 0.001)),
-    (float("inf"), (0.00002, 0.0002)),
-)
-"""Up to so many seconds of waiting: shortest and longest pause between two tries."""
-
-
-def patient_busy_handler(timeout: float) -> Callable[[int], bool]:
-    """A busy handler with random waits, shorter for those who have waited long."""
-    started = 0.0
-
-    def wait(prior_calls: int) -> bool:
-        nonlocal started
-        now = time.monotonic()
-        if prior_calls == 0:
-            started = now
-        waited = now - started
-        if waited >= timeout:
-            return False
-        # Who has waited long asks so often that whoever has just come rarely gets in before.
-        shortest, longest = next(pause for until, pause in _PAUSES if waited < until)
-        time.sleep(random.uniform(shortest, longest))
-        return True
-
-    return wait
-
-
-def use_wal(connection: Connection, busy_timeout: float) -> None:
-    """Switch to WAL; where a network file system does not offer it, the rollback journal stays."""
-    wait = patient_busy_handler(busy_timeout)
-    for attempt in itertools.count():
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except apsw.BusyError:
-            # Two that switch a new file at once: SQLite gives up without asking the busy handler.
-            if not wait(attempt):
-                raise
-
-
-def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> Connection:
-    """A connection with our settings; creates a private file if there is none."""
-    flags = apsw.SQLITE_OPEN_NOMUTEX | (
-        apsw.SQLITE_OPEN_READONLY
-        if readonly
-        else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
-    )
-    # An empty file may be one that was created just before a crash, and is not private yet.
-    is_new = not readonly and (not path.exists() or path.stat().st_size == 0)
-    connection = Connection(str(path), flags=flags, statementcachesize=256)
-    try:
-        connection.set_busy_handler(patient_busy_handler(busy_timeout))
-        if is_new and path.exists():
-            path.chmod(0o600)  # before anything is in it; -wal and -shm inherit the mode
-        if readonly:
-            connection.execute("PRAGMA query_only = 1")
-        else:
-            use_wal(connection, busy_timeout)
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA foreign_keys = 1")
-            connection.execute("PRAGMA journal_size_limit = 67108864")
-            connection.wal_autocheckpoint(2000)
-            if is_new and path.exists():
-                path.chmod(0o600)  # SQLite creates the file when it first writes
-        connection.execute("PRAGMA cache_size = -8000")
-    except apsw.Error:
-        connection.close()
-        raise
-    return connection
-
-
-def private_folder(folder: Path) -> None:
-    """Make the folder and those above it, for their owner only; existing ones are left alone."""
-    try:
-        if folder.is_dir():
-            return
-        if not folder.parent.exists():
-            private_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise StoreUnavailableError(
-            f"The folder {folder} cannot be created ({error.strerror}). "
-            "Create it, or point HERMES_HOME elsewhere."
-        ) from error
-
-
 _NAMED = (apsw.Error, UnicodeError, OverflowError, TypeError)
 """What SQLite or the binding of a value may raise."""
+
+_OF_THE_FILE = (StoreIOError, StoreUnavailableError)
+"""After these a reading connection may be unable to do what one that is opened anew can."""
+
+GROUP_WORKS = 64
+GROUP_SECONDS = 0.010
+"""How many works of others one transaction takes in, and for how long: others have a turn too."""
 
 
 def _holds_snapshot(connection: Connection) -> bool:
     """Whether an unfinished query, kept alive by somebody, still pins an old state of the file."""
     return connection.txn_state("main") != apsw.SQLITE_TXN_NONE
+
+
+def run_apart(connection: Connection, job: Job) -> None:
+    """Run one work of a group; raises only what makes the whole group fail."""
+    connection.execute("SAVEPOINT apart")
+    try:
+        job.run(connection)
+        if connection.in_transaction:
+            connection.execute("RELEASE apart")
+    except BaseException as error:  # told to the one whose work it is
+        job.error = error
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO apart")
+            try:
+                connection.execute("RELEASE apart")
+            except apsw.BusyError:  # a statement that writes is kept from ending by its traceback
+                traceback.clear_frames(error.__traceback__)
+                connection.execute("RELEASE apart")
+        elif isinstance(error, apsw.Error):
+            raise  # SQLite has rolled everything back
+    if not connection.in_transaction:
+        raise StoreIOError(
+            "SQLite gave up a transaction that several shared; nothing was written. Try again."
+        )
+
+
+def _inode(path: str) -> int | None:
+    """Which file is there; None if there is none, or in a folder we may not look into any more."""
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - twice as quick
+    except OSError:
+        return None
 
 
 class Database:
@@ -255,26 +119,41 @@ class Database:
         self.path = path.absolute()  # readers are opened later, maybe from another folder
         self.busy_timeout = busy_timeout
         self._turn = FairLock()
+        self._writer_is_spoilt = False
         self._readers: list[Connection] = []
         self._closed = False
         self._pid = os.getpid()
         private_folder(self.path.parent)
         self._writer = self._connect(readonly=False)
-        self._file = str(self.path)
+        self.torn_log = self._look_for_tear()
+        """Where the write-ahead log is kept if part of it could not be read."""
+        self._file, self._log_file = str(self.path), str(log_of(self.path))
         self._inode = self.path.stat().st_ino
+        self._log_inode = _inode(self._log_file)  # None where there is no write-ahead log
         self.in_place_for = IN_PLACE_FOR
         self._in_place_until = 0.0
 
-    def _named(self, error: Exception) -> StoreError | None:
+    def _named(
+        self, error: BaseException, connection: Connection | None = None
+    ) -> StoreError | None:
         """The store's own error for one that SQLite or the binding of a value raised."""
-        if isinstance(error, apsw.CorruptError | apsw.NotADBError | UnicodeDecodeError):
+        if not isinstance(error, _NAMED):
+            return None
+        named = self._name_of(error, connection)
+        if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError):
+            self._writer_is_spoilt = True  # it may have been opened when it could not be written
+        if isinstance(named, StoreCorruptedError):
             # If even this cannot be written, the error that is raised says enough.
             with contextlib.suppress(OSError):
                 damage_marker(self.path).touch(mode=0o600)
+        return named
+
+    def _name_of(self, error: Exception, connection: Connection | None) -> StoreError | None:
         if isinstance(error, apsw.ConnectionClosedError):
             return StoreClosedError(f"The store {self.path} is closed.")
         if isinstance(error, apsw.Error):
-            return translated(error, self.path)
+            system_errno = connection.system_errno if connection is not None else 0
+            return translated(error, self.path, system_errno)
         if isinstance(error, UnicodeDecodeError):
             return StoreCorruptedError(
                 f"{self.path} holds text that is not Unicode ({error}). Open it anew to have it "
@@ -303,6 +182,20 @@ class Database:
                 f"{self.path} cannot be opened ({error.strerror}). Check its permissions."
             ) from error
 
+    def _look_for_tear(self) -> Path | None:
+        with self._errors():
+            if find_tear(self.path, self._writer) is None:
+                return None
+            # Others may be writing it just now: looked at again while nobody can.
+            self._writer.execute("BEGIN IMMEDIATE")
+            reader = self._connect(readonly=True)
+            try:
+                tear = find_tear(self.path, reader)
+                return None if tear is None else set_log_aside(self.path, tear)
+            finally:
+                reader.close()
+                self._writer.execute("ROLLBACK")
+
     def require_open(self) -> None:
         """Raise StoreClosedError if this store was closed, or belongs to a parent process."""
         if self._closed:
@@ -313,46 +206,153 @@ class Database:
             )
 
     def _check_in_place(self) -> None:
-        """Refuse to write into a file that others do not see any more."""
-        try:
-            if os.stat(self._file).st_ino == self._inode:  # noqa: PTH116 - twice as quick
-                self._in_place_until = time.monotonic() + self.in_place_for
-                return
-        except OSError:
-            pass  # gone, or in a folder we may not look into any more
-        raise StoreUnavailableError(
-            f"{self.path} was moved, deleted or replaced while it was open; nothing was written. "
-            "Open the store anew."
-        )
+        """Refuse to write into files that others do not see any more."""
+        if _inode(self._file) != self._inode:
+            raise StoreUnavailableError(
+                f"{self.path} was moved, deleted or replaced while it was open; nothing was "
+                "written. Open the store anew."
+            )
+        log_inode = _inode(self._log_file)
+        if self._log_inode is None:
+            self._log_inode = log_inode  # it is made with the first write
+        elif log_inode != self._log_inode:
+            raise StoreUnavailableError(
+                f"{self._log_file} was deleted or replaced while the store was open; nothing was "
+                "written. Close the store, which puts back what was in it, and open it anew."
+            )
+        self._in_place_until = time.monotonic() + self.in_place_for
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in one write transaction: all of it is durable when this returns, or none."""
+        """Run `work` in one write transaction: all of it is durable when this returns, or none.
+
+        Works of threads that wait for each other share one transaction and its flush, each in a
+        savepoint of its own: one that fails does not harm the others. A work is run once at most.
+        """
         self.require_open()  # first: nobody hands the lock over in a forked child
-        with self._turn:
-            self.require_open()
-            connection = self._writer
+        try:
+            waiter = self._turn.enter(work)
+        except TimeoutError as error:
+            raise StoreBusyError(
+                f"Others are writing to {self.path}; nothing was written."
+            ) from error
+        if waiter is not None:
+            return self._told(waiter)
+        try:
+            if self._closed:  # while we waited
+                self.require_open()
+            return self._lead(work)
+        finally:
+            self._turn.leave()
+
+    def _lead(self, work: Callable[[Connection], T]) -> T:
+        """Run `work`, and what others brought meanwhile, in one transaction."""
+        if self._writer_is_spoilt:
+            self._renew_writer()
+        connection = self._writer
+        group: list[Waiter] = []
+        failure: BaseException | None = None
+        try:
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    if time.monotonic() > self._in_place_until:
-                        self._check_in_place()
-                    result = work(connection)
-                    connection.execute("COMMIT")
-                except BaseException:
-                    # A full disk makes SQLite roll back by itself.
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
-            except _NAMED as error:
-                named = self._named(error)
-                if named is None:
-                    raise
-                raise named from error
-            finally:
+                if time.monotonic() > self._in_place_until:
+                    self._check_in_place()
+                result = work(connection)
+                if self._turn.has_waiting():
+                    self._run_others(connection, group)
+                connection.execute("COMMIT")
+            except BaseException:
+                # A full disk makes SQLite roll back by itself.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except BaseException as error:
+            failure = error
+            named = self._named(error, connection)
+            if named is None:
+                raise
+            raise named from error
+        finally:
+            try:
+                if group:
+                    self._settle(group, failure)
+                # Before anybody is told: what an error of theirs keeps alive must not be ended in
+                # one thread while another uses the connection.
                 if _holds_snapshot(connection):
-                    connection.close()
-                    self._writer = self._connect(readonly=False)
-            return result
+                    self._replace_writer()
+            finally:
+                for waiter in group:
+                    waiter.tell()
+                failure = None  # it refers to this frame, and the frame to it
+        return result
+
+    def _run_others(self, connection: Connection, group: list[Waiter]) -> None:
+        """Run what others brought, each within a savepoint; `group` is who must be told."""
+        # Ctrl-C is raised in the main thread, and must hit nobody's work but its own.
+        if threading.current_thread() is threading.main_thread():
+            return
+        enough = time.monotonic() + GROUP_SECONDS
+        while len(group) < GROUP_WORKS and (waiter := self._turn.take_work()) is not None:
+            group.append(waiter)
+            run_apart(connection, waiter)
+            if time.monotonic() > enough:
+                return
+
+    def _settle(self, group: list[Waiter], failure: BaseException | None) -> None:
+        """Give each its own error, or the one that made all of them fail."""
+        for waiter in group:
+            waiter.error = waiter.error or failure
+        self.name_errors(group)
+
+    def name_errors(self, jobs: Iterable[Job]) -> None:
+        """Put the store's own errors in the place of SQLite's."""
+        for job in jobs:
+            if job.error is not None:
+                named = self._named(job.error, self._writer)
+                if named is not None:
+                    named.__cause__, job.error = job.error, named
+
+    @staticmethod
+    def _told(waiter: Waiter) -> Any:
+        if waiter.error is None:
+            return waiter.result
+        try:
+            raise waiter.error
+        finally:
+            del waiter  # it refers to the error, which refers to this frame
+
+    def _replace_writer(self) -> None:
+        """Give up a connection that holds on to an old state, and with it maybe to the lock.
+
+        The new one is opened before: while one is open, SQLite knows where in the log the last
+        commit ends, and a commit that failed is not found there.
+        """
+        spoilt = self._writer
+        try:
+            self._check_in_place()  # connecting would make a file where there is none
+            self._writer = self._connect(readonly=False)
+        except StoreError:
+            self._writer_is_spoilt = True  # whoever writes next tries again, and says what is wrong
+        finally:
+            spoilt.close()
+
+    def _renew_writer(self) -> None:
+        """Connect anew after the old connection could not be written with, or was given up."""
+        self._check_in_place()
+        self._writer.close()
+        self._close_readers()  # SQLite's shared index is read-only as long as one holds it so
+        self._writer = self._connect(readonly=False)
+        self._log_inode = _inode(self._log_file)
+        self._writer_is_spoilt = False
+
+    def _new_reader(self) -> Connection:
+        if self._log_inode is not None and _inode(self._log_file) is None:
+            self._check_in_place()  # SQLite would make another log, and read that
+        return self._connect(readonly=True)
+
+    def _close_readers(self) -> None:
+        with contextlib.suppress(IndexError):  # another thread may take the last
+            while True:
+                self._readers.pop().close()
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on a reading connection; it sees one state of the file throughout."""
@@ -360,7 +360,8 @@ class Database:
         try:
             connection = self._readers.pop()
         except IndexError:
-            connection = self._connect(readonly=True)
+            connection = self._new_reader()
+        fit = True
         try:
             connection.execute("BEGIN")
             try:
@@ -369,12 +370,14 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
         except _NAMED as error:
-            named = self._named(error)
+            named = self._named(error, connection)
+            fit = not isinstance(named, _OF_THE_FILE)
             if named is None:
                 raise
             raise named from error
         finally:
-            if self._closed or len(self._readers) >= IDLE_READERS or _holds_snapshot(connection):
+            crowded = self._closed or len(self._readers) >= IDLE_READERS
+            if crowded or not fit or _holds_snapshot(connection):
                 connection.close()
             else:
                 self._readers.append(connection)
@@ -384,6 +387,8 @@ class Database:
         self.require_open()
         with self._turn, self._errors():
             self.require_open()
+            if self._writer_is_spoilt:
+                self._renew_writer()
             return work(self._writer)
 
     def close(self) -> None:
@@ -394,8 +399,7 @@ class Database:
             if self._closed:
                 return
             self._closed = True
-            while self._readers:
-                self._readers.pop().close()
+            self._close_readers()
             # Other processes may hold the file busy: then the WAL just stays, which is fine.
             with contextlib.suppress(apsw.Error):
                 self._writer.set_busy_handler(None)

@@ -34,9 +34,12 @@ from . import (
     rotation,
     routing,
     sessions,
+    take_over,
     titles,
+    tool_runs,
     transfer,
     turn_log,
+    turns,
     usage,
     views,
 )
@@ -45,6 +48,7 @@ from .errors import StoreCorruptedError, StoreUnavailableError
 from .migrations import prepare, refuse_newer
 
 if TYPE_CHECKING:
+    from .group_commit import GroupWriter
     from .salvage import SalvageReport
     from .search import SearchIndex
 
@@ -142,6 +146,13 @@ class SessionDB:
         """Run `work(connection)` in one write transaction and return what it returns."""
         return self._database.write(work)
 
+    @functools.cached_property
+    def group_writer(self) -> GroupWriter:
+        """For coroutines: writes of one moment share a transaction and its flush."""
+        from .group_commit import GroupWriter
+
+        return GroupWriter(self)
+
     def close(self) -> None:
         """Close the store; closing twice is fine."""
         if self._search_index is not None:
@@ -218,8 +229,14 @@ class SessionDB:
     begin_turn = _writes(turn_log.begin_turn)
     record_step = _writes(turn_log.record_step)
     append_missing = _writes(turn_log.append_missing)
-    close_open_turn = _writes(turn_log.close_open_turn)
     deliver_results = _writes(turn_log.deliver_results)
+    take_over_turn = _writes(take_over.take_over_turn)
+    close_abandoned_turn = _writes(take_over.close_abandoned_turn)
+    end_turn = _writes(turn_log.end_turn)
+    beat_turns = _writes(turns.beat)
+    list_abandoned_turns = _reads(turns.list_abandoned)
+    get_turn = _reads(turns.get_turn)
+    list_tool_runs = _reads(tool_runs.list_tool_runs)
 
     # Inbox
     accept_message = _writes(inbox.accept_message)
@@ -304,6 +321,7 @@ class SessionDB:
     settle_approval = _writes(approvals.settle_approval)
     take_late_answer = _writes(approvals.take_late_answer)
     renew_approval_token = _writes(approvals.renew_approval_token)
+    decide_own_approval = _writes(approvals.decide_own_approval)
     record_approval = _writes(approvals.record_approval)
     cancel_approval = _writes(approvals.cancel_approval)
     expire_approvals = _writes(approvals.expire_approvals)

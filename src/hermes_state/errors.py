@@ -85,3 +85,24 @@ class AlreadyTakenError(StoreError):
 
 class InvalidMessageError(StoreError, ValueError):
     """A message or session field has a type or value that cannot be stored."""
+
+
+class ConversationBusyError(StoreError):
+    """Another process, or another turn in this one, is answering in the conversation."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(
+            f"Another turn is running in conversation {conversation_id}. Wait for its end."
+        )
+        self.conversation_id = conversation_id
+
+
+class LeaseLostError(StoreError):
+    """The turn was taken over by another process, or has been ended; nothing was written."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__(
+            f"The turn in conversation {conversation_id} was taken over by another process, which"
+            " answers it. Nothing was written here."
+        )
+        self.conversation_id = conversation_id

@@ -81,6 +81,18 @@ def results_by_call(messages: list[Message]) -> dict[tuple[int, str], Message]:
     return results
 
 
+def unanswered_calls(messages: list[Message]) -> list[Message]:
+    """The tool calls of the last reply that have no result yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if message["role"] == "tool":
+            answered.add(str(message.get("tool_call_id")))
+        elif message["role"] == "assistant":
+            calls = unique_calls(message.get("tool_calls"))
+            return [call for call in calls if str(call["id"]) not in answered]
+    return []
+
+
 def with_unique_calls(message: Message) -> Message:
     """The message with only the tool calls that can be answered; itself where that is all."""
     given = message.get("tool_calls")

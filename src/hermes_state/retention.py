@@ -23,6 +23,7 @@ from .listing import like
 from .reviews import review_key
 from .rewrites import remove_messages
 from .sessions import set_session_archived
+from .turns import forget_session
 
 DAY = 86_400.0
 GHOST_AGE = DAY
@@ -66,6 +67,7 @@ def delete_session(conn: Connection, session_id: str) -> list[Deleted]:
     conn.execute("DELETE FROM session_model_usage WHERE session_id = ?", (session_id,))
     conn.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
     delete_approvals(conn, session_id)
+    forget_session(conn, session_id, conversation_id)
     conn.execute("DELETE FROM inbox WHERE session_id = ?", (session_id,))
     conn.execute("DELETE FROM compression_locks WHERE session_id = ?", (session_id,))
     conn.execute("DELETE FROM async_delegations WHERE parent_session_id = ?", (session_id,))

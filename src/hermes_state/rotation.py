@@ -21,6 +21,7 @@ from .lineage import BRANCH_MARK, conversation_facts, get_compression_tip, get_c
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
 from .sessions import create_session, get_session
 from .titles import get_next_title_in_lineage, set_session_title
+from .turns import Lease, require_lease
 
 _CARRIED = [
     "user_id",
@@ -164,13 +165,18 @@ def compact_seen(
     seen: list[int],
     messages: Iterable[Mapping[str, Any]],
     new_session_id: str | None = None,
+    *,
+    lease: Lease | None = None,
 ) -> Rotation:
     """Let `messages` stand for the live messages `seen`: in place, or in a new session.
 
     What others appended since stays live behind them. If the live messages do not begin with
     `seen` any more, because somebody else compressed or took messages back, nothing is changed:
-    `created` is False and `session_id` is where the conversation is.
+    `created` is False and `session_id` is where the conversation is. A turn shows its `lease`;
+    LeaseLostError if another process has it by now.
     """
+    if lease is not None:
+        require_lease(conn, lease)
     facts = conversation_facts(conn, session_id)
     tip = get_compression_tip(conn, session_id)
     live = [

@@ -12,13 +12,14 @@ our own are further columns and tables:
                              over), so that search and display show it once
 - approvals, approval_grants what was asked and decided, by people or by rule; what is always
                              allowed
+- turns, tool_runs           who runs the turn of a conversation, and which of its tools had started
 - search_changes             what the search index has to look at again besides new messages
 """
 
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 3
+OWN_SCHEMA_VERSION = 4
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -234,6 +235,33 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
         },
         "",
     ),
+    "turns": (
+        {
+            "conversation_id": "TEXT PRIMARY KEY",
+            "session_id": "TEXT NOT NULL",
+            "state": "TEXT NOT NULL",
+            "owner": "TEXT NOT NULL",
+            "fence": "INTEGER NOT NULL",
+            "heartbeat_at": "REAL NOT NULL",
+            "started_at": "REAL NOT NULL",
+            "attempts": "INTEGER NOT NULL",
+            "deliver_to": "TEXT",
+        },
+        "",
+    ),
+    "tool_runs": (
+        {
+            "conversation_id": "TEXT NOT NULL",
+            "fence": "INTEGER NOT NULL",
+            "call_id": "TEXT NOT NULL",
+            "tool_name": "TEXT NOT NULL",
+            "effect": "TEXT NOT NULL",
+            "state": "TEXT NOT NULL",
+            "started_at": "REAL NOT NULL",
+            "finished_at": "REAL",
+        },
+        "PRIMARY KEY (conversation_id, fence, call_id)",
+    ),
     "pairing_codes": (
         {
             "code_hash": "TEXT PRIMARY KEY",
@@ -264,6 +292,9 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
     ),
 }
 
+KEPT_BY_KEY = frozenset({"turns", "tool_runs"})
+"""Tables that are written with every turn: one tree instead of two."""
+
 # One index on the hot table: it holds the row id too, so it also gives a session's order.
 INDEXES: dict[str, str] = {
     "idx_sessions_source": "sessions(source)",
@@ -286,6 +317,7 @@ INDEXES: dict[str, str] = {
     "idx_inbox_key": "inbox(session_key) WHERE state = 'waiting'",
     "idx_inbox_session": "inbox(session_id, state)",
     "idx_inbox_waiting": "inbox(source, received_at) WHERE state = 'waiting'",
+    "idx_turns_running": "turns(started_at) WHERE state = 'running'",
     "idx_approvals_pending": "approvals(state, expires_at)",
     "idx_approvals_session": "approvals(session_id)",
     "idx_async_delegations_delivery": "async_delegations(delivery_state, completed_at)",
@@ -305,7 +337,8 @@ def create_table_sql(table: str) -> str:
     parts = [f"{name} {kind}" for name, kind in columns.items()]
     if constraints:
         parts.append(constraints)
-    return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(parts)})"
+    kind = " WITHOUT ROWID" if table in KEPT_BY_KEY else ""
+    return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(parts)}){kind}"
 
 
 def create_index_sql() -> list[str]:

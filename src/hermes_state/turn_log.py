@@ -1,8 +1,9 @@
 """The steps of a turn, each one transaction.
 
-`begin_turn` finds where the conversation is now, closes what a crash left open, and stores the
-user's message; `record_step` stores what follows, with its usage. Both are told the version the
-caller has seen and say whether somebody else wrote in between.
+`begin_turn` finds where the conversation is now, closes what a crash left open, takes the lease and
+stores the user's message; `record_step` stores what follows, with its usage and which tools start
+next, as long as the lease is held. Both are told the version the caller has seen and say whether
+somebody else wrote in between.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .lineage import get_compression_lineage, get_compression_tip
 from .messages import append_messages, load_conversation, message_fields
 from .outbox import owed
 from .sessions import create_session, reopen_session
+from .tool_runs import REPEATABLE, Started, finish_runs, settle_runs, start_runs, unfinished_runs
+from .turns import RUNNING, Lease, end_lease, get_turn, require_lease, take_lease
 from .usage import update_token_counts
 
 ROW_ID = "_row"
@@ -26,6 +29,9 @@ ROW_ID = "_row"
 
 CUT_OFF = "[The answer to this was cut off.]"
 """What stands in the place of an answer that a crash swallowed."""
+
+NOT_STARTED = "[not run] The turn was cut off before this tool was started."
+"""The result of a tool call that certainly did nothing."""
 
 
 class Recorded(NamedTuple):
@@ -36,6 +42,8 @@ class Recorded(NamedTuple):
     version: int
     others_wrote: bool
     """Whether the session was not as the caller last saw it."""
+    lease: Lease | None = None
+    """Under which the turn goes on, where one was asked for."""
 
 
 class LiveView(NamedTuple):
@@ -69,6 +77,9 @@ def begin_turn(
     source: str,
     facts: Mapping[str, Any],
     seen_version: int | None = None,
+    leased: bool = False,
+    given_up: Lease | None = None,
+    deliver_to: Mapping[str, Any] | None = None,
 ) -> Recorded:
     """Store a user's message at the tip of its conversation, whatever state that was left in.
 
@@ -77,18 +88,25 @@ def begin_turn(
     is valid; then come the results of background work that has ended since. The ids of what was
     added come before the message's own, and the caller is told to look again. A message from the
     inbox is taken there in the same step; AlreadyTakenError if another turn has it.
+
+    With `leased` the turn is the caller's from here on, and its steps want the lease that is
+    returned; ConversationBusyError while another turn runs, but for one that the caller held itself
+    and has `given_up`. `deliver_to` is kept with it.
     """
     tip = get_compression_tip(conn, session_id)
-    found = row(conn, "SELECT version, ended_at FROM sessions WHERE id = ?", (tip,))
+    found = _session(conn, tip)
     if found is None:
         create_session(conn, tip, source, **facts)
     elif found["ended_at"] is not None:
         reopen_session(conn, tip)
     before = None if found is None else found["version"]
-    added = [*open_ends(conn, tip), *take_notes(conn, tip)]
+    conversation_id = (found or _session(conn, tip) or {})["conversation_id"]
+    added = [] if found is None else close_ends(conn, tip, conversation_id)
+    lease = take_lease(conn, conversation_id, tip, deliver_to, given_up) if leased else None
+    added += take_notes(conn, tip)
     ids = append_messages(conn, tip, [*added, *taken(conn, [message])])
     others_wrote = tip != session_id or before != seen_version or bool(added)
-    return Recorded(tip, ids, _version(conn, tip), others_wrote)
+    return Recorded(tip, ids, _version(conn, tip), others_wrote, lease)
 
 
 def record_step(
@@ -97,24 +115,42 @@ def record_step(
     messages: Iterable[Mapping[str, Any]],
     usage: Mapping[str, Any] | None = None,
     seen_version: int | None = None,
+    *,
+    lease: Lease | None = None,
+    starts: Iterable[Started] = (),
+    ends: bool = False,
 ) -> Recorded:
     """Store messages of a running turn and, in the same transaction, what they cost.
 
     What a message says is owed to a chat goes into the outbox with it. If somebody else compressed
-    the conversation meanwhile, they go to where it is now.
+    the conversation meanwhile, they go to where it is now. Under a `lease` nothing is written once
+    it is lost (LeaseLostError); `starts` are the tools that run next, and `ends` says that this is
+    the turn's last step.
     """
     tip, before = session_id, _version_if_tip(conn, session_id)
     if before is None:
         tip = get_compression_tip(conn, session_id)
         before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
-    ids = append_messages(conn, tip, owed(conn, taken(conn, messages)))
+    stored = owed(conn, taken(conn, messages))
+    if lease is not None:
+        require_lease(conn, lease)
+        finish_runs(conn, lease, stored)
+        start_runs(conn, lease, starts)
+        if ends:
+            end_lease(conn, lease)
+    ids = append_messages(conn, tip, stored)
     if usage:
         update_token_counts(conn, tip, **usage)
-    return Recorded(tip, ids, _version(conn, tip), tip != session_id or before != seen_version)
+    changed = tip != session_id or before != seen_version
+    return Recorded(tip, ids, _version(conn, tip), changed, lease)
 
 
-def deliver_results(conn: Connection, session_id: str) -> Recorded | None:
+def deliver_results(
+    conn: Connection, session_id: str, lease: Lease | None = None
+) -> Recorded | None:
     """Store the results of background work at this point of a running turn; None without any."""
+    if lease is not None:
+        require_lease(conn, lease)
     tip = get_compression_tip(conn, session_id)
     notes = take_notes(conn, tip)
     if not notes:
@@ -122,13 +158,35 @@ def deliver_results(conn: Connection, session_id: str) -> Recorded | None:
     return Recorded(tip, append_messages(conn, tip, notes), _version(conn, tip), True)
 
 
-def close_open_turn(conn: Connection, session_id: str) -> bool:
-    """Close what a crash left open at a conversation's tip; False if nothing was."""
-    tip = get_compression_tip(conn, session_id)
-    missing = open_ends(conn, tip)
-    if missing:
-        append_messages(conn, tip, missing)
-    return bool(missing)
+def end_turn(conn: Connection, lease: Lease) -> bool:
+    """End a turn whose last step did not; what it left open is closed. False if it was lost."""
+    turn = get_turn(conn, lease.conversation_id)
+    if turn is None or turn["fence"] != lease.fence or turn["state"] != RUNNING:
+        return False
+    tip = get_compression_tip(conn, turn["session_id"])
+    append_messages(conn, tip, close_ends(conn, tip, lease.conversation_id))
+    return end_lease(conn, lease)
+
+
+def close_ends(conn: Connection, tip: str, conversation_id: str) -> list[dict[str, Any]]:
+    """The messages that make the history of a turn that was cut off valid; for the caller to store.
+
+    What is known of its tools is settled with it.
+    """
+    turn = get_turn(conn, conversation_id)
+    if turn is None or turn["state"] != RUNNING:
+        return open_ends(conn, tip)
+    runs = unfinished_runs(conn, conversation_id)
+    missing = open_ends(conn, tip, runs)
+    harmful = [call_id for call_id, effect in runs.items() if effect not in REPEATABLE]
+    settle_runs(conn, conversation_id, harmful)
+    return missing
+
+
+def _session(conn: Connection, session_id: str) -> dict[str, Any] | None:
+    return row(
+        conn, "SELECT version, ended_at, conversation_id FROM sessions WHERE id = ?", (session_id,)
+    )
 
 
 def _version_if_tip(conn: Connection, session_id: str) -> int | None:
@@ -145,8 +203,8 @@ def _version(conn: Connection, session_id: str) -> int:
     return int(value(conn, "SELECT version FROM sessions WHERE id = ?", (session_id,)))
 
 
-def open_ends(conn: Connection, session_id: str) -> list[dict[str, Any]]:
-    """The messages that are missing at the end of a session to make its history valid."""
+def open_calls(conn: Connection, session_id: str) -> tuple[list[dict[str, Any]], str | None]:
+    """The tool calls at the end of a session that have no result, and the last message's role."""
     answered: set[str] = set()
     last_role = None
     for role, raw_calls, call_id in conn.execute(
@@ -158,16 +216,33 @@ def open_ends(conn: Connection, session_id: str) -> list[dict[str, Any]]:
         if role == "tool":
             answered.add(str(call_id))
         elif role == "assistant":
-            calls = [
-                call
-                for call in unique_calls(decode_json(raw_calls))
-                if str(call["id"]) not in answered
-            ]
-            missing = [tool_result(call, OUTCOME_UNKNOWN) for call in calls]
-            if missing or last_role != "assistant":
-                return [*missing, {"role": "assistant", "content": CUT_OFF}]
-            return []
-    return [{"role": "assistant", "content": CUT_OFF}] if last_role == "user" else []
+            calls = unique_calls(decode_json(raw_calls))
+            return [call for call in calls if str(call["id"]) not in answered], last_role
+    return [], last_role
+
+
+def open_ends(
+    conn: Connection, session_id: str, started: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The messages that are missing at the end of a session to make its history valid.
+
+    `started` holds the calls that had begun, where that is known.
+    """
+    calls, last_role = open_calls(conn, session_id)
+    missing = [
+        unknown_result(call)
+        if started is None or str(call["id"]) in started
+        else tool_result(call, NOT_STARTED)
+        for call in calls
+    ]
+    if missing or last_role in ("user", "tool"):
+        return [*missing, {"role": "assistant", "content": CUT_OFF}]
+    return []
+
+
+def unknown_result(call: dict[str, Any]) -> dict[str, Any]:
+    """What answers a call of which nobody knows whether it took effect."""
+    return {**tool_result(call, OUTCOME_UNKNOWN), "effect_disposition": "unknown"}
 
 
 def append_missing(

@@ -24,11 +24,14 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .approval_hooks import as_choice, tell
 from .base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError, Workspace
 from .danger.finding import Finding
+
+if TYPE_CHECKING:
+    from .danger.paths import Places
 
 log = logging.getLogger(__name__)
 
@@ -90,18 +93,26 @@ def check_action(context: ToolContext, key: str, description: str, subject: str)
 
 def guard_write(context: ToolContext, path: Path) -> None:
     """Return if a file may be written; `path` is followed through links to where it really is."""
-    from .danger.paths import Places, write_danger
+    from .danger.paths import write_danger
 
-    workspace = context.workspace
-    danger = write_danger(
-        str(path.absolute()),
-        Places(
-            working=str(workspace.cwd.resolve()),
-            user_home=str(Path.home()),
-            hermes_home=str(workspace.home.resolve()),
-        ),
-    )
+    danger = write_danger(str(path.absolute()), _places(context.workspace))
     decide(context, f"write {path}", [Finding(*danger)] if danger else [])
+
+
+def guard_read(context: ToolContext, path: Path) -> None:
+    """Return if a file may be read; `path` is followed through links to where it really is."""
+    from .danger.paths import read_danger
+
+    danger = read_danger(str(path.absolute()), _places(context.workspace))
+    decide(context, f"read {path}", [Finding(*danger)] if danger else [])
+
+
+def needs_leave_to_read(workspace: Workspace) -> Callable[[str], bool]:
+    """A test for real paths of files: whether reading one would be asked for, or refused."""
+    from .danger.paths import read_danger
+
+    places = _places(workspace)
+    return lambda path: read_danger(path, places) is not None
 
 
 def decide(
@@ -351,6 +362,16 @@ def _allowed(context: ToolContext) -> _Grants:
         else frozenset()
     )
     return _Grants(session, always)
+
+
+def _places(workspace: Workspace) -> Places:
+    from .danger.paths import Places
+
+    return Places(
+        working=str(workspace.cwd.resolve()),
+        user_home=str(Path.home()),
+        hermes_home=str(workspace.home.resolve()),
+    )
 
 
 def _knows_only_sh(workspace: Workspace) -> bool:

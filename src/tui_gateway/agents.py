@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import live
+from . import fetching, live
 from .hub import Hub, Session
+from .other_turns import GOING_ON
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -56,6 +57,7 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
         asker=asker,
     )
     agent.services["sudo_password"] = asker.sudo_password
+    fetching.follow(hub, sid, agent.llm)
     if session.get("reasoning_effort"):
         agent.set_request_option("reasoning_effort", session["reasoning_effort"])
     if session.get("options"):
@@ -112,7 +114,16 @@ def translator(hub: Hub, sid: str, session: Session) -> Callable[[Event], None]:
 
 def _turn_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
     agent = session["agent"]
-    message_begins(hub, sid, session, agent._session_messages[-1].get("timestamp"))
+    said = agent._session_messages or []
+    asked: dict[str, Any] = next((one for one in reversed(said) if one["role"] == "user"), {})
+    is_recovered = bool(session.get("recovered"))
+    with session["history_lock"]:
+        if is_recovered:
+            session["prompt"] = asked.get("content")
+        message_begins(hub, sid, session, asked.get("timestamp"))
+        if is_recovered:
+            session["inflight"]["recovered"] = True
+            hub._emit("status.update", sid, {"kind": "notice", "text": GOING_ON})
     if session.get("stop_wanted"):  # while the turn was being prepared
         agent.interrupt()
 

@@ -14,12 +14,12 @@ import sys
 import threading
 from collections.abc import Callable
 
-from . import server
+from . import server, take_over
 from .peers import Peer
 from .transport import Refused, keep_stdout_for_frames, read_frames, write_all
 
 REAP_SECONDS = 0.5
-"""After the first answers: then what an earlier run left behind is ended."""
+"""After the first answers: then what an earlier run left behind is ended, or gone on with."""
 SHUTDOWN_SECONDS = 8.0
 DRAIN_SECONDS = 2.0
 
@@ -45,15 +45,22 @@ def main(arguments: list[str] | None = None) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     atexit.register(server.shut_down, "exit", SHUTDOWN_SECONDS)
-    reaping = threading.Timer(REAP_SECONDS, server.reap_left_processes)
+    watcher = take_over.Watcher(server.hub())
+    reaping = threading.Timer(REAP_SECONDS, _settle_earlier_runs, (watcher,))
     reaping.daemon = True
     reaping.start()
     reason = ending.wait()
     server.serve_no_more()
+    watcher.stop()
     _exit_in_any_case()
     server.shut_down(reason, SHUTDOWN_SECONDS)
     stop()
     return 0
+
+
+def _settle_earlier_runs(watcher: take_over.Watcher) -> None:
+    server.reap_left_processes()
+    watcher.run()
 
 
 class _Ending:

@@ -56,7 +56,11 @@ def finalize(hub: Hub, session: Session, end_reason: str) -> None:
 def finalize_all(hub: Hub, end_reason: str, seconds: float) -> None:
     """End every live session beside each other, and wait at most `seconds` for all of them."""
     deadline = time.monotonic() + seconds
-    threads = [live.close_aside(hub, sid, end_reason) for sid in list(hub._sessions)]
+    threads = [
+        live.close_aside(hub, sid, end_reason)
+        for sid, session in list(hub._sessions.items())
+        if not live.is_unattended(session)  # the next server goes on with it
+    ]
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     late = sum(thread.is_alive() for thread in threads)

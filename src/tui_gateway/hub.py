@@ -37,6 +37,10 @@ class Hub(Protocol):
         """Read the configuration again."""
         ...
 
+    def reap_left_processes(self) -> None:
+        """End what the tools of a process that was killed left running."""
+        ...
+
     def _emit(self, event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
         """Tell whoever watches a session."""
         ...

@@ -62,6 +62,7 @@ def new_session(session_key: str, *, cols: int = 80, cwd: str | None = None) -> 
         "started_at": time.time(),
         "last_active": time.time(),
         "detached_at": None,
+        "headless": False,
         "turn_done": threading.Event(),
         "closed": threading.Event(),
         "_finalized": False,
@@ -211,6 +212,7 @@ def watch(session: Session, peer: Peer | None) -> None:
     if peer is not None:
         session.setdefault("watchers", set()).add(peer)
         session["detached_at"] = None
+        session["headless"] = False
 
 
 def unwatch(hub: Hub, peer: Peer) -> None:
@@ -226,6 +228,14 @@ def unwatch(hub: Hub, peer: Peer) -> None:
 def watchers(session: Session) -> list[Peer]:
     """The clients that see a session's events."""
     return [peer for peer in list(session.get("watchers") or ()) if not peer.gone]
+
+
+def is_unattended(session: Session) -> bool:
+    """Whether a session runs a turn that this server took over, and nobody has joined it.
+
+    When the server ends, nobody has asked for such a turn to end: it is left for the next server.
+    """
+    return bool(session.get("headless") and session.get("running"))
 
 
 def _deliver(session: Session, sid: str, line: bytes) -> None:

@@ -15,6 +15,9 @@ class WireMessage(TypedDict, total=False):
     tool_calls: list[dict[str, Any]]
     tool_call_id: str
     tool_name: str
+    outcome: str
+    """Of a tool's result: "unknown" if its process died while it ran, and it may have taken effect
+    or not."""
     reasoning: str
 
 
@@ -45,6 +48,8 @@ class Inflight(TypedDict):
     timestamp: float | None
     assistant: str
     streaming: bool
+    recovered: bool
+    """Whether the process that began with it died, and this one goes on with it."""
 
 
 class PendingQuestion(TypedDict):
@@ -65,7 +70,8 @@ class Opened(TypedDict):
     info: SessionInfo
     running: bool
     status: str
-    """running or idle."""
+    """running, idle, or elsewhere: another process answers, and history.changed tells when it
+    has."""
     inflight: Inflight | None
     pending: list[PendingQuestion]
     started_at: float
@@ -205,6 +211,8 @@ def message(stored: dict[str, Any]) -> WireMessage:
     for name in _MESSAGE_KEYS:
         if stored.get(name) is not None:
             shown[name] = stored[name]
+    if stored.get("effect_disposition") == "unknown":
+        shown["outcome"] = "unknown"
     return shown  # type: ignore[return-value]
 
 

@@ -62,7 +62,7 @@ class StatusUpdate(TypedDict):
     """What is going on, in a line."""
 
     kind: str
-    """retry, compressing, compressed, notice or warn."""
+    """retry, compressing, compressed, progress, notice or warn; of progress the last one holds."""
     text: str
 
 
@@ -200,6 +200,7 @@ EVENTS: dict[str, Any] = {
     "error": Failed,
     "events.missed": None,
     "gateway.ready": Ready,
+    "history.changed": None,
     "message.complete": Complete,
     "message.delta": Streamed,
     "message.interim": Interim,
@@ -223,6 +224,7 @@ EVENTS: dict[str, Any] = {
 """Every type of event, and the shape of its payload."""
 
 BARE = {
+    "history.changed": "Another process wrote to the conversation; session.activate has all of it.",
     "events.missed": "The client read too slowly and missed events; session.events.since has them.",
     "screen.clear": "What is shown is to be cleared.",
 }

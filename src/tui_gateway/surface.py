@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agent.slash import Alias, CommandError, Result, Surface, lookup, run
 from agent.slash.table import parse
 
-from . import agents, asking, live, turns
+from . import agents, asking, fetching, live, turns
 from .hub import Hub, Session
 from .rpc import RpcError
 
@@ -95,7 +95,7 @@ class LiveSurface(Surface):
         except RpcError as error:
             raise CommandError(str(error)) from error
         self._session, self.options = new, new["options"]
-        turns.run_waiting(self._hub, self._sid, new)
+        turns.run_waiting(self._hub, self._sid, new, is_opened=True)
 
     def set_title(self, title: str) -> bool:
         """Name the conversation, now or with its first message."""
@@ -213,6 +213,7 @@ def set_model(hub: Hub, sid: str, session: Session, name: str) -> str:
     agent = session.get("agent")
     if agent is not None:
         agent.switch_model(model)
+        fetching.follow(hub, sid, model)
     session["model"], session["provider"] = name, None
     hub._emit("session.info", sid, live.info(hub, sid, session))
     return str(model.name)

@@ -2,7 +2,8 @@
 
 A prompt goes into the store's inbox before its sender is told. A turn takes it from there in the
 step that stores the user's message. What waits (because a turn runs, or because the server was
-killed) is run next, in the order it came.
+killed) is run next, in the order it came. Before all of it comes a turn of the conversation whose
+process is gone: it is taken over and brought to its end.
 """
 
 from __future__ import annotations
@@ -12,19 +13,26 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gateway import session_context
 
-from . import agents, asking, live
+from . import agents, asking, live, other_turns, turn_ends
 from .hub import Hub, Session
-from .rpc import AGENT_FAILED, SESSION_BUSY, RpcError
+from .rpc import SESSION_BUSY, RpcError
+
+if TYPE_CHECKING:
+    from hermes_state.take_over import TakenTurn
+
+    Work: TypeAlias = "Prompt | TakenTurn"
 
 log = logging.getLogger(__name__)
 
 SOURCE = "tui"
+OWNER = "accepted_by"
+"""Which process a prompt was sent to: as long as it lives, nobody else runs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ def submit(
     if _claim(session):
         # What came earlier and still waits goes first.
         first = _go_on(hub, sid, session, Prompt(content, inbox_id))
-        return "streaming" if first is None or first.inbox_id == inbox_id else "queued"
+        return "streaming" if first is None or _prompt_id(first) == inbox_id else "queued"
     mode = session.get("busy_mode") or hub._get_config().display.busy_input_mode
     with session["history_lock"]:
         if session.get("prompt_id") == inbox_id:
@@ -58,7 +66,7 @@ def submit(
         if mode == "steer" and isinstance(content, str) and agent is not None:
             if agent.steer(content, inbox_id):
                 return "steered"
-        elif mode == "interrupt" and _stop(session):
+        elif mode == "interrupt" and not session.get("awaits_other") and _stop(session):
             return "interrupting"
     return "queued"
 
@@ -69,6 +77,8 @@ def accept(hub: Hub, session: Session, content: Any, message_id: str | None = No
     A client that does not know whether its prompt arrived sends it again under the same
     `message_id`; then the result is None.
     """
+    from hermes_state.owners import this_process
+
     inbox_id = f"tui:{message_id or f'{time.time_ns():x}:{os.urandom(4).hex()}'}"
     facts = {
         name: session[name]
@@ -81,7 +91,7 @@ def accept(hub: Hub, session: Session, content: Any, message_id: str | None = No
         content,
         source=SOURCE,
         user_id=session.get("user_id"),
-        facts=facts,
+        facts={**facts, OWNER: this_process()},
     )
     return inbox_id if is_new else None
 
@@ -131,34 +141,91 @@ def occupied(hub: Hub, sid: str, session: Session, what: str) -> Iterator[None]:
         _go_on(hub, sid, session)
 
 
-def run_waiting(hub: Hub, sid: str, session: Session) -> None:
-    """Begin with what a session has waiting, if no turn runs."""
-    if _oldest(hub, session) is not None and _claim(session):
+def run_waiting(hub: Hub, sid: str, session: Session, *, is_opened: bool = False) -> None:
+    """Begin with what a session has to do, if no turn runs: a turn that was cut off, prompts.
+
+    With `is_opened`, because somebody opens the conversation here, also with prompts that were sent
+    to another process which does nothing about them.
+    """
+    db, key = hub._get_db(), live.current_key(session)
+    if is_opened and not other_turns.runs_elsewhere(db, key):
+        session["adopted"] = {row["id"] for row in db.list_waiting(key)}
+    is_wanted = _oldest(hub, session) is not None or other_turns.is_cut_off(db, key)
+    if is_wanted and _claim(session):
         _go_on(hub, sid, session)
 
 
-def _go_on(hub: Hub, sid: str, session: Session, newest: Prompt | None = None) -> Prompt | None:
-    """Begin with the oldest prompt that waits, or give the claim back if there is none.
+def begin_with(hub: Hub, session: Session, taken: TakenTurn) -> None:
+    """Make a session live for a turn that was taken over, with nobody watching, and run it."""
+    _mark_running(session, taken)
+    _start(hub, live.add(hub, session, None), session, taken)
+
+
+def _go_on(hub: Hub, sid: str, session: Session, newest: Prompt | None = None) -> Work | None:
+    """Begin with what comes first, or give the claim back if there is nothing.
 
     Looking and giving back are one step: whoever found the session claimed has stored its prompt
     before, so it is seen here.
     """
     with session["history_lock"]:
-        oldest = None
+        first: Work | None = None
         try:
             if not session.get("_finalized"):
-                oldest = _oldest(hub, session) or newest
+                first = _left_here(hub, sid, session) or _oldest(hub, session) or newest
         finally:
-            _mark_running(session, oldest.inbox_id if oldest else None)
-    if oldest is not None:
-        _start(hub, sid, session, oldest)
-    return oldest
+            _mark_running(session, first)
+    if first is not None:
+        _start(hub, sid, session, first)
+    return first
+
+
+def _left_here(hub: Hub, sid: str, session: Session) -> TakenTurn | None:
+    try:
+        return _cut_off(hub, sid, session)
+    except Exception:
+        # The configuration or the store: a prompt that comes next meets it too, and tells.
+        log.exception("Cannot take over the turn in %s", sid)
+        return None
+
+
+def _cut_off(hub: Hub, sid: str, session: Session) -> TakenTurn | None:
+    """The conversation's turn if its process is gone: this one's from now on, or closed."""
+    db, key = hub._get_db(), live.current_key(session)
+    if not other_turns.is_cut_off(db, key):
+        return None
+    taken = other_turns.take_over(db, key, hub._get_config().agent)
+    reload_history(hub, sid, session)
+    return taken
+
+
+def reload_history(hub: Hub, sid: str, session: Session) -> None:
+    """Somebody else has written to the conversation: follow, and let the clients do so."""
+    messages = _stored(hub, session)
+    with session["history_lock"]:
+        session["history"] = messages
+        session["history_version"] = session.get("history_version", 0) + 1
+        hub._emit("history.changed", sid)
+
+
+def _stored(hub: Hub, session: Session) -> list[dict[str, Any]]:
+    db = hub._get_db()
+    return db.get_messages_as_conversation(db.get_compression_tip(live.current_key(session)))
 
 
 def _oldest(hub: Hub, session: Session) -> Prompt | None:
-    for row in hub._get_db().list_waiting(live.current_key(session)):
-        return Prompt(row["content"], row["id"])
-    return None
+    """The prompt that has waited longest, of those that this server is to run."""
+    waiting = hub._get_db().list_waiting(live.current_key(session))
+    return next(
+        (Prompt(row["content"], row["id"]) for row in waiting if _is_ours(row, session)), None
+    )
+
+
+def _is_ours(row: dict[str, Any], session: Session) -> bool:
+    from hermes_state.owners import is_gone, this_process
+
+    owner = row["facts"].get(OWNER)
+    is_left = owner is None or is_gone(owner) or row["id"] in session.get("adopted", ())
+    return is_left or owner == this_process()
 
 
 def _claim(session: Session) -> bool:
@@ -166,46 +233,50 @@ def _claim(session: Session) -> bool:
     with session["history_lock"]:
         if session.get("running") or session.get("_finalized"):
             return False
-        _mark_running(session, "")
+        _mark_running(session, Prompt(None, ""))
         return True
 
 
-def _start(hub: Hub, sid: str, session: Session, prompt: Prompt) -> None:
+def _start(hub: Hub, sid: str, session: Session, first: Work) -> None:
     def work() -> None:
-        _run_all(hub, sid, session, prompt)
+        _run_all(hub, sid, session, first)
 
     thread = threading.Thread(target=work, name=f"hermes-turn-{sid}", daemon=True)
     thread.start()
 
 
-def _mark_running(session: Session, prompt_id: str | None) -> None:
-    """Say which prompt is being answered; None when none is."""
-    session["running"] = prompt_id is not None
-    session["prompt_id"] = prompt_id
+def _prompt_id(work: Work) -> str:
+    return work.inbox_id if isinstance(work, Prompt) else ""
+
+
+def _mark_running(session: Session, work: Work | None) -> None:
+    """Say what is being answered; None when nothing is."""
+    session["running"] = work is not None
+    session["prompt_id"] = None if work is None else _prompt_id(work)
     session["stop_wanted"] = False
     session["inflight"] = None
     done = session.setdefault("turn_done", threading.Event())
-    if prompt_id is None:
+    if work is None:
         done.set()
     else:
         done.clear()
 
 
-def _run_all(hub: Hub, sid: str, session: Session, first: Prompt) -> None:
-    """Run a prompt, then what has come meanwhile."""
-    prompt: Prompt | None = first
-    while prompt is not None:
+def _run_all(hub: Hub, sid: str, session: Session, first: Work) -> None:
+    """Do one thing, then what has come meanwhile."""
+    work: Work | None = first
+    while work is not None:
         try:
-            complete = _run(hub, sid, session, prompt)
+            complete = _when_free(hub, sid, session, work)
         except Exception as error:
             # The boundary of the turn: whatever happened, the user is told and the session goes on.
             log.exception("The turn in %s failed", sid)
-            complete = _failed(f"{type(error).__name__}: {error}")
+            complete = turn_ends.failed(f"{type(error).__name__}: {error}")
         with session["history_lock"]:
-            prompt = None if session.get("_finalized") else _next(hub, session, complete)
+            work = None if session.get("_finalized") else _next(hub, session, complete)
             if complete is not None:
                 hub._emit("message.complete", sid, complete)
-            _mark_running(session, prompt.inbox_id if prompt else None)
+            _mark_running(session, work)
 
 
 def _next(hub: Hub, session: Session, complete: dict[str, Any] | None) -> Prompt | None:
@@ -219,7 +290,52 @@ def _next(hub: Hub, session: Session, complete: dict[str, Any] | None) -> Prompt
         return None
 
 
-def _run(hub: Hub, sid: str, session: Session, prompt: Prompt) -> dict[str, Any] | None:
+def _when_free(hub: Hub, sid: str, session: Session, work: Work) -> dict[str, Any] | None:
+    """Run what is to be run, a prompt only when no turn is left in its conversation.
+
+    If one is, and is this process's now, the prompt stays in the inbox and comes next.
+    """
+    if not isinstance(work, Prompt):
+        return _run(hub, sid, session, work)
+    taken = None
+    try:
+        if not _await_other(hub, sid, session):
+            if session.get("_finalized"):
+                return None  # the prompt waits until the session is opened again
+            hub._get_db().drop_message(work.inbox_id)
+            return turn_ends.not_begun()
+        with session["history_lock"]:
+            taken = _cut_off(hub, sid, session)
+            if taken is not None:
+                _mark_running(session, taken)
+    except Exception as error:  # noqa: BLE001 - configuration, store: the user is told
+        return turn_ends.not_built(hub, sid, error)
+    return _run(hub, sid, session, taken or work)
+
+
+def _await_other(hub: Hub, sid: str, session: Session) -> bool:
+    """Wait for the end of a turn that another process runs; False if it is not to be waited for."""
+    key = live.current_key(session)
+
+    def tell(text: str) -> None:
+        session["awaits_other"] = True
+        hub._emit("status.update", sid, {"kind": "notice", "text": text})
+
+    def is_stopped() -> bool:
+        return bool(session.get("stop_wanted") or session.get("_finalized"))
+
+    try:
+        has_ended = other_turns.await_end(hub._get_db(), key, tell, is_stopped)
+    finally:
+        has_waited = session.pop("awaits_other", False)
+    if has_waited:
+        session["elsewhere"] = not has_ended  # then `take_over` tells of its end
+    if has_waited and has_ended:
+        reload_history(hub, sid, session)
+    return has_ended
+
+
+def _run(hub: Hub, sid: str, session: Session, work: Work) -> dict[str, Any] | None:
     """One turn; returns the payload of message.complete, None if it was not begun."""
     key = live.current_key(session)
     session_context.set_session_vars(
@@ -229,10 +345,11 @@ def _run(hub: Hub, sid: str, session: Session, prompt: Prompt) -> dict[str, Any]
     try:
         agent = agents.ensure_agent(hub, sid, session)
     except Exception as error:  # noqa: BLE001 - configuration, store, model: the user is told
-        return _not_built(hub, sid, error)
+        return turn_ends.not_built(hub, sid, error)
     if session.get("_finalized"):
-        return None  # closed meanwhile: the prompt waits until the session is opened again
-    session["prompt"] = prompt.content
+        return None  # closed meanwhile: what is to be done waits until it is opened again
+    session["recovered"] = not isinstance(work, Prompt)
+    session["prompt"] = work.content if isinstance(work, Prompt) else ""
     renderer = hub.make_stream_renderer(session.get("cols", 80))
 
     def stream(text: str) -> None:
@@ -240,9 +357,14 @@ def _run(hub: Hub, sid: str, session: Session, prompt: Prompt) -> dict[str, Any]
             agents.message_begins(hub, sid, session)
         agents.emit_text(hub, sid, session, "message.delta", text, renderer)
 
-    session_context.set_inbox_id(prompt.inbox_id)
-    result = agent.run_conversation(prompt.content, stream_callback=stream)
-    unstored = _settle(hub, session, prompt, result)
+    if isinstance(work, Prompt):
+        session_context.set_inbox_id(work.inbox_id)
+        result = agent.run_conversation(work.content, stream_callback=stream)
+        unstored = _settle(hub, session, work, result)
+    else:
+        hub.reap_left_processes()  # they must not go on beside what is done now
+        result = _go_on_with(agent, work, stream)
+        unstored = False
     hub._sync_session_key_after_compress(
         sid, session, clear_pending_title=False, restart_slash_worker=True
     )
@@ -250,19 +372,34 @@ def _run(hub: Hub, sid: str, session: Session, prompt: Prompt) -> dict[str, Any]
         if isinstance(result.get("messages"), list):
             session["history"] = result["messages"]
             session["history_version"] = session.get("history_version", 0) + 1
+        if result.get("superseded"):
+            session["elsewhere"] = True  # `take_over` tells when it has been answered there
+            session["history"] = _stored(hub, session)
     apply_pending_title(hub, sid, session)
-    complete = _completed(hub, session, result)
+    complete = turn_ends.completed(hub, session, result)
     return {**complete, "unstored": True} if unstored else complete
+
+
+def _go_on_with(agent: Any, taken: TakenTurn, stream: Callable[[str], None]) -> dict[str, Any]:
+    from agent.threads import run_to_end
+
+    result: dict[str, Any] = run_to_end(agent.go_on(taken, stream))
+    return result
 
 
 def _settle(hub: Hub, session: Session, prompt: Prompt, result: dict[str, Any]) -> bool:
     """Let a prompt that was begun with wait no more; True if it was refused and still waits."""
+    from hermes_state.errors import AlreadyTakenError
+
     db = hub._get_db()
     try:
         if result.get("failed") and not result.get("api_calls"):
             waiting = db.list_waiting(live.current_key(session))
+            if result.get("error") == str(AlreadyTakenError(prompt.inbox_id)):
+                result["superseded"] = True  # it was sent to a process that seemed to be gone
             return any(row["id"] == prompt.inbox_id for row in waiting)
-        db.drop_message(prompt.inbox_id)
+        if db.drop_message(prompt.inbox_id) and result.get("interrupted"):
+            result["error"] = turn_ends.NOT_BEGUN
     except Exception:
         # It would be answered twice only if the store also lost that it was taken.
         log.exception("Cannot settle the prompt %s", prompt.inbox_id)
@@ -291,42 +428,3 @@ def apply_pending_title(hub: Hub, sid: str, session: Session) -> None:
     session["pending_title"] = None
     session["title"] = title
     hub._emit("session.title", sid, {"session_id": live.current_key(session), "title": title})
-
-
-def _completed(hub: Hub, session: Session, result: dict[str, Any]) -> dict[str, Any]:
-    text = result.get("final_response") or ""
-    status = (
-        "interrupted"
-        if result.get("interrupted")
-        else "error"
-        if result.get("failed") or result.get("error")
-        else "complete"
-    )
-    payload: dict[str, Any] = {"text": text, "usage": result.get("usage") or {}, "status": status}
-    if result.get("error"):
-        payload["warning"] = str(result["error"])
-    if not text and status == "error":
-        payload["text"] = f"[No answer: {result.get('error') or 'the turn failed'}]"
-    last = (result.get("messages") or [{}])[-1]
-    if last.get("role") == "assistant" and last.get("timestamp") is not None:
-        payload["timestamp"] = last["timestamp"]
-    total = session.setdefault("usage", {})
-    for name, value in payload["usage"].items():
-        if isinstance(value, int | float):
-            total[name] = total.get(name, 0) + value
-    with contextlib.suppress(KeyError, TypeError):
-        rendered = hub.render_message(text, session["cols"])
-        if rendered is not None:
-            payload["rendered"] = rendered
-    return payload
-
-
-def _failed(reason: str) -> dict[str, Any]:
-    return {"text": f"[No answer: {reason}]", "usage": {}, "status": "error", "warning": reason}
-
-
-def _not_built(hub: Hub, sid: str, error: Exception) -> dict[str, Any]:
-    """No agent: the prompt stays in the inbox, and is run once the cause is mended."""
-    log.error("No agent for %s: %s", sid, error, exc_info=error)
-    hub._emit("error", sid, {"message": str(error), "code": AGENT_FAILED})
-    return {**_failed(str(error)), "unstored": True}

@@ -33,6 +33,7 @@ from hypothesis import strategies as st
 
 from agent.errors import BrokenReplyError, ConnectionFailedError
 from agent.model import TextDelta, Usage
+from hermes_cli import __version__
 
 pytestmark = pytest.mark.parametrize("protocol", PROTOCOLS)
 
@@ -304,4 +305,5 @@ async def test_the_key_is_sent_and_the_body_is_utf8(protocol):
     key = received.headers.get("authorization") or received.headers["x-api-key"]
     assert key in ("Bearer secret-key-1234", "secret-key-1234")
     assert received.headers["x-extra"] == "1"
+    assert received.headers["user-agent"] == f"hermes/{__version__}"
     assert "ä?€" in str(received.body)

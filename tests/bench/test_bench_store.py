@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import measure, processes, store
+from bench import measure, store, store_rivals
 from bench.__main__ import main
 from bench.corpus import CJK_TERMS, COMMONEST, RARE, Corpus
 from bench.measure import Finding, interleaved, paired_ratio, spread, table, verdict
-from bench.processes import Child, find_yardstick
+from bench.processes import Child
 from bench.store_lab import Lab, Sizes, disk_bytes, query, text_bytes
 
 TINY = Sizes(
@@ -30,7 +30,6 @@ TINY = Sizes(
     session_length=50,
     search_rounds=1,
     import_rounds=1,
-    yardstick_stored=60,
 )
 
 
@@ -46,7 +45,9 @@ class Run:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     # Our own store stands in for the one we compare with: it has the same methods.
     lab = Lab(tmp_path_factory.mktemp("lab"), TINY, sys.executable)
-    return Run(lab, {name: measured(lab) for name, measured in store.MEASUREMENTS.items()})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_rivals, "SMALL", 200)
+        return Run(lab, {name: measured(lab) for name, measured in store.MEASUREMENTS.items()})
 
 
 @pytest.fixture
@@ -63,7 +64,9 @@ def test_every_measurement_gives_findings(name: str, run: Run) -> None:
     for found in findings:
         assert found.ours
         assert (found.met is None) == (not found.goal)
-    assert any(found.theirs for found in findings) or name == "search"
+    assert any(found.theirs for found in findings) or name in ("search", "group")
+    for row in (found.row for found in findings if found.row):
+        assert ("theirs" in row.samples) != bool(row.absent)
     json.dumps([found.details for found in findings])
 
 
@@ -75,6 +78,31 @@ def test_writers_lose_nothing_and_raise_nothing(run: Run) -> None:
     last = run.findings["writers"][-1]
     assert (last.ours, last.bare, last.theirs) == ("0, 0", "0, 0", "0, 0")
     assert last.met
+
+
+def test_all_sides_search_the_same_messages(run: Run) -> None:
+    texts = {
+        path: query(path, "SELECT content, tool_calls IS NULL FROM messages ORDER BY id LIMIT 600")
+        for path in (run.lab.big, run.lab.theirs_big)
+    }
+    first, second = texts.values()
+    assert first == second
+    with run.lab.child("theirs", run.lab.theirs_big) as child:
+        hits = {"theirs": child.ask("search", text=RARE, limit=20)["hits"]}
+    for side in ("ours", "bare"):
+        with run.lab.child(side, run.lab.folder / side / "state.db") as child:
+            child.ask("create", session="s")
+            child.ask("prepare", count=40)
+            child.ask("append", session="s")
+            hits[side] = child.ask("search", text=RARE, limit=20)["hits"]
+    assert hits == {"ours": 1, "bare": 1, "theirs": 1}
+
+
+def test_a_small_store_is_searched_only_where_the_big_one_is_bigger(run: Run, lab: Lab) -> None:
+    assert [found.row.key for found in run.findings["small"] if found.row] == [
+        "search.small.typical", "search.small.slowest",
+    ]  # fmt: skip
+    assert store_rivals.small_rivals(lab) == []
 
 
 def test_searches_find_what_a_scan_finds(run: Run) -> None:
@@ -141,7 +169,7 @@ def test_run_prints_a_table_and_keeps_the_numbers(
     main(["store.load"])
     printed = capsys.readouterr().out
     assert "load 40 messages" in printed
-    assert "pip install hermes-agent==0.19.0" in printed
+    assert "hermes-agent 0.19.0 is not measured" in printed
     kept = json.loads((tmp_path / "store.json").read_text())
     assert [found["what"] for found in kept["findings"]] == ["load 40 messages: per second"]
     assert kept["facts"]["durability"] == {"ours": "wal/2", "bare": "wal/2"}
@@ -152,23 +180,6 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["store.apend"])
     assert "store.append" in capsys.readouterr().err
-
-
-def test_yardstick_is_found_by_name_or_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "OUT", tmp_path)
-    monkeypatch.delenv("HERMES_AGENT_PYTHON", raising=False)
-    assert find_yardstick() is None
-    usual = tmp_path / "yardstick" / "bin" / "python"
-    usual.parent.mkdir(parents=True)
-    usual.touch()
-    assert find_yardstick() == str(usual)
-    monkeypatch.setenv("HERMES_AGENT_PYTHON", sys.executable)
-    assert find_yardstick() == sys.executable
-    monkeypatch.setenv("HERMES_AGENT_PYTHON", str(tmp_path / "missing"))
-    with pytest.raises(SystemExit, match="HERMES_AGENT_PYTHON"):
-        find_yardstick()
 
 
 def test_sides_take_turns_and_the_first_changes() -> None:

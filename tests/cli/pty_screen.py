@@ -20,7 +20,8 @@ PATIENCE = 30.0
 """After so many seconds something has gone wrong for good."""
 
 _SEQUENCE = re.compile(
-    r"\x1b(?:\[(?P<args>[0-?]*)(?P<final>[ -/]*[@-~])|[\]P^_].*?(?:\x1b\\|\x07)|[()][AB012]|[ -~])",
+    r"\x1b(?:\[(?P<args>[0-?]*)(?P<final>[ -/]*[@-~])|[\]P^_].*?(?:\x1b\\|\x07)|[()][AB012]"
+    r"|(?![\[\]P^_()])[ -~])",
     re.DOTALL,
 )
 
@@ -110,8 +111,12 @@ class PtyProgram:
         cwd: Path,
         columns: int = 100,
         rows: int = 30,
+        *,
+        is_controlling: bool = True,
     ) -> None:
+        """A terminal that is not `is_controlling` sends no signal when it is closed."""
         self.master, slave = pty.openpty()
+        os.set_blocking(self.master, False)  # what was there may be flushed before it is read
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -122,7 +127,9 @@ class PtyProgram:
             env=environment,
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=lambda: os.close(os.open(os.ttyname(slave), os.O_RDWR)),
+            preexec_fn=(lambda: os.close(os.open(os.ttyname(slave), os.O_RDWR)))
+            if is_controlling
+            else None,
         )
         os.close(slave)
         self.grid = Grid(columns, rows)
@@ -140,6 +147,8 @@ class PtyProgram:
             return True
         try:
             piece = os.read(self.master, 65536)
+        except BlockingIOError:
+            return True
         except OSError:  # Linux's end of file on a terminal
             return False
         text = self._decoder.decode(piece)

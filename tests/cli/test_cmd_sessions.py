@@ -183,7 +183,25 @@ def test_prune_and_archive_take_what_is_old(rome: Any) -> None:
     rome.fails("sessions", "archive")
     rome.fails("sessions", "archive", "Trip to Rome", "--older-than", "3")
     rome.fails("sessions", "archive", "--older-than", "3", "--undo")
-    rome.fails("sessions", "prune", "--older-than", "soon")
+    for wrong in ("soon", "-3", "3 months", "nan", "1e9", "w", "²"):
+        said = rome.fails("sessions", "prune", f"--older-than={wrong}")
+        assert "give days or weeks, such as 365, 365d or 12w" in said
+
+
+@pytest.mark.parametrize("old", ["200", "200d", "28w", "28 W", " 199.5d "])
+def test_how_old_is_said_in_days_or_weeks(rome: Any, old: str) -> None:
+    long_ago = time.time() - 210 * 86_400
+    with rome.store() as db:
+        db.create_session("ancient", "cron", started_at=long_ago)
+        db.append_message("ancient", "user", "x", timestamp=long_ago)
+        db.end_session("ancient", "cron_complete")
+        db._execute_write(
+            lambda conn: conn.execute(
+                "UPDATE sessions SET ended_at = started_at WHERE id = 'ancient'"
+            ).fetchall()
+        )
+    assert "ancient" in rome("sessions", "prune", "--older-than", old, "--dry-run").out
+    assert "are that old" in rome("sessions", "prune", "--older-than", "40w", "--yes").out
 
 
 def test_stats_and_care(rome: Any) -> None:

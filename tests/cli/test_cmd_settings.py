@@ -142,3 +142,14 @@ def test_pull_says_why_it_cannot(cli: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
     assert "the index pip is set to" in cli.fails("model", "pull", code=1)
+
+
+def test_keys_without_effect_are_named(cli: Any) -> None:
+    configure(cli, "browser: {x: 1}\nsecurity: {}\ncheckpoints: {enabled: false}\n")
+    said = cli("config", "check")
+    assert said.code == 0
+    assert "browser is accepted, and has no effect" in said.out
+    assert "security is accepted, and has no effect" in said.out
+    assert "checkpoints" not in said.out
+    assert "all is well" not in said.out
+    assert "browser is accepted, and has no effect" in cli("doctor").out

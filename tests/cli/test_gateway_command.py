@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -12,9 +14,13 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
-from gateway.process import install_unit
+from agent.config_env import parse_dotenv
+from gateway import process
 from gateway.status import GatewayLock, GatewayRunningError, running_pid
+from gateway.systemd import UNIT_NAME, install_unit, quoted, stop_command
 from hermes_cli.gateway_setup import set_up, write_env
 from hermes_state import SessionDB
 
@@ -148,8 +154,92 @@ def test_other_lines_of_the_env_file_stay(tmp_path: Path) -> None:
     assert path.read_text() == "# mine\nOTHER=1\nMATRIX_PASSWORD='new one'\n"
 
 
+@given(st.text(min_size=1).filter(lambda text: text.isprintable() or "\n" in text or "\r" in text))
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example("it's 5\" of \\ and 'more' #1 = ${HOME}")
+@example("a\r\nb'c")
+@example(" leading and trailing ")
+def test_a_password_is_read_back_as_it_was_given(tmp_path: Path, password: str) -> None:
+    path = tmp_path / ".env"
+    path.write_text("OTHER=1\n")
+    write_env(path, {"MATRIX_PASSWORD": password, "MATRIX_USER_ID": "@me:here"})
+    found, bad = parse_dotenv(path.read_text(encoding="utf-8"))
+    assert found == {"OTHER": "1", "MATRIX_PASSWORD": password, "MATRIX_USER_ID": "@me:here"}
+    assert bad == []
+
+
 def test_a_unit_for_systemd(tmp_path: Path) -> None:
     path = install_unit(Path("/home/x/.hermes"), tmp_path)
     text = path.read_text()
-    assert "gateway run" in text
-    assert "HERMES_HOME=/home/x/.hermes" in text
+    assert f'ExecStart="{sys.executable}" -m hermes_cli.main gateway run' in text
+    assert 'Environment="HERMES_HOME=/home/x/.hermes"' in text
+    assert "UMask=0077" in text
+
+
+def read_word(written: str) -> str:
+    """A quoted word as systemd reads it: escapes first, then specifiers."""
+    assert written[0] == written[-1] == '"'
+    inner = re.sub(r'(?<!\\)(?:\\\\)*"', "", written[1:-1])
+    assert inner == written[1:-1], "a quote ends it early"
+    assert "\n" not in written
+    known = {"n": "\n", "t": "\t", "\\": "\\", '"': '"'}
+    text = re.sub(r"\\(.)", lambda found: known[found[1]], inner)
+    assert "%" not in text.replace("%%", "")
+    return text.replace("%%", "%")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"])))
+@example('/srv/my "own" 100% home\\x\n\t')
+def test_a_home_of_any_name_stays_one_word(name: str) -> None:
+    assert read_word(quoted(name)) == name
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    home = tmp_path / 'my "own" 100% home'
+    path = install_unit(home, tmp_path)
+    said = subprocess.run(
+        ["systemd-analyze", "verify", "--user", "--man=no", str(path)],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    about_it = [line for line in said.stderr.splitlines() if UNIT_NAME in line]
+    assert about_it == []
+
+
+@pytest.mark.parametrize(
+    ("group", "environ", "command"),
+    [
+        (
+            "0::/user.slice/user-7.slice/user@7.service/app.slice/hermes-gateway.service",
+            "A=1\0SYSTEMD_EXEC_PID=42\0",
+            "systemctl --user stop hermes-gateway.service",
+        ),
+        ("0::/system.slice/hermes.service", "SYSTEMD_EXEC_PID=42", "systemctl stop hermes.service"),
+        ("0::/system.slice/editor.service", "SYSTEMD_EXEC_PID=7\0B=2", None),
+        ("0::/user.slice/user-7.slice/session-3.scope", "A=1", None),
+        ("0::/user.slice/user-7.slice/user@7.service", "SYSTEMD_EXEC_PID=42", None),
+    ],
+)
+def test_who_keeps_a_process_running(
+    tmp_path: Path, group: str, environ: str, command: str | None
+) -> None:
+    (tmp_path / "42").mkdir()
+    (tmp_path / "42/cgroup").write_text(group + "\n")
+    (tmp_path / "42/environ").write_text(environ)
+    assert stop_command(42, tmp_path) == command
+    assert stop_command(43, tmp_path) is None
+
+
+def test_a_gateway_that_systemd_keeps_is_not_stopped_behind_its_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "stop_command", lambda pid: "systemctl --user stop it.service")
+    lock = GatewayLock(tmp_path)
+    lock.acquire()
+    try:
+        with pytest.raises(RuntimeError, match=r"Stop it with: systemctl --user stop it\.service"):
+            process.stop_gateway(tmp_path)
+        assert running_pid(tmp_path) == os.getpid()
+    finally:
+        lock.release()

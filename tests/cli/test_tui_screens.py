@@ -27,6 +27,7 @@ from hermes_cli.tui.help_screen import HelpScreen, Section
 from hermes_cli.tui.question_dialog import PasswordDialog, QuestionDialog
 from hermes_cli.tui.reasoning import Reasoning
 from hermes_cli.tui.session_picker import SessionPicker
+from hermes_cli.tui.settings import Settings
 from hermes_cli.tui.tool_card import ToolCard
 from hermes_state import SessionDB
 
@@ -141,6 +142,22 @@ async def test_cards_fold(tmp_path: Path, size: tuple[int, int]) -> None:
         await until(pilot, lambda: app.chat.composer.text == "hi", "the input")
         await pilot.press("shift+tab", "enter")
         await until(pilot, lambda: test.is_open, "by key")
+
+
+@pytest.mark.parametrize("chosen", [None, True, False])
+@pytest.mark.parametrize("configured", [True, False])
+async def test_reasoning_is_shown_as_configured_unless_it_was_chosen_here(
+    tmp_path: Path, configured: bool, chosen: bool | None
+) -> None:
+    server = StandIn()
+    server.answers["config.get"] = lambda params: {"key": params["key"], "value": configured}
+    if chosen is not None:
+        Settings(tmp_path).set("show_reasoning", chosen)
+    async with make_app(server, tmp_path).run_test() as pilot:
+        app = await opened(pilot)
+        assert app.chat.turn.show_reasoning is (configured if chosen is None else chosen)
+        wanted = [] if chosen is not None else [{"key": "display.show_reasoning"}]
+        assert server.asked("config.get") == wanted
 
 
 async def test_a_turn_that_ends_badly(tmp_path: Path) -> None:
@@ -292,7 +309,7 @@ async def test_choosing_a_conversation(tmp_path: Path, size: tuple[int, int]) ->
         tree = app.screen.query_one(Tree)
         await until(pilot, lambda: len(tree.root.children) == 1, "the tree")
         assert [node.data for node in tree.root.children[0].children] == ["second"]
-        assert "Trip to Oslo" in shown(app)
+        await until(pilot, lambda: "Trip to Oslo" in shown(app), "the list")
         await pilot.press("down")
         await until(pilot, lambda: not tree.root.children, "one without a family")
         await pilot.press(*"Trip")
@@ -366,3 +383,18 @@ async def test_what_a_tool_prints_is_only_shown(tmp_path: Path) -> None:
         await until(pilot, lambda: app.chat.query(Notice))
         await until(pilot, lambda: shown(app).count("[red]safe[/red]") >= 4, "as plain text")
         assert "\x1b" not in shown(app) and "owned" not in shown(app) and "\x9b" not in shown(app)
+
+
+async def test_progress_is_shown_in_the_status_line_and_nowhere_else(tmp_path: Path) -> None:
+    server = StandIn()
+    async with make_app(server, tmp_path).run_test(size=(100, 30)) as pilot:
+        app = await opened(pilot)
+        server.emit("message.start", prompt="Hi", prompt_id="q", timestamp=3.0)
+        server.emit("status.update", kind="notice", text="First use: fetching it (93 MB)")
+        for percent in (5, 50, 95):
+            server.emit("status.update", kind="progress", text=f"fetching {percent}% of 93 MB")
+        await until(pilot, lambda: "fetching 95% of 93 MB" in shown(app), "progress")
+        assert len(app.chat.query(Notice)) == 1
+        server.emit("message.delta", text="Hello.")
+        await until(pilot, lambda: "answering" in shown(app), "the answer")
+        assert "93 MB" not in shown(app).splitlines()[-1]

@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ from pty_screen import PATIENCE, PtyProgram
 from .conftest import Hermes, ModelServer
 
 pytest.importorskip("textual")
+
+from tui_gateway.other_turns import ANOTHER_RUNS, GOING_ON
 
 CTRL_C, ESCAPE, ENTER = "\x03", "\x1b", "\r"
 
@@ -44,6 +46,19 @@ def terminal(hermes: Hermes) -> Iterator[PtyProgram]:
     program = start(hermes)
     yield program
     program.close()
+
+
+@pytest.fixture
+def another_window(hermes: Hermes) -> Iterator[Callable[..., PtyProgram]]:
+    opened: list[PtyProgram] = []
+
+    def begin(*arguments: str) -> PtyProgram:
+        opened.append(start(hermes, *arguments))
+        return opened[-1]
+
+    yield begin
+    for one in opened:
+        one.close()
 
 
 def stored(hermes: Hermes) -> list[list[tuple[str, str]]]:
@@ -209,9 +224,12 @@ def test_the_server_is_killed_in_the_middle_of_an_answer(
     server.say("Once upon", threading.Event())
     terminal.type("A story" + ENTER)
     terminal.wait_for("Once upon")
+    server.say("Once upon a morning.")
     os.kill(server_pid(terminal), signal.SIGKILL)
     terminal.wait_for("was started again")
-    assert "A story" in terminal.grid.text()
+    terminal.wait_for(GOING_ON)
+    screen = terminal.wait_for("Once upon a morning.")
+    assert "A story" in screen
     terminal.wait_for("● ready")
     server.say("All is well.")
     terminal.type("Still there?" + ENTER)
@@ -221,9 +239,14 @@ def test_the_server_is_killed_in_the_middle_of_an_answer(
     terminal.wait_for("Ctrl-C again leaves")
     terminal.type(CTRL_C)
     assert terminal.exit_code() == 0
-    messages = stored(hermes)[0]
-    assert [text for role, text in messages if role == "user"] == ["A story", "Still there?"]
-    assert messages[-1] == ("assistant", "All is well.")
+    assert stored(hermes) == [
+        [
+            ("user", "A story"),
+            ("assistant", "Once upon a morning."),
+            ("user", "Still there?"),
+            ("assistant", "All is well."),
+        ]
+    ]
 
 
 @pytest.mark.parametrize("killed", ["interface", "both"])
@@ -241,19 +264,79 @@ def test_the_interface_is_killed_and_the_conversation_goes_on(
     first.process.wait()
     first.close()
     wait_until_gone(pid)
+    if killed == "both":
+        server.say("Noted again.")
     second = start(hermes, "--continue")
     second.wait_for("Remember the milk")
+    if killed == "both":
+        second.wait_for("Noted again.")
+        second.wait_for("● ready")
     server.say("The milk.")
     second.type("What was it?" + ENTER)
     second.wait_for("The milk.")
     second.process.send_signal(signal.SIGTERM)
     assert second.exit_code() == 128 + signal.SIGTERM
     second.close()
-    said = stored(hermes)[0]
-    assert [text for role, text in said if role == "user"] == ["Remember the milk", "What was it?"]
-    assert said[-1] == ("assistant", "The milk.")
-    if killed == "interface":  # the server has stored what came of the answer before it left
-        assert said[1] == ("assistant", "Noted.")
+    said = [text for _, text in stored(hermes)[0]]
+    # Killed alone, the interface leaves a server that stores what had come of the answer.
+    noted = "Noted again." if killed == "both" else "Noted."
+    assert said == ["Remember the milk", noted, "What was it?", "The milk."]
+
+
+def test_a_command_that_was_running_reads_as_unknown(
+    hermes: Hermes, server: ModelServer, terminal: PtyProgram, tmp_path: Path
+) -> None:
+    effects = tmp_path / "effects"
+    server.call("terminal", command=f"echo once >> {effects}; sleep 600", timeout=601)
+    terminal.type("Do it" + ENTER)
+    while not effects.exists() or not effects.read_text():
+        terminal.read(0.01)
+    server.say("I do not know.")
+    os.kill(server_pid(terminal), signal.SIGKILL)
+    terminal.wait_for("It may or may not have taken effect")
+    screen = terminal.wait_for("I do not know.")
+    assert "? terminal" in screen
+    terminal.wait_for("● ready")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+    assert effects.read_text() == "once\n"
+
+
+def test_a_second_window_waits_and_escape_ends_that(
+    hermes: Hermes,
+    server: ModelServer,
+    terminal: PtyProgram,
+    another_window: Callable[..., PtyProgram],
+) -> None:
+    half = threading.Event()
+    server.say("Once upon", half, " a time.")
+    terminal.type("A story" + ENTER)
+    terminal.wait_for("Once upon")
+    second = another_window("--continue")
+    second.wait_for("Another process is answering here")
+    second.type("And then?" + ENTER)
+    second.wait_for(ANOTHER_RUNS)
+    second.type(ESCAPE)
+    second.wait_for("stopped before it began")
+    second.wait_for("● ready")
+    second.type("And now?" + ENTER)
+    second.wait_until(lambda screen: screen.count(ANOTHER_RUNS) == 2, "it waits again")
+    server.say("Nothing more.")
+    half.set()
+    screen = second.wait_for("Nothing more.")
+    assert "Once upon a time." in screen
+    second.wait_for("● ready")
+    for one in (second, terminal):
+        one.type("\x04")
+        assert one.exit_code() == 0
+    assert stored(hermes) == [
+        [
+            ("user", "A story"),
+            ("assistant", "Once upon a time."),
+            ("user", "And now?"),
+            ("assistant", "Nothing more."),
+        ]
+    ]
 
 
 def wait_until_gone(pid: int) -> None:
@@ -322,3 +405,14 @@ def test_the_plain_chat_where_it_is_wanted(hermes: Hermes, server: ModelServer, 
     terminal.type("/exit\n")
     assert terminal.exit_code() == 0
     terminal.close()
+
+
+def test_a_terminal_that_is_gone_ends_it_without_a_signal(hermes: Hermes) -> None:
+    program = PtyProgram(hermes.command, hermes.environment, hermes.home, is_controlling=False)
+    try:
+        program.wait_for("● ready")
+        os.close(program.master)
+        assert program.process.wait(PATIENCE) == 129
+    finally:
+        program.process.kill()
+        program.process.wait()

@@ -44,6 +44,7 @@ class StandIn:
             "session.close": lambda _: {"closed": True},
             "session.context_breakdown": lambda _: {"context_used": 12_000, "context_max": 128_000},
             "session.usage": lambda _: {"cost_usd": 0.25},
+            "config.get": lambda params: {"key": params["key"], "value": False},
             "session.list": lambda _: {"sessions": []},
             "session.search": lambda _: {"query": "", "results": []},
             "session.interrupt": lambda _: {"status": "interrupted"},

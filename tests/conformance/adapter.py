@@ -10,10 +10,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from .counter import counter
 from .script import Message
 
-SUBJECTS = ("inbox", "approval", "compression")
+SUBJECTS = ("turn", "inbox", "approval", "compression")
 """What only one of many processes may take."""
+
+ATTEMPTS = 3
+"""Processes that work on one turn before it is closed: what kills them may be the turn itself."""
 
 
 class Death(NamedTuple):
@@ -23,6 +27,11 @@ class Death(NamedTuple):
     """`before`, `during` or `after` its n-th write to the store; `tool-before` or `tool-after` the
     n-th effect of a tool; at a `moment`, so many seconds after the first prompt was sent."""
     number: float
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the process itself knows the point when it comes."""
+        return self.where != "moment"
 
     def __str__(self) -> str:
         return f"{self.where}:{self.number:g}"
@@ -59,16 +68,22 @@ class Implementation(Protocol):
         """Make a home (the folder exists) ready for its one conversation."""
 
     def talk(self, home: Path, prompts: list[str], death: Death | None = None) -> Talk:
-        """Start, go on with the conversation, submit each prompt when the one before is answered.
+        """Start, recover, go on with the conversation: each prompt when the last is answered.
 
         Each prompt's turn is that of `script.turn`. Without `death` every prompt must be answered.
         """
 
     def recover(self, home: Path, death: Death | None = None) -> None:
-        """Start, do whatever is done after a crash until nothing is left to do, and stop."""
+        """Start, do whatever is done after a crash until nothing is left to do, and stop.
+
+        A turn that was cut off is finished, or closed if `ATTEMPTS` processes have died in it.
+        """
 
     def writes(self, home: Path) -> int:
         """How many writes the last process in this home began."""
+
+    def reached(self, home: Path) -> bool:
+        """Whether the last process in this home that was given a named point died there."""
 
     def history(self, home: Path) -> list[Message]:
         """The conversation as it is stored."""
@@ -86,10 +101,14 @@ class Implementation(Protocol):
         """The histories of all branches, oldest first."""
 
     def compete(self, home: Path, subject: str, processes: int, death: Death | None) -> Race:
-        """Let processes race to take one of `SUBJECTS`; the first of them has the `death`."""
+        """Let processes race to take one of `SUBJECTS`; the first of them has the `death`.
+
+        A process that took it and was killed leaves it to be recovered; that is done here too.
+        """
 
 
 def effects(home: Path) -> list[str]:
-    """The marks that tools have left."""
+    """The marks that tools have left: lines in a file, and counts of the counter over HTTP."""
     file = home / "effects"
-    return file.read_text().split() if file.exists() else []
+    lines = file.read_text().split() if file.exists() else []
+    return lines + counter().marks(home.name)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 UNKNOWN = "<outcome unknown>"
 """Stands for the result of a tool call whose outcome nobody knows."""
+NOT_RUN = "<not run>"
+"""Stands for the result of a tool call that certainly did nothing."""
 CUT_OFF = "<cut off>"
 """Stands for an answer that a crash swallowed."""
 
@@ -23,9 +25,12 @@ class Message(NamedTuple):
     """The tool calls it makes, each `tool:argument`."""
 
 
+EFFECTFUL = ("leave_mark", "count_up")
+"""Tools that must not run twice: one appends to a file, one posts to a counter over HTTP."""
+
 CALLS: tuple[tuple[tuple[str, str], ...], ...] = (
-    (("leave_mark", "a"), ("echo", "x")),
-    (("leave_mark", "b"),),
+    (("leave_mark", "a"), ("count_up", "b"), ("echo", "x")),
+    (("echo", "y"), ("count_up", "c")),
 )
 """The tool calls of each step before the answer; the argument is the prompt's name and this."""
 
@@ -37,12 +42,12 @@ def answer(name: str) -> str:
 
 def marks(name: str) -> list[str]:
     """The effects of a prompt's turn."""
-    return [name + mark for step in CALLS for tool, mark in step if tool == "leave_mark"]
+    return [name + mark for step in CALLS for tool, mark in step if tool in EFFECTFUL]
 
 
 def result(tool: str, argument: str) -> str:
     """What a tool says when it has run."""
-    return f"marked {argument}" if tool == "leave_mark" else argument
+    return f"marked {argument}" if tool in EFFECTFUL else argument
 
 
 def turn(name: str) -> list[Message]:

@@ -1,19 +1,21 @@
 """Consume once: eight processes race for one thing, and exactly one has it.
 
-The things are a message that waits in the inbox, an approval that waits for a decision, and the
-compression of a conversation. One of the eight may be killed on the way. The store says that the
-thing was taken once; at most one process says that it has it, and if none does, it is the one that
-was killed.
+The things are a turn that was cut off, a message that waits in the inbox, an approval that waits
+for a decision, and the compression of a conversation. One of the eight is killed on the way. When
+what it left is recovered, the store says that the thing was taken once; at most one process says
+that it has it, and no effect happened twice. With nobody killed, exactly one has it.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
+from .adapter import effects
 from .cell import Cell
 
 PROCESSES = 8
-POINTS = 8
+POINTS = 12
 """The writes of a racer near which it is killed; those of its start are among them."""
 
 
@@ -25,9 +27,12 @@ def test_consume_once(cell: Cell) -> None:
         home = cell.new_home()
         home.talk(prompts=1)
         race = cell.implementation.compete(home.path, subject, PROCESSES, death)
+        cell.note_death(home.path)
         if race.taken != 1 or race.claimed > 1:
             cell.require([f"{subject}: {race}"])
         cell.require(cell.implementation.faults(home.path))
+        done = Counter(effects(home.path))
+        cell.require([f"{mark} happened {n} times" for mark, n in done.items() if n > 1])
 
 
 def test_consume_once_undisturbed(cell: Cell) -> None:

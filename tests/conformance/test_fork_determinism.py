@@ -15,10 +15,12 @@ from .cell import CHAIN, Cell, Home
 def test_fork_determinism(cell: Cell) -> None:
     implementation = cell.implementation
     if implementation.forks_anywhere is None:
-        pytest.skip(f"the {implementation.name} does not fork conversations")
+        cell.skipped = f"the {implementation.name} does not fork conversations"
+        pytest.skip(cell.skipped)
+    crashes = cell.points(cell.talk_writes())
     while cell.goes_on():
         home = cell.new_home()
-        home.talk(next(cell.points(cell.talk_writes())))
+        home.talk(next(crashes))
         home.talk()  # so that the fork is of a conversation that was cut off and went on
         for _ in range(min(CHAIN // 2, cell.share - cell.kills)):
             _fork_twice(cell, home)
@@ -35,6 +37,7 @@ def _fork_twice(cell: Cell, home: Home) -> None:
         home.talk(death)
     else:
         implementation.fork(home.path, at, death)
+        home.died(home.path)
     implementation.fork(home.path, at)
     forks = implementation.forks(home.path)[known:]
     if len(forks) not in (2, 3):

@@ -97,3 +97,16 @@ async def test_event_hooks_are_told_and_kept_apart(tmp_path: Path) -> None:
     assert await hooks.emit("agent:end", {"x": 3}) == []
     assert sorted(hooks.loaded_hooks) == ["bad", "one", "two"]
     assert await EventHooks(tmp_path / "nowhere").emit("agent:start", {}) == []
+
+
+@pytest.mark.parametrize("place", ["", "gateway: "])
+def test_sections_may_stand_at_the_top_of_the_file(tmp_path: Path, place: str) -> None:
+    sections = (
+        "reset_by_type: {group: {mode: daily}}, reset_by_platform: {telegram: {mode: idle}}, "
+        "restart_loop_guard: {max_restarts: 9, window: 5}, streaming: {enabled: true}"
+    )
+    config = loaded(tmp_path, f"{place}{{{sections}}}\n")
+    assert config.policy_for("matrix", "group").mode == "daily"
+    assert config.policy_for("telegram", "dm").mode == "idle"
+    assert (config.max_restarts, config.restart_window) == (9, 5)
+    assert config.streaming["enabled"] is True

@@ -21,7 +21,6 @@ from gateway.config_load import load_gateway_config
 from gateway.delivery import UNSURE
 from gateway.platforms.base import MessageEvent
 from gateway.platforms.local import LocalAdapter
-from gateway.recovery import CUT_OFF
 from gateway.run import GatewayRunner
 from gateway.session import SessionSource
 from hermes_state import AsyncSessionDB, SessionDB
@@ -118,17 +117,6 @@ async def test_an_answer_that_was_stored_is_delivered_after_a_restart(tmp_path: 
         assert sorted(await chats.local.wait_for(2)) == sorted(["the answer", UNSURE])
     async with gateway(tmp_path) as chats:
         assert await chats.ask("more") == "re: more", "it is told once"
-
-
-async def test_a_turn_that_a_crash_cut_off_is_told(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as chats:
-        await chats.ask("one")
-        chats.db.append_message(chats.session_id(), "user", "cut off")
-    async with gateway(tmp_path) as chats:
-        assert await chats.local.wait_for(1) == [CUT_OFF]
-        assert await chats.ask("two") == "re: two"
-    async with gateway(tmp_path) as chats:
-        assert await chats.ask("three") == "re: three"
 
 
 async def test_stop_lets_a_turn_finish(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ async def test_a_further_message_steers(tmp_path: Path) -> None:
         await chats.say("first")
         await begun.wait()
         await chats.say("more")
-        while not chats.runner._running_agents[chats.key()]._steering:
+        while not chats.runner._running_agents[chats.key()]._occupation._steering:
             await asyncio.sleep(0)
         release.set()
         assert await chats.local.wait_for(2) == ["thinking", "re: more"]
@@ -137,7 +137,7 @@ async def test_a_fault_in_the_engine_is_told_and_the_chat_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with gateway(tmp_path) as chats:
-        monkeypatch.setattr("gateway.turns.agent_for", _broken)
+        monkeypatch.setattr("gateway.answering.agent_for", _broken)
         assert "wires crossed" in await chats.ask("hello")
         monkeypatch.undo()
         assert await chats.ask("again") == "re: again"

@@ -74,6 +74,15 @@ def test_files_elsewhere_are_not_sent(tmp_path: Path) -> None:
         assert outgoing(text, work, home) == (text, [])
 
 
+@pytest.mark.parametrize("name", ["id_rsa", "server.key", "prod.env", "credentials.json"])
+def test_files_with_credentials_are_not_sent(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("secret")
+    (tmp_path / "notes.txt").write_text("plain")
+    assert outgoing(f"MEDIA:{name}", tmp_path, tmp_path / "home") == (f"MEDIA:{name}", [])
+    sent = outgoing("MEDIA:notes.txt", tmp_path, tmp_path / "home")
+    assert sent == ("", [tmp_path / "notes.txt"])
+
+
 def test_code_that_shows_how_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_text("x")
     text = f"Write this:\n```\nMEDIA:{tmp_path}/a.png\n```"

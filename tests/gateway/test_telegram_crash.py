@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("telegram")
 
+from agent.recovery import CUT_OFF
 from gateway.delivery import BROKEN, UNSURE
-from gateway.recovery import CUT_OFF
 
 from .bot_api import TOKEN, BotApi
 from .chats import CONFIG
@@ -52,4 +52,4 @@ async def test_a_gateway_that_is_killed(tmp_path: Path) -> None:
         assert set(texts) <= {"re: hello", "re: again"} | notices
         assert set(texts[:-1]) & ({"re: hello"} | notices)
     answered = sum("re: hello" in api.texts(one) for one in chats)
-    assert answered >= len(chats) - 9  # at most three were running at each of three deaths
+    assert answered >= len(chats) - 9  # at most three were being sent at each of three deaths

@@ -244,7 +244,7 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     for (table,) in db.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'messages_fts%'"
         " AND name NOT IN ('sqlite_sequence', 'search_changes', 'approvals', 'approval_grants',"
-        " 'inbox', 'pairing_codes', 'paired_users')"
+        " 'inbox', 'turns', 'tool_runs', 'pairing_codes', 'paired_users')"
     ).fetchall():
         names = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
         columns = sorted(set(names) - own.get(table, set()))

@@ -4,6 +4,7 @@ import inspect
 from typing import Any
 
 from hermes_state import SessionDB
+from hermes_state.turns import Lease
 
 UNKNOWN = "nobody"
 
@@ -14,6 +15,8 @@ _PLAUSIBLE: dict[str, Any] = {
     "float": 1.0,
     "bool": True,
     "Any": "text",
+    "Lease": Lease(UNKNOWN, 1),
+    "Iterable[Lease]": [Lease(UNKNOWN, 1)],
     "list[str]": [UNKNOWN],
     "list[int]": [10**9],
     "dict[str, str]": {UNKNOWN: "text"},

@@ -7,7 +7,10 @@ import json
 import pytest
 
 from hermes_state import SessionDB
+from hermes_state.history import OUTCOME_UNKNOWN
 from hermes_state.search_check import missing_from_index
+from hermes_state.tool_runs import Started
+from hermes_state.turn_log import CUT_OFF, Recorded
 
 CALLS = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
 
@@ -30,7 +33,20 @@ def store(db: SessionDB) -> SessionDB:
     db.append_message("running", "user", "go")
     db.append_message("running", "assistant", "", tool_calls=CALLS)
     db.update_token_counts("a2", 5, 5, model="m")
+    lease = begin_turn(db, "turn").lease
+    start = [Started("t", "f", "effectful")]
+    call = {"role": "assistant", "tool_calls": [{**CALLS[0], "id": "t"}]}
+    db.record_step("turn", [call], lease=lease, starts=start)
+    for name in ("owed", "sending", "sent"):
+        db.add_delivery(name, "text", session_key="k", platform="local", chat_id="1")
+    db.begin_delivery("sending")
+    db.finish_delivery("sent", "delivered")
     return db
+
+
+def begin_turn(db: SessionDB, name: str) -> Recorded:
+    message = {"role": "user", "content": "go"}
+    return db.begin_turn(name, message, source="cli", facts={}, leased=True)
 
 
 def break_it(db: SessionDB, *statements: str) -> None:
@@ -87,6 +103,20 @@ BROKEN = {
     ),
     "first_tellings_exist": (["UPDATE messages SET origin_id = 999 WHERE session_id = 'd'"], None),
     "calls_are_answered": (["DELETE FROM messages WHERE role = 'tool'"], ("a",)),
+    "leases": (
+        [
+            "UPDATE turns SET state = 'walking'",
+            "INSERT INTO turns VALUES ('gone', 'gone', 'running', 'me', 1, 1, 1, 1, NULL)",
+            "INSERT INTO tool_runs VALUES ('gone', 1, 'c', 'f', 'none', 'started', 1, NULL)",
+            "INSERT INTO tool_runs VALUES ('a', 1, 'c', 'f', 'none', 'finished', 1, 1)",
+        ],
+        ("a", "gone", "turn"),
+    ),
+    "turns_end": (["UPDATE turns SET started_at = 1, heartbeat_at = 1"], ("turn",)),
+    "outbox_settled": (
+        ["UPDATE delivery_obligations SET updated_at = 1 WHERE obligation_id = 'sending'"],
+        ("sending",),
+    ),
     "counts": (["UPDATE sessions SET message_count = 7 WHERE id = 'b'"], ("b",)),
     "usage_has_a_session": (
         ["INSERT INTO session_model_usage (session_id, model) VALUES ('gone', 'm')"],
@@ -116,6 +146,29 @@ def test_each_thing_is_found_and_put_right(store: SessionDB, rule: str) -> None:
     assert store.check_store() == []
     assert store.mend_store() == {}
     assert [one for one in before if one not in said(store)] == []
+
+
+def test_answers_that_wait_for_days_are_told_and_stay_owed(store: SessionDB) -> None:
+    break_it(store, "UPDATE delivery_obligations SET created_at = 1, updated_at = 1")
+    found = {one.rule: one for one in store.check_store()}
+    assert found["outbox_delivered"].concerned == ("owed",)
+    store.mend_store()
+    assert [one.rule for one in store.check_store()] == ["outbox_delivered"]
+    assert [row["obligation_id"] for row in store.list_deliveries()] == ["owed"]
+
+
+def test_a_turn_that_nobody_went_on_with_is_closed_visibly(store: SessionDB) -> None:
+    break_it(store, *BROKEN["turns_end"][0])
+    store.mend_store()
+    history = [message["content"] for message in store.get_messages_as_conversation("turn")]
+    assert history[-2:] == [OUTCOME_UNKNOWN, CUT_OFF]
+
+
+def test_a_call_of_a_turn_that_has_ended_wants_its_answer(store: SessionDB) -> None:
+    break_it(store, "UPDATE turns SET state = 'ended'", "DELETE FROM tool_runs")
+    assert [one.rule for one in store.check_store()] == ["calls_are_answered"]
+    store.mend_store()
+    assert store.check_store() == []
 
 
 def test_a_ring_of_continuations_is_opened(store: SessionDB) -> None:

@@ -16,6 +16,8 @@ import pytest
 
 from hermes_state import SessionDB, StoreFullError
 from hermes_state.connection import Connection
+from hermes_state.tool_runs import Started
+from hermes_state.turns import Lease
 
 from .memory import memory_folder
 from .surface import arguments, dump, method_names
@@ -72,6 +74,7 @@ def furnish(db: SessionDB) -> None:
     db._execute_write(furnish_approvals)
     db.create_session("open", "cli")
     db.append_message("open", "user", "unanswered")
+    furnish_turns(db)
     db.accept_message("waiting", "s", "later", source="tui")
     db.accept_message("long gone", "s", "earlier", source="tui")
     db.drop_message("long gone")
@@ -104,6 +107,20 @@ def furnish(db: SessionDB) -> None:
         conn.execute("UPDATE sessions SET started_at = ? WHERE id = 'chain2'", (old,))
 
     db._execute_write(age)
+
+
+def furnish_turns(db: SessionDB) -> None:
+    """A turn that runs, with a tool, and one that was cut off in the middle of a tool."""
+    ask = {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "t", "function": {"name": "send", "arguments": "{}"}}]}  # fmt: skip
+    for name in ("running", "cut-off"):
+        lease = db.begin_turn(name, say("go")[0], source="cli", facts={}, leased=True).lease
+        db.record_step(name, [ask], lease=lease, starts=[Started("t", "send", "effectful")])
+    db._execute_write(
+        lambda conn: conn.execute(
+            "UPDATE turns SET heartbeat_at = 0 WHERE conversation_id = 'cut-off'"
+        )
+    )
 
 
 def furnish_pairing(conn: Connection) -> None:
@@ -164,7 +181,20 @@ TABLE = [
     m("begin_turn", "s", session_id="s", message=say("x")[0], source="cli", facts={}),
     m("begin_turn", "new", session_id="new", message=say("x")[0], source="cli", facts={}),
     m("record_step", "s", session_id="s", messages=say("x"), usage={"input_tokens": 3}),
-    m("close_open_turn", "open", session_id="open"),
+    m("begin_turn", "s", session_id="s", message=say("x")[0], source="cli", facts={}, leased=True),
+    m("begin_turn", "cut-off", session_id="cut-off", message=say("x")[0], source="cli", facts={},
+      leased=True, deliver_to={"id": "x"}),
+    m("record_step", "running", session_id="running", lease=Lease("running", 1), ends=True,
+      messages=[{"role": "tool", "tool_call_id": "t", "content": "done"}, *say("x")]),
+    m("record_step", "running", session_id="running", lease=Lease("running", 1),
+      messages=[{"role": "tool", "tool_call_id": "t", "content": "done"}],
+      starts=[Started("t2", "send", "none")]),
+    m("compact_seen", "s2", session_id="running", seen=[], messages=say("sum"),
+      new_session_id="s2", lease=Lease("running", 1)),
+    m("end_turn", lease=Lease("running", 1)),
+    m("beat_turns", leases=[Lease("running", 1), Lease("s", 1)]),
+    m("take_over_turn", "cut-off", conversation_id="cut-off", fence=1),
+    m("close_abandoned_turn", "cut-off", conversation_id="cut-off", fence=1, notice="cut off"),
     m("append_missing", "s", session_id="s", messages=say("one", "x"), source="cli", facts={}),
     m("update_token_counts", "s", session_id="s", input_tokens=5, model="m"),
     m("record_auxiliary_usage", session_id="s", task="title", input_tokens=5),
@@ -205,6 +235,7 @@ TABLE = [
     m("settle_approval", approval_id="waiting", choice="once"),
     m("take_late_answer", session_id="s", command="c", description="d", pattern_keys=[]),
     m("renew_approval_token", approval_id="waiting", owner=None),
+    m("decide_own_approval", approval_id="waiting", session_id="s", choice="once", owner=None),
     m("record_approval", session_id="s", command="c", description="d", pattern_keys=["k"],
       approved=True, how="off"),
     m("cancel_approval", approval_id="waiting"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_cli import __version__
 from tools.base import Tool, ToolContext, ToolError
 from tools.mcp import client as mcp_client
 from tools.mcp import stdio as mcp_stdio
@@ -107,6 +109,8 @@ BAD = r"""
         message = json.loads(line)
         method, number = message.get("method"), message.get("id")
         if method == "initialize":
+            with open(os.environ["BEGAN"], "w") as file:
+                json.dump(message["params"]["clientInfo"], file)
             send({"id": number, "result": {"protocolVersion": "2025-06-18",
                   "capabilities": {"tools": {}}, "serverInfo": {"name": "bad", "version": "1"}}})
         elif method == "tools/list":
@@ -203,8 +207,7 @@ def call(tool: Tool, context: ToolContext | None = None, **arguments: Any) -> st
 
 def test_tools_of_a_real_server(peers, monkeypatch):
     monkeypatch.setenv("SOME_API_KEY", "hidden")
-    monkeypatch.setenv("NAMED", "given")
-    tools = peers.load(good=peers.entry("good", env={"MINE": "<${NAMED}>"}))
+    tools = peers.load(good=peers.entry("good", env={"MINE": "<given>"}))
     add = tools["mcp_good_add"]
     assert add.description.startswith("Add two numbers.")
     assert add.parameters["required"] == ["a"]
@@ -222,6 +225,12 @@ def test_tools_of_a_real_server(peers, monkeypatch):
     assert "hidden" not in environment
     with pytest.raises(ToolError, match="cannot be sent"):
         add.run(ToolContext("s", "c"), a=object())
+
+
+def test_a_server_is_told_who_asks(peers):
+    assert "mcp_bad_work" in peers.load(bad=peers.entry("bad", "good"))
+    told = json.loads(peers.began.read_text())
+    assert (told["name"], told["version"]) == ("hermes", __version__)
 
 
 def test_a_call_can_be_interrupted_and_the_server_goes_on(peers):

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_cli import __version__
 from tools.base import ToolContext, ToolError, Workspace
 from tools.web import TOOLS, decoded, web_fetch, web_search, web_tools
 from tools.web import http as web_http
@@ -108,6 +109,7 @@ async def test_fetches_a_page_and_marks_it_as_somebody_elses_words(site, tmp_pat
     assert lines[4:9] == ["Title: The title", "", "# Head", "", "Body"]
     assert lines[9] == f"[outside content {lines[3].split()[2]} ends]"
     assert [headers["host"] for _, headers in site.asked] == [f"open.test:{site.port}"] * 2
+    assert site.asked[0][1]["user-agent"].startswith(f"hermes/{__version__}")
     assert "cookie" not in site.asked[1][1]
     again = await web_fetch.run(context(tmp_path), f"http://open.test:{site.port}/b")
     assert lines[3] not in again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import stat
 
@@ -160,6 +161,20 @@ def test_whether_it_could_run(gateway: Gateway) -> None:
     assert not missing["ok"] and "OPENAI_API_KEY" in missing["error"]
     (gateway.home / "config.yaml").write_text("model: {provider: nobody}\n")
     assert "nobody" in gateway.call("setup.runtime_check")["error"]
+
+
+def test_what_is_fetched_by_itself_is_no_obstacle(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *more: None if name == "xllamacpp" else find_spec(name, *more),
+    )
+    (gateway.home / "config.yaml").write_text("model: {provider: local}\n")
+    check = gateway.call("setup.runtime_check")
+    assert (check["ok"], check["provider"], check["error"]) == (True, "local", "")
 
 
 def test_env_is_read_again(gateway: Gateway) -> None:

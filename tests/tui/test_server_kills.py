@@ -13,6 +13,7 @@ from typing import Any
 from scripted_provider import ScriptedProvider, call, say, script
 from serving import SECONDS, Child, configure, require_valid, store
 
+from hermes_state.turn_log import CUT_OFF
 from tui_gateway.client import Client
 
 KILLS = 100
@@ -113,16 +114,21 @@ def check_effects(chain: Chain) -> set[str]:
 
 
 def check_answers(messages: list[dict[str, Any]], done: set[str]) -> Counter[str]:
-    """What is said to be done was done; returns how many were answered, and how many cut off."""
+    """What is said to be done was done; returns how the turns have ended."""
     ends: Counter[str] = Counter()
-    name = ""
+    name, unknown = "", set()
     for message in messages:
         if message["role"] == "user":
-            name = json.loads(message["content"])["name"]
+            name, unknown = json.loads(message["content"])["name"], set()
+        elif message["role"] == "tool" and message["effect_disposition"] == "unknown":
+            step = message["tool_call_id"].rpartition("_")[2]
+            unknown.add(f"{name}{'ab'[int(step)]}")
+            ends["outcome unknown"] += 1
         elif message["role"] == "assistant" and not message["tool_calls"]:
             answered = message["content"] == f"done with {name}"
-            assert not answered or {f"{name}a", f"{name}b"} <= done
-            ends["answered" if answered else "cut off"] += 1
+            assert not answered or {f"{name}a", f"{name}b"} <= done | unknown
+            given_up = message["content"] == CUT_OFF
+            ends["answered" if answered else "given up" if given_up else "interrupted"] += 1
     return ends
 
 

@@ -176,11 +176,12 @@ async def test_waiting_prompts_outlive_the_server(
     with store(home) as db:
         assert said_by_user(db, key) == ["0"]
         assert len(db.list_waiting(key)) == 3
+    provider.open_gate("half")
     async with stdio_client(home) as client:
         again = await client.resume(key)
         sid = again["session_id"]
-        answers = [(await turn_ends(client, sid)).payload["text"] for _ in range(3)]
-        assert answers == ["answer 1", "answer 2", "answer 3"]
+        answers = [(await turn_ends(client, sid)).payload["text"] for _ in range(4)]
+        assert answers == ["never ends", "answer 1", "answer 2", "answer 3"]
         assert (await client.resume(key))["session_id"] == sid
     with store(home) as db:
         assert said_by_user(db, key) == list("0123")
@@ -202,7 +203,7 @@ async def test_a_prompt_that_was_accepted_first_thing_is_found_after_a_kill(
         assert listed["id"] == opened["session_key"]
         again = await client.resume(listed["id"])
         assert again["info"]["cwd"] == str(tmp_path)
-        if listed["waiting"]:
+        if again["running"]:
             assert (await turn_ends(client, again["session_id"])).payload["text"] == "answer 0"
     with store(home) as db:
         assert said_by_user(db, opened["session_key"]) == ["0"]

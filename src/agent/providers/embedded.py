@@ -62,12 +62,12 @@ class EmbeddedModel:
         home: Path | None = None,
         progress: Callable[[str], Progress] = terminal_progress,
     ) -> None:
-        """`home` is where the weights are kept (the Hermes home); `progress` makes a `Progress`
-        for a download from a label."""
+        """`home` is where the weights are kept: the Hermes home."""
         self.name = name
         self.context_length = min(context_length, CONTEXT_LENGTH)
         self._home = home
-        self._progress = progress
+        self.progress = progress
+        """Makes what shows a download, from a label; a front end may put its own here."""
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._workers: set[Worker] = set()
@@ -138,9 +138,9 @@ class EmbeddedModel:
         with self._lock:
             if self._engine is None:
                 label = f"First use: fetching {LOCAL_MODEL}"
-                weights = ensure_weights(self._home, self._progress(label), stop)
+                weights = ensure_weights(self._home, self.progress(label), stop)
                 label = "First use: installing llama.cpp"
-                runtime = ensure_runtime(self._home, self._progress(label), stop)
+                runtime = ensure_runtime(self._home, self.progress(label), stop)
                 self._engine = embedded_engine.acquire(runtime, weights)
             return self._engine
 

@@ -23,6 +23,7 @@ from urllib.request import getproxies
 
 from agent.providers import failures
 from agent.providers.light_httpx import httpx
+from hermes_cli import __version__
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class HttpPeer:
             "content-type": "application/json",
             "accept": "text/event-stream",
             "accept-encoding": "identity",
-            "user-agent": "hermes",
+            "user-agent": f"hermes/{__version__}",
             **headers,
         }
         self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}

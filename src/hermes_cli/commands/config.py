@@ -157,9 +157,10 @@ def check(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error)
         return 1
-    for line in config.warnings:
+    without_effect = config.without_effect()
+    for line in (*config.warnings, *without_effect):
         print(line)
-    if not config.warnings:
+    if not config.warnings and not without_effect:
         print(f"{config.home / 'config.yaml'}: all is well.")
     return 1 if config.warnings else 0
 

@@ -76,6 +76,7 @@ def check_config(home: Path) -> list[Ailment]:
             for line in str(error).splitlines()
         ]
     found = [Ailment(line) for line in config.warnings if "others can read it" not in line]
+    found += [Ailment(line, is_hint=True) for line in config.without_effect()]
     if config.model.provider == "local":
         from agent.providers.embedded_fetch import WEIGHTS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 from typing import Any
 
 EXAMPLES = """\
@@ -158,7 +159,11 @@ def _yes(parser: argparse.ArgumentParser) -> None:
 def _old(parser: argparse.ArgumentParser, days: int | None) -> None:
     shown = "" if days is None else f" ({days})"
     parser.add_argument(
-        "--older-than", type=_days, default=days, metavar="DAYS", help=f"not used since{shown}"
+        "--older-than",
+        type=_days,
+        default=days,
+        metavar="DAYS",
+        help=f"not used since{shown}: 365, 365d or 12w",
     )
     parser.add_argument("--source", help="only from here")
     parser.add_argument("--dry-run", action="store_true", help="only say which")
@@ -172,7 +177,10 @@ def _count(text: str) -> int:
 
 
 def _days(text: str) -> float:
-    number = float(text)
-    if not 0 <= number < 1e6:
-        raise argparse.ArgumentTypeError("must be a number of days")
-    return number
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([dw]?)", text.strip().lower())
+    days = float(found[1]) * (7 if found[2] == "w" else 1) if found else -1.0
+    if not 0 <= days < 1e6:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: give days or weeks, such as 365, 365d or 12w"
+        )
+    return days

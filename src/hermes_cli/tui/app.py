@@ -150,7 +150,20 @@ class HermesApp(App[int]):
             except RpcFailedError as error:
                 self.exit(USAGE_ERROR, message=f"hermes: {error}")
                 return
+        await self._follow_configuration()
         await self.chat.show(self.client, opened)
+
+    async def _follow_configuration(self) -> None:
+        """Take what the person has not chosen here from config.yaml."""
+        if self.settings.has("show_reasoning"):
+            return
+        try:
+            found = await self.client.request("config.get", key="display.show_reasoning")
+        except (RpcFailedError, ConnectionLostError) as error:
+            log.warning("Whether reasoning is to be shown is not known: %s", error)
+            return
+        if not self.settings.has("show_reasoning"):
+            self.chat.turn.show_reasoning = bool(found.get("value"))
 
     async def _opened(self) -> Any:
         wanted = self._opening.resume

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import work
@@ -14,6 +16,7 @@ from textual.events import Key
 from textual.screen import Screen
 
 from tui_gateway.client import Client, ConnectionLostError, Event, RpcFailedError
+from tui_gateway.other_turns import GOING_ON
 from tui_gateway.rpc import SESSION_NOT_FOUND
 
 from .blocks import Notice, UserMessage, Welcome
@@ -60,6 +63,10 @@ class ChatScreen(Screen[None]):
         self.key = ""
         """Where it is stored."""
         self.has_messages = False
+        self._drawn_seq = 0
+        """The number of the newest event that what is drawn already holds."""
+        self._drawing = asyncio.Lock()
+        self._drawn_by: asyncio.Task[Any] | None = None
         self._client: Client | None = None
         self._is_open = asyncio.Event()
         self.is_switched = asyncio.Event()
@@ -107,10 +114,32 @@ class ChatScreen(Screen[None]):
 
     async def show(self, client: Client, opened: Opened) -> None:
         """Show a live session as the server tells it."""
+        async with self._alone():
+            sid = opened["session_id"]
+            if client.last_seen(sid) > opened["latest_seq"]:  # some were not for this screen yet
+                opened = await client.activate(sid)
+            await self._draw(client, opened)
+
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Draw one thing at a time: a whole conversation, or an event."""
+        task = asyncio.current_task()
+        if self._drawn_by is task:
+            yield
+            return
+        async with self._drawing:
+            self._drawn_by = task
+            try:
+                yield
+            finally:
+                self._drawn_by = None
+
+    async def _draw(self, client: Client, opened: Opened) -> None:
         from .stored_blocks import blocks_of
 
         self._client = client
         self.sid, self.key = opened["session_id"], opened["stored_session_id"]
+        self._drawn_seq = opened["latest_seq"]
         self.questions.forget()
         blocks = blocks_of(opened["messages"], show_reasoning=self.turn.show_reasoning)
         self.has_messages = bool(blocks)
@@ -122,7 +151,11 @@ class ChatScreen(Screen[None]):
         await self.transcript.show(blocks or [Welcome(opened["info"]["model"])])
         self.turn.reset(running=opened["running"])
         if inflight is not None:
+            if inflight["recovered"]:
+                await self.tell(GOING_ON)
             await self.turn.resume_answer(inflight["assistant"])
+        if opened["status"] == "elsewhere":
+            await self.tell("Another process is answering here; its answer is shown once it ends.")
         self._tell_info(cast(dict[str, Any], opened["info"]))
         for question in opened["pending"]:
             self.questions.ask(question["type"], question["payload"], client, self.sid)
@@ -131,15 +164,23 @@ class ChatScreen(Screen[None]):
 
     async def reload(self) -> None:
         """Draw the conversation anew."""
-        await self.show(self.client, await self.client.activate(self.sid))
+        async with self._alone():
+            await self._draw(self.client, await self.client.activate(self.sid))
 
     async def take(self, event: Event) -> None:
         """Something happened on the server."""
+        async with self._alone():
+            await self._take(event)
+
+    async def _take(self, event: Event) -> None:
         if event.session_id and event.session_id != self.sid:
             if event.type == "session.snapshot":
                 await self._take_snapshot(event)
             elif event.type == "message.complete":
                 self.notify("An answer in another conversation is there (F2).")
+            return
+        is_old = event.seq is not None and event.seq <= self._drawn_seq
+        if is_old and await self.turn.take_old(event.type, event.payload):
             return
         if await self.turn.take(event.type, event.payload):
             if event.type == "message.complete":
@@ -164,6 +205,8 @@ class ChatScreen(Screen[None]):
                 self._tell_info(payload)
             case "session.title":
                 self.status.set(title=payload.get("title") or "")
+            case "history.changed":
+                await self.reload()
             case "session.switched" | "screen.clear":
                 self.waiting.clear_all()
                 await self.reload()

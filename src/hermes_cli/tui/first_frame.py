@@ -42,9 +42,11 @@ class FirstFrame:
     def restore_mode(self) -> None:
         """Put the terminal's mode back as it was before, once nothing reads keys any more."""
         if self._before is not None:
+            import contextlib
             import termios
 
-            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._before)
+            with contextlib.suppress(termios.error):  # a terminal that is gone has no mode
+                termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._before)
             self._before = None
 
     def remove(self) -> None:

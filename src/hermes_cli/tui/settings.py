@@ -38,6 +38,10 @@ class Settings:
         value = self._values.get(name, default)
         return value if isinstance(value, type(default)) else default
 
+    def has(self, name: str) -> bool:
+        """Whether the person has chosen."""
+        return name in self._values
+
     def set(self, name: str, value: Any) -> None:
         """Remember a choice."""
         self._values[name] = value

@@ -82,6 +82,7 @@ async def _show(server: ServerProcess, home: Path, opening: Opening) -> int:
 
     from tui_gateway.client import Client
 
+    from . import hangup
     from .app import HermesApp
     from .log_later import LogLater
 
@@ -93,6 +94,7 @@ async def _show(server: ServerProcess, home: Path, opening: Opening) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, app.leave, 128 + number)
+        hangup.watch(lambda: loop.call_soon_threadsafe(app.leave, hangup.HUNG_UP))
     try:
         code = await app.run_async()
     finally:

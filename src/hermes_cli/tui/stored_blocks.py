@@ -40,7 +40,9 @@ def blocks_of(messages: Iterable[Any], *, show_reasoning: bool = False) -> list[
                 blocks.append(card)
         elif role == "tool":
             found = cards.get(str(message.get("tool_call_id")))
-            if found is not None:
+            if found is not None and message.get("outcome") == "unknown":
+                found.leave_unknown(text)
+            elif found is not None:
                 found.finish(text, is_error=_looks_failed(text))
                 found.fold(False)  # what was done before is only interesting on request
     return blocks
@@ -63,4 +65,4 @@ def _card(call: dict[str, Any]) -> ToolCard:
 
 
 def _looks_failed(result: str) -> bool:
-    return result.startswith(("Error", "[Error", "[The outcome"))
+    return result.startswith(("Error", "[Error", "[outcome unknown]"))

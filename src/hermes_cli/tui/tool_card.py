@@ -12,11 +12,12 @@ from .diffs import coloured, find_diff, planned_diff
 from .folding import Folding
 from .texts import clean, one_line, seconds
 
-State = Literal["running", "done", "failed"]
+State = Literal["running", "done", "failed", "unknown"]
 _SIGNS: dict[State, tuple[str, str]] = {
     "running": ("●", "$warning"),
     "done": ("✓", "$success"),
     "failed": ("✗", "$error"),
+    "unknown": ("?", "$warning"),
 }
 LIVE_LINES = 12
 """Of the output that is still coming."""
@@ -60,6 +61,12 @@ class ToolCard(Folding):
         self.state = "failed" if is_error else "done"
         diff = find_diff(result)
         self.fold(is_error or 0 < len(diff.splitlines()) <= OPEN_DIFF_LINES)
+
+    def leave_unknown(self, result: str) -> None:
+        """Its process died while it ran: it may have taken effect or not."""
+        self.finish(result, is_error=True)
+        self.state = "unknown"
+        self.changed()
 
     def end_unknown(self) -> None:
         """The turn is over and this has no result."""

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .answer import Answer
-from .blocks import Notice, UserMessage
+from .blocks import Kind, Notice, UserMessage
 from .reasoning import Reasoning
 from .status_line import StatusLine
 from .tool_card import ToolCard
@@ -52,6 +52,17 @@ class TurnView:
             return False
         await handler(payload)
         return True
+
+    async def take_old(self, kind: str, payload: Payload) -> bool:
+        """Take an event from before a snapshot, of which only some things are not in what it drew.
+
+        False if it is none of a turn, and to be taken like any other.
+        """
+        if kind == "message.start":
+            self._begun(payload.get("prompt_id") or "")
+        elif kind == "message.complete":
+            await self._tell_end(payload)
+        return kind.startswith(("message.", "reasoning.", "tool."))
 
     def reset(self, *, running: bool) -> None:
         """The transcript was drawn anew."""
@@ -114,14 +125,20 @@ class TurnView:
         self._set_running(True)
         prompt_id = payload.get("prompt_id") or ""
         stamp = payload.get("timestamp")
-        self._waiting.take(prompt_id)
-        self._status.set(waiting=len(self._waiting.messages))
+        self._begun(prompt_id)
         shown = self._sent.get(prompt_id)
         if shown is not None:
             shown.timestamp = stamp
         elif not self._knows(UserMessage, stamp):
-            self._sent[prompt_id] = UserMessage(payload.get("prompt") or "", stamp)
-            await self._transcript.add(self._sent[prompt_id])
+            block = UserMessage(payload.get("prompt") or "", stamp)
+            if prompt_id:
+                self._sent[prompt_id] = block
+            await self._transcript.add(block)
+
+    def _begun(self, prompt_id: str) -> None:
+        """A message that waited waits no more."""
+        self._waiting.take(prompt_id)
+        self._status.set(waiting=len(self._waiting.messages))
 
     def _knows(self, kind: type[UserMessage] | type[Answer], stamp: float | None) -> bool:
         return stamp is not None and any(
@@ -161,13 +178,18 @@ class TurnView:
         await self._end_block(whole)
         for card in self._transcript.query(ToolCard):
             card.end_unknown()
-        if status == "interrupted":
-            await self._transcript.add(Notice("Stopped. What was said so far is kept."))
-        elif payload.get("warning"):
-            kind = "error" if status == "error" else "warning"
-            await self._transcript.add(Notice(str(payload["warning"]), kind))  # type: ignore[arg-type]
+        await self._tell_end(payload)
         goes_on = any(one.how != "steered" for one in self._waiting.messages)
         self._set_running(goes_on and not payload.get("unstored"))
+
+    async def _tell_end(self, payload: Payload) -> None:
+        """Say why a turn has ended, if not with an answer."""
+        status = payload.get("status")
+        if payload.get("warning"):
+            kind: Kind = "error" if status == "error" else "warning"
+            await self._transcript.add(Notice(str(payload["warning"]), kind))
+        elif status == "interrupted":
+            await self._transcript.add(Notice("Stopped. What was said so far is kept."))
 
     # What happens in between
 
@@ -212,6 +234,9 @@ class TurnView:
 
     async def _update(self, payload: Payload) -> None:
         kind, text = payload.get("kind"), payload.get("text") or ""
+        if kind == "progress":
+            self._status.set(doing=text)
+            return
         if kind == "compressing":
             self._status.set(doing="compressing")
         await self._transcript.add(Notice(text, "warning" if kind in ("warn", "retry") else "info"))

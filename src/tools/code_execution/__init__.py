@@ -146,11 +146,11 @@ def _cause(code: int) -> str:
 
 
 def _environment(context: ToolContext) -> dict[str, str]:
-    from ..terminal.environ import child_environment
+    from ..terminal.environ import child_environment, names
 
     terminal = context.workspace.settings.get("terminal")
     allow = terminal.get("pass_env") if isinstance(terminal, Mapping) else None
-    return child_environment({**os.environ, **context.workspace.environ}, allow or ())
+    return child_environment({**os.environ, **context.workspace.environ}, names(allow))
 
 
 def _seconds(settings: Mapping[str, Any]) -> float:

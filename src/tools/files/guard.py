@@ -13,7 +13,7 @@ import errno
 import importlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -81,6 +81,19 @@ def may_write(context: ToolContext, path: Path) -> None:
     importlib.import_module("tools.approval").guard_write(context, path)
 
 
+def may_read(context: ToolContext, path: Path) -> None:
+    """Ask the approval guard whether a file may be read; ToolError if not."""
+    importlib.import_module("tools.approval").guard_read(context, path)
+
+
+def needs_leave(context: ToolContext) -> Callable[[str], bool]:
+    """A test for files that are not read unasked, by their real paths."""
+    test: Callable[[str], bool] = importlib.import_module("tools.approval").needs_leave_to_read(
+        context.workspace
+    )
+    return test
+
+
 def own_databases(home: Path) -> frozenset[tuple[int, int]]:
     """Device and inode of the databases in the Hermes home.
 
@@ -96,8 +109,10 @@ def own_databases(home: Path) -> frozenset[tuple[int, int]]:
     return frozenset(found)
 
 
-def check_regular(info: os.stat_result, path: Path) -> None:
-    """Refuse everything but a regular file on an ordinary file system."""
+def check_regular(
+    info: os.stat_result, path: Path, forbidden: frozenset[tuple[int, int]] = frozenset()
+) -> None:
+    """Refuse everything but a regular file on an ordinary file system that is not forbidden."""
     if not stat.S_ISREG(info.st_mode):
         kind = _KINDS.get(stat.S_IFMT(info.st_mode), "no regular file")
         raise ToolError(f"{path} is {kind}, not a file with content. Choose a regular file.")
@@ -105,6 +120,11 @@ def check_regular(info: os.stat_result, path: Path) -> None:
         raise ToolError(
             f"{path} is a pseudo file of the kernel; the file tools leave those alone. "
             "Use the terminal if you need it."
+        )
+    if (info.st_dev, info.st_ino) in forbidden:
+        raise ToolError(
+            f"{path} is a database of Hermes itself, which only Hermes may open. "
+            "Use session_search to look into past conversations."
         )
 
 
@@ -166,12 +186,7 @@ def open_regular(name: str, folder: Folder, forbidden: frozenset[tuple[int, int]
     """Open a regular file for reading, never blocking, never through a link."""
     path = folder.path / name
     info = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-    check_regular(info, path)
-    if (info.st_dev, info.st_ino) in forbidden:
-        raise ToolError(
-            f"{path} is a database of Hermes itself, which only Hermes may open. "
-            "Use session_search to look into past conversations."
-        )
+    check_regular(info, path, forbidden)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
     fd = os.open(name, flags, dir_fd=folder.fd)
     try:

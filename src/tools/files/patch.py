@@ -13,7 +13,7 @@ from ..base import Tool, ToolContext, ToolError, tool
 from .atomic import Snapshot
 from .diff import Diff
 from .edit import Change, look_at
-from .guard import missing, real_path
+from .guard import may_read, missing, real_path
 from .hunks import FilePatch
 from .match import replace
 from .patch_apply import added_text, apply_hunks
@@ -162,6 +162,8 @@ class _Plan:
         real = real_path(self.context, path)
         if real not in self.drafts:
             before = look_at(real, self.context.workspace.home)
+            if before and not is_known(self.context.workspace, real, before):
+                may_read(self.context, real)  # what does not fit is shown beside what is there
             data = before.data if before else None
             self.drafts[real] = _Draft(real, before, data, there=before is not None)
         return self.drafts[real]

@@ -22,6 +22,7 @@ from .atomic import Snapshot, take_snapshot
 from .guard import (
     check_regular,
     explain,
+    may_read,
     missing,
     open_folder,
     open_regular,
@@ -140,9 +141,10 @@ def read_file(context: ToolContext, path: str, offset: int = 1, limit: int = 500
         info = real.lstat()
         if stat.S_ISDIR(info.st_mode):
             return _list_folder(context, real, first, limit)
-        check_regular(info, real)
+        forbidden = own_databases(context.workspace.home)
+        check_regular(info, real, forbidden)
+        may_read(context, real)
         with open_folder(real.parent) as folder:
-            forbidden = own_databases(context.workspace.home)
             snapshot = take_snapshot(folder, real.name, forbidden)
             if snapshot is None:
                 raise FileNotFoundError

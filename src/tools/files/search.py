@@ -1,7 +1,8 @@
 """search_files: find files by name, and lines by content.
 
 What git ignores is left out, and so are binary files, links and, unless the glob begins with a dot,
-everything whose name does. Results are in the order of their paths, so that pages fit together.
+everything whose name does; files that may hold secrets are found by name only. Results are in the
+order of their paths, so that pages fit together.
 """
 
 from __future__ import annotations
@@ -18,10 +19,20 @@ from typing import Literal
 
 from ..base import Tool, ToolContext, ToolError, tool
 from .gitignore import glob_regex
-from .guard import check_regular, explain, missing, open_folder, open_regular, own_databases
+from .guard import (
+    check_regular,
+    explain,
+    may_read,
+    missing,
+    needs_leave,
+    open_folder,
+    open_regular,
+    own_databases,
+)
 from .guard import real_path as find_path
 from .search_run import SECONDS, Hit, Mode, Query, TimeIsUp, search
 from .text import SNIFFED, encoding_of
+from .withheld import told
 
 _MOST = 500
 _MOST_CONTEXT = 20
@@ -49,8 +60,8 @@ def search_files(
     """Search file contents with a regular expression, or find files by name.
 
     Use this rather than grep, rg, find or ls. Files that git ignores, binary files and those over
-    100 MB are left out; hidden ones too, unless the glob begins with a dot or path is hidden.
-    Results are ordered by path.
+    100 MB are left out; hidden ones too, unless the glob begins with a dot or path is hidden; so
+    are the contents of files that may hold secrets. Results are ordered by path.
 
     pattern: for content, a regular expression tried on each line ((?i) in front ignores case);
         for files, a glob such as *.py or src/**/test_*.py, or a part of a file's name
@@ -84,9 +95,14 @@ def search_files(
             names=_narrowing(file_glob),
             built_in=built_in,
         )
+    # Names are no secret, and for a file that is named leave was given.
+    reads_many = query.mode != "files" and root.is_dir()
+    withheld = needs_leave(tool_context) if reads_many else lambda path: False
     with closing(search(query, tool_context)) as hits:
-        page.fill(_wanted(hits, query, wanted), query.mode)
-    return _report(page, query, pattern, tool_context.workspace.cwd.resolve())
+        page.fill(_wanted(hits, query, wanted, withheld), query.mode)
+    report = _report(page, query, pattern, tool_context.workspace.cwd.resolve())
+    left_out = told(query, tool_context, wanted, withheld) if reads_many else ""
+    return f"{report}\n{left_out}".rstrip()
 
 
 def _root(context: ToolContext, path: str, *, content: bool) -> Path:
@@ -98,12 +114,14 @@ def _root(context: ToolContext, path: str, *, content: bool) -> Path:
             if root.is_relative_to(pseudo):
                 raise ToolError(f"{root} belongs to the kernel and is not searched.")
         return root
-    check_regular(root.lstat(), root)
+    forbidden = own_databases(context.workspace.home)
+    check_regular(root.lstat(), root, forbidden)
     if not content:
         return root
+    may_read(context, root)
     try:
         with open_folder(root.parent) as folder:
-            fd = open_regular(root.name, folder, own_databases(context.workspace.home))
+            fd = open_regular(root.name, folder, forbidden)
         with os.fdopen(fd, "rb") as file:
             if encoding_of(file.read(SNIFFED), whole=False) is None:
                 raise ToolError(f"{root} is a binary file; only text can be searched.")
@@ -172,7 +190,12 @@ def _narrowing(glob: str | None) -> list[str]:
     return names if simple else []
 
 
-def _wanted(hits: Iterator[Hit], query: Query, wanted: Callable[[str], bool]) -> Iterator[Hit]:
+def _wanted(
+    hits: Iterator[Hit],
+    query: Query,
+    wanted: Callable[[str], bool],
+    withheld: Callable[[str], bool],
+) -> Iterator[Hit]:
     """The hits in files that are wanted, whatever else the search let through."""
     start = len(str(query.root).rstrip("/")) + 1
     last, verdict = "", False
@@ -180,7 +203,8 @@ def _wanted(hits: Iterator[Hit], query: Query, wanted: Callable[[str], bool]) ->
         if hit.path != last:
             relative = hit.path[start:]
             hidden = not query.hidden and any(p.startswith(".") for p in relative.split("/"))
-            last, verdict = hit.path, not hidden and wanted(relative or query.root.name)
+            last = hit.path
+            verdict = not hidden and wanted(relative or query.root.name) and not withheld(last)
         if verdict:
             yield hit
 

@@ -4,6 +4,7 @@
       files: {command: npx, args: ["-y", "some-server"], env: {KEY: "${MY_KEY}"}, timeout: 60}
       notes: {url: "https://notes.example/mcp", headers: {Authorization: "Bearer ${NOTES_TOKEN}"}}
 
+What `${NAME}` stands for is filled in by whoever reads the configuration, and knows `.env`.
 Each server has a thread with an event loop, in which a supervisor connects, notices when the server
 is gone, and starts it again: a few times, with growing pauses. A call waits for its answer, for
 the user's interrupt or for its time limit, whichever comes first; what the server does in the
@@ -18,8 +19,6 @@ import concurrent.futures
 import importlib.util
 import json
 import logging
-import os
-import re
 import threading
 import time
 from collections.abc import Mapping
@@ -40,7 +39,6 @@ PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0)
 """Before each new start; there are no more than these until the server has lived for a while."""
 _GOOD_SECONDS = 120.0
 _TICK = 0.05
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +70,16 @@ class ServerConfig:
             name,
             command,
             tuple(str(one) for one in args),
-            _filled(entry.get("env")),
+            _texts(entry.get("env")),
             url,
-            _filled(entry.get("headers")),
+            _texts(entry.get("headers")),
             float(entry.get("timeout") or CALL_SECONDS),
         )
 
 
-def _filled(entry: Any) -> dict[str, str]:
-    """Texts in which `${NAME}` is replaced from the environment."""
+def _texts(entry: Any) -> dict[str, str]:
     found = entry if isinstance(entry, Mapping) else {}
-    return {
-        str(key): _VARIABLE.sub(lambda match: os.environ.get(match[1], ""), str(value))
-        for key, value in found.items()
-    }
+    return {str(key): str(value) for key, value in found.items()}
 
 
 class McpServer:
@@ -213,6 +207,9 @@ class McpServer:
     async def _connected(self) -> None:
         """One connection, from its beginning to its end."""
         from mcp import Client
+        from mcp.types import Implementation
+
+        from hermes_cli import __version__
 
         from .stdio import StdioServer
 
@@ -226,7 +223,8 @@ class McpServer:
                 else:
                     transport = await self._http(stack)
                 async with asyncio.timeout(CONNECT_SECONDS):
-                    client = await stack.enter_async_context(Client(transport))
+                    ours = Implementation(name="hermes", version=__version__)
+                    client = await stack.enter_async_context(Client(transport, client_info=ours))
                     # Its pattern may take for ever to match, and nothing could interrupt that.
                     client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
                     listed = await _all_tools(client)

@@ -16,25 +16,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hermes_state.owners import Seen, is_running, machine, see, start_time
+
+__all__ = [
+    "MARKER",
+    "Seen",
+    "Target",
+    "is_running",
+    "machine",
+    "marker_value",
+    "members",
+    "name_of",
+    "new_marker",
+    "see",
+    "send",
+    "start_time",
+    "stop",
+]
+
 MARKER = "HERMES_TOOL_RUN"
 """The environment variable; its value is a list of markers, outermost first, with ":" between."""
 
 _PROC = Path("/proc")
 _KILL_ROUNDS = 40
 """Rounds of 25 ms in which processes that keep forking are killed anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A process as it was seen at one moment."""
-
-    pid: int
-    parent: int
-    group: int
-    start: int
-    """When it was started, in clock ticks since the machine was."""
-    gone: bool
-    """It has ended, and only its parent has not asked yet how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +63,6 @@ def marker_value(marker: str) -> str:
     """The marker variable's value: a Hermes that another one started keeps the other's marker."""
     outer = os.environ.get(MARKER)
     return f"{outer}:{marker}" if outer else marker
-
-
-def machine() -> tuple[str, str, str]:
-    """This machine, this boot of it, and the namespace that process ids belong to here."""
-    return _line("/etc/machine-id"), _line("/proc/sys/kernel/random/boot_id"), _namespace()
-
-
-def see(pid: int) -> Seen | None:
-    """The process with that id, or None."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return None
-    # The name in parentheses may hold anything, blanks and parentheses too.
-    fields = text[text.rindex(b")") + 2 :].split()
-    return Seen(pid, int(fields[1]), int(fields[2]), int(fields[19]), fields[0] in b"ZX")
-
-
-def start_time(pid: int) -> int | None:
-    """When a process was started, or None if that is not known."""
-    process = see(pid)
-    return None if process is None else process.start
-
-
-def is_running(pid: int, start: int | None) -> bool:
-    """Whether the process with that id is still the one that was started then."""
-    process = see(pid)
-    return process is not None and process.start == start and not process.gone
 
 
 def members(targets: Iterable[Target]) -> list[Seen]:
@@ -156,20 +133,6 @@ def name_of(pid: int) -> str:
     except OSError:
         return "?"
     return " ".join(b" ".join(words).decode(errors="replace").split())[:80] or "?"
-
-
-def _line(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
-
-
-def _namespace() -> str:
-    try:
-        return str((_PROC / "self/ns/pid").readlink())
-    except OSError:
-        return ""
 
 
 def _all() -> Iterator[Seen]:

@@ -32,6 +32,12 @@ def child_environment(environ: Mapping[str, str], allow: Iterable[str] = ()) -> 
     }
 
 
+def names(value: object) -> list[str]:
+    """Names from the configuration: a list, or one text with blanks or commas between them."""
+    given = value if isinstance(value, list | tuple) else [value or ""]
+    return [name for one in given for name in str(one).replace(",", " ").split()]
+
+
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable looks like a credential."""
     return bool(_SECRET_NAME.match(name.upper()) or _PASSWORD_IN_URL.search(value))

@@ -21,7 +21,7 @@ from ..base import ToolContext, ToolError, Workspace
 from ..processes.identity import new_marker
 from ..processes.ledger import RUN_FOLDER, Ledger
 from .backends import Backend, Ending, Launch, make_backend
-from .environ import child_environment
+from .environ import child_environment, names
 from .shell import Memory
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Place:
         """Everything to start a command with, and a remark if the directory is not as expected."""
         settings = terminal_settings(context.workspace)
         sent = _session_environ(context)
-        allow = _names(settings.get("pass_env"))
+        allow = names(settings.get("pass_env"))
         base = {"TERM": "dumb", **child_environment(os.environ, allow)}
         sent |= {name: base[name] for name in base if any(fnmatchcase(name, p) for p in allow)}
         base |= sent
@@ -167,9 +167,3 @@ def sudo_password(context: ToolContext, place: Place, command: str) -> str | Non
 def _session_environ(context: ToolContext) -> dict[str, str]:
     source = context.services.get("session_environ")
     return dict(source()) if source is not None else {}
-
-
-def _names(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return value.replace(",", " ").split()
-    return [str(name) for name in value or ()]

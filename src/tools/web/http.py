@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from hermes_cli import __version__
+
 from ..base import ToolError
 from .address import AllowedPrivate, Resolver, checked_addresses, system_resolver
 
@@ -29,7 +31,7 @@ MAX_REDIRECTS = 5
 _MAX_URL = 4_000
 _REDIRECTS = {301, 302, 303, 307, 308}
 _HEADERS = {
-    "User-Agent": "Hermes/1 (self-hosted agent)",
+    "User-Agent": f"hermes/{__version__} (self-hosted agent)",
     "Accept": "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,"
     "application/pdf;q=0.8,*/*;q=0.1",
     "Accept-Encoding": "gzip, deflate",

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -88,11 +87,11 @@ class SearXNG:
     """A SearXNG instance, by its JSON interface (which its settings must enable)."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._url = str(settings.get("url") or os.environ.get("SEARXNG_URL") or "").rstrip("/")
+        self._url = str(settings.get("url") or "").rstrip("/")
         if not self._url.startswith(("http://", "https://")):
             raise ToolError(
                 "SearXNG needs its address: set web.searxng.url in the settings, "
-                'for instance "http://localhost:8888", or SEARXNG_URL in the environment.'
+                'for instance "http://localhost:8888", or SEARXNG_URL in .env.'
             )
 
     def hosts(self) -> list[str]:
@@ -118,12 +117,12 @@ class Brave:
     _ADDRESS = "https://api.search.brave.com/res/v1/web/search"
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._key = str(settings.get("api_key") or os.environ.get("BRAVE_API_KEY") or "")
+        self._key = str(settings.get("api_key") or "")
         self._address = str(settings.get("url") or self._ADDRESS)
         if not self._key:
             raise ToolError(
-                "Brave Search needs a key: set web.brave.api_key in the settings, or BRAVE_API_KEY "
-                "in the environment."
+                "Brave Search needs a key: set BRAVE_API_KEY in .env, or web.brave.api_key in the "
+                "settings."
             )
 
     def hosts(self) -> list[str]:

@@ -188,7 +188,10 @@ def setup_status(call: Call) -> wire.SetupStatus:
 
 @method("setup.runtime_check", slow=True)
 def runtime_check(call: Call, provider: str | None = None) -> wire.RuntimeCheck:
-    """Whether the next prompt could be answered, as far as can be told without asking."""
+    """Whether the next prompt could be answered, as far as can be told without asking.
+
+    What the model inside the process needs is fetched with the first prompt.
+    """
     from agent.config import ConfigError
 
     try:
@@ -215,10 +218,6 @@ def _checked(
     error = ""
     if not has_key and needs_key(provider, base_url):
         error = f"{provider} needs a key. {key_advice(provider)}"
-    elif provider == "local" and not _has_engine():
-        error = (
-            "The model inside the process needs the package xllamacpp: pip install hermes[local]"
-        )
     return {
         "ok": not error,
         "provider": provider,
@@ -226,9 +225,3 @@ def _checked(
         "source": _source(config, provider),
         "error": error,
     }
-
-
-def _has_engine() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("xllamacpp") is not None

@@ -100,16 +100,11 @@ def approve(
 
 def _decide_stored(call: Call, session: Session, request_id: str, choice: str) -> int:
     """Answer a question that outlived the turn that asked it."""
-    db = call.hub._get_db()
-    found = db.get_approval(request_id)
-    lineage = db.get_compression_lineage(live.current_key(session))
-    if found is None or found["session_id"] not in lineage:
-        return 0
-    owner = session.get("user_id")
-    renewed = db.renew_approval_token(request_id, owner)
-    if renewed is None:
-        return 0
-    return int(db.decide_approval(request_id, renewed.token, choice, owner))
+    return int(
+        call.hub._get_db().decide_own_approval(
+            request_id, live.current_key(session), choice, session.get("user_id")
+        )
+    )
 
 
 @method("approval.pending")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .. import asking, live, shapes, turns
+from .. import asking, live, shapes, take_over, turns
 from ..event_log import EPOCH
 from ..hub import Hub, Session
 from ..paths import existing_folder
@@ -44,6 +44,7 @@ def create(
         "close_on_disconnect": close_on_disconnect,
     }
     sid = live.add(call.hub, session, call.peer)
+    take_over.look_soon()
     return _opened(call, sid, session, is_new=True)
 
 
@@ -53,8 +54,8 @@ def resume(
 ) -> shapes.Opened:
     """Go on with a conversation, given by id, beginning of an id, or title.
 
-    If it is live already, the client joins it. What was sent and not begun when the server stopped
-    is run now.
+    If it is live already, the client joins it. A turn whose process died is gone on with, then what
+    was sent and not begun with is run.
     """
     key = _find(call, session_id)
     live.await_closed(call.hub, key)
@@ -67,7 +68,8 @@ def resume(
             session = revived(call.hub, key, cols)
             session["close_on_disconnect"] = close_on_disconnect
             sid = live.add(call.hub, session, call.peer)
-    turns.run_waiting(call.hub, sid, session)
+    turns.run_waiting(call.hub, sid, session, is_opened=True)
+    take_over.note_elsewhere(call.hub, session)
     return _opened(call, sid, session)
 
 
@@ -134,6 +136,7 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
                 "timestamp": begun["timestamp"],
                 "assistant": said,
                 "streaming": True,
+                "recovered": bool(begun.get("recovered")),
             }
         pending: list[shapes.PendingQuestion] = [
             {"type": question.kind, "payload": question.payload}
@@ -149,7 +152,7 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
         "messages": messages,
         "info": live.info(call.hub, sid, session),
         "running": running,
-        "status": "running" if running else "idle",
+        "status": "running" if running else "elsewhere" if session.get("elsewhere") else "idle",
         "inflight": inflight,
         "pending": pending,
         "started_at": session["started_at"],

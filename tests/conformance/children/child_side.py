@@ -1,26 +1,32 @@
 """The child's side of every implementation here: it dies where it is told to, and it is scripted.
 
 `HERMES_TEST_KILL_AT` (see `adapter.Death`) is read by these test programs alone. Writes are counted
-by wrapping `SessionDB._execute_write`, effects by the tool itself; the process sends SIGKILL to
-itself, so nothing after the point is run: no handler, no `finally`, no flush.
+by wrapping `SessionDB._execute_write`, effects by the tools themselves; the process sends SIGKILL
+to itself, so nothing after the point is run: no handler, no `finally`, no flush.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import http.client
 import itertools
+import json
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from agent.model import ModelRequest
 from agent.scripted import Call, ScriptedModel, Step, calls, say
+from gateway.platforms.base import Capabilities
 from hermes_state import SessionDB
 from hermes_state.connection import Connection
 from tools.base import ToolContext, tool
 from tools.registry import Registry
 
+from ..counter import COUNTER_VARIABLE
 from ..script import CALLS, answer, result
 
 R = TypeVar("R")
@@ -29,10 +35,15 @@ R = TypeVar("R")
 class Reaper:
     """Knows where this process is to die, and counts."""
 
-    def __init__(self) -> None:
-        self._where, _, number = os.environ.get("HERMES_TEST_KILL_AT", "").partition(":")
-        self._number = int(number) if number.isdecimal() else 0
+    def __init__(self, home: Path) -> None:
+        place, _, name = os.environ.get("HERMES_TEST_KILL_AT", "").partition("=")
+        self._where, _, number = place.partition(":")
+        self._number = int(number or 0)
+        self._signal = signal.Signals[name or "SIGKILL"]
         self._counts = {"write": itertools.count(1), "tool": itertools.count(1)}
+        self._reached = home / "reached"
+        if self._where:
+            self._reached.unlink(missing_ok=True)
 
     def count(self, what: str) -> int:
         """The number of this write or effect."""
@@ -41,44 +52,60 @@ class Reaper:
     def at(self, where: str, number: int) -> None:
         """Die, if it is here."""
         if where == self._where and number == self._number:
-            os.kill(os.getpid(), signal.SIGKILL)
+            self._reached.touch()
+            os.kill(os.getpid(), self._signal)
 
 
-REAPER = Reaper()
+def tell(**frame: Any) -> None:
+    """A line to whoever has started this process."""
+    os.write(1, json.dumps(frame).encode() + b"\n")
 
 
-def count_writes(home: Path) -> None:
+def count_writes(home: Path) -> Reaper:
     """From now on each write to a store is a point to die at, and leaves a dot in `writes`."""
+    reaper = Reaper(home)
     write = SessionDB._execute_write
     dots = os.open(home / "writes", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
 
     def counted(self: SessionDB, work: Callable[[Connection], R]) -> R:
-        number = REAPER.count("write")
+        number = reaper.count("write")
         os.write(dots, b".")
-        REAPER.at("before", number)
+        reaper.at("before", number)
 
         def counted_work(connection: Connection) -> R:
             done = work(connection)
-            REAPER.at("during", number)
+            reaper.at("during", number)
             return done
 
         done = write(self, counted_work)
-        REAPER.at("after", number)
+        reaper.at("after", number)
         return done
 
     SessionDB._execute_write = counted  # type: ignore[method-assign]
+    return reaper
 
 
-def scripted_tools(home: Path) -> Registry:
-    """A tool that appends to a file, and one that does nothing."""
+def scripted_tools(home: Path, reaper: Reaper) -> Registry:
+    """Tools that append to a file and post to a counter, and one that does nothing."""
+    counter = urlsplit(os.environ[COUNTER_VARIABLE])
 
     def leave_mark(context: ToolContext, mark: str) -> str:
-        number = REAPER.count("tool")
-        REAPER.at("tool-before", number)
+        number = reaper.count("tool")
+        reaper.at("tool-before", number)
         with (home / "effects").open("a") as file:
             file.write(mark + "\n")
-        REAPER.at("tool-after", number)
+        reaper.at("tool-after", number)
         return result("leave_mark", mark)
+
+    def count_up(context: ToolContext, mark: str) -> str:
+        number = reaper.count("tool")
+        reaper.at("tool-before", number)
+        connection = http.client.HTTPConnection(counter.netloc)
+        connection.request("POST", f"/{home.name}/{mark}")
+        connection.getresponse().read()
+        connection.close()
+        reaper.at("tool-after", number)
+        return result("count_up", mark)
 
     def echo(context: ToolContext, mark: str) -> str:
         return result("echo", mark)
@@ -86,8 +113,16 @@ def scripted_tools(home: Path) -> Registry:
     return Registry(
         [
             tool(toolset="test", effect="effectful")(leave_mark),
+            tool(toolset="test", effect="effectful")(count_up),
             tool(toolset="test", effect="none")(echo),
         ]
+    )
+
+
+def plain(capabilities: Capabilities) -> Capabilities:
+    """What a platform can do that shows each text once for each key, and can do little else."""
+    return dataclasses.replace(
+        capabilities, edits=False, buttons=False, typing=False, reactions=False
     )
 
 

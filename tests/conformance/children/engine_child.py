@@ -5,24 +5,23 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from agent.agent import AIAgent
+from agent.config_schema import AgentSettings
 from agent.events import Event, TurnStarted
+from agent.recovery import take_over
+from agent.threads import run_to_end
 from gateway import session_context
 from hermes_state import SessionDB
 
-from .child_side import count_writes, scripted_model, scripted_tools
-
-
-def say(**frame: Any) -> None:
-    print(json.dumps(frame), flush=True)
+from .child_side import count_writes, scripted_model, scripted_tools, tell
 
 
 class Engine:
     """Does one thing after the other."""
 
     def __init__(self, home: Path) -> None:
+        self._reaper = count_writes(home)
         self.home = home
         self.db = SessionDB(home / "state.db")
         self.asked = ""
@@ -33,57 +32,74 @@ class Engine:
             scripted_model(),
             db=self.db,
             session_id="s",
-            tools=scripted_tools(self.home),
+            tools=scripted_tools(self.home, self._reaper),
             on_event=self.on_event,
             compression_timeout=1.0,
         )
 
     def on_event(self, event: Event) -> None:
         """A turn that has begun has its question on disk."""
-        if isinstance(event, TurnStarted):
-            say(accepted=self.asked)
+        if isinstance(event, TurnStarted) and self.asked:
+            tell(accepted=self.asked)
 
     def ask(self, name: str) -> None:
         """One turn."""
+        self.go_on()
         self.asked = name
         result = self.agent().run_conversation(name)
+        if result["superseded"]:
+            tell(superseded=name)
+            return
         assert not result["failed"], result["error"]
-        say(answered=name)
+        tell(answered=name)
+        self.asked = ""
+
+    def go_on(self) -> bool:
+        """Take over what a dead process left, as a front end does before it asks anything."""
+        taken_over = False
+        for turn in self.db.list_abandoned_turns():
+            taken = take_over(self.db, turn, AgentSettings())
+            if taken is not None:
+                result = run_to_end(self.agent().go_on(taken))
+                assert not result["failed"], result["error"]
+                taken_over = True
+        return taken_over
 
     def recover(self) -> None:
-        """Close what a crash left open."""
-        self.db.close_open_turn("s")
-        say(done=True)
+        """What a front end does at its start."""
+        self.go_on()
+        tell(done=True)
 
     def fork(self, at: int, new_id: str) -> None:
         """Branch behind the first `at` messages."""
         ids = [one["id"] for one in self.db.get_messages("s")]
         self.db.branch_session("s", new_id, until_message_id=ids[at - 1])
-        say(done=True)
+        tell(done=True)
+
+    def take_turn(self) -> None:
+        """Try to finish the turn that was cut off."""
+        tell(won=self.go_on())
 
     def take_inbox(self, inbox_id: str) -> None:
         """Try to answer the message that waits."""
         session_context.set_inbox_id(inbox_id)
-        say(won=not self.agent().run_conversation("race")["failed"])
+        tell(won=not self.agent().run_conversation("race")["failed"])
 
     def take_approval(self, approval_id: str, token: str) -> None:
         """Try to decide."""
-        say(won=self.db.decide_approval(approval_id, token, "once"))
+        tell(won=self.db.decide_approval(approval_id, token, "once"))
 
     def take_compression(self) -> None:
         """Try to compress."""
-        say(won=self.agent().compress().compressed)
+        result = self.agent().compress()
+        # One that comes late may compress what the first one left: that is another compression.
+        tell(won=result.compressed and result.old_session_id == "s")
 
 
 def main(home: Path) -> None:
     """Serve until killed."""
-    count_writes(home)
     engine = Engine(home)
-    say(ready=True)
+    tell(ready=True)
     for line in sys.stdin:
         order = json.loads(line)
         getattr(engine, order.pop("do"))(**order)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import agent.build
@@ -12,14 +11,11 @@ from tui_gateway import entry
 from .child_side import count_writes, scripted_model, scripted_tools
 
 
-def main(home: Path) -> int:
+def main(home: Path) -> None:
     """Serve until killed."""
-    count_writes(home)
-    scripted = scripted_model()
+    reaper = count_writes(home)
+    asked = os.open(home / "asked", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    scripted = scripted_model(lambda name: os.write(asked, f"{os.getpid()} {name}\n".encode()))
     agent.build.build_models = lambda config, model=None: scripted
-    agent.build.usable_tools = lambda config: scripted_tools(home)
-    return entry.main([])
-
-
-if __name__ == "__main__":
-    os._exit(main(Path(sys.argv[1])))
+    agent.build.usable_tools = lambda config: scripted_tools(home, reaper)
+    os._exit(entry.main([]))

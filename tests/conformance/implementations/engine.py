@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ..adapter import SUBJECTS, Death, Race, Talk
-from .looking import INBOX_ID, StoreLook, remember_conversation, store
-from .wire import Died, Wire
+from .looking import INBOX_ID, RACE, StoreLook, remember_conversation, store
+from .wire import SECONDS, Died, Wire
 
 
 class Engine(StoreLook):
@@ -52,12 +55,19 @@ class Engine(StoreLook):
     def _order(self, home: Path, death: Death | None, **order: Any) -> None:
         with self._start(home, death) as wire, contextlib.suppress(Died):
             wire.receive()
+            wire.start_moment()
             wire.send(**order)
             assert wire.receive() == {"done": True}
 
     def compete(self, home: Path, subject: str, processes: int, death: Death | None) -> Race:
         """Let processes race."""
         order = self._prepare(home, subject)
+        claimed = self._race(home, processes, death, order)
+        if death is not None:  # whoever was killed had it, perhaps
+            self.recover(home)
+        return Race(claimed, self.count_taken(home, subject))
+
+    def _race(self, home: Path, processes: int, death: Death | None, order: dict[str, Any]) -> int:
         claimed = 0
         with contextlib.ExitStack() as stack:
             wires = [
@@ -71,10 +81,40 @@ class Engine(StoreLook):
                     racing.append(wire)
             for wire in racing:
                 with contextlib.suppress(Died):
+                    wire.start_moment()
                     wire.send(**order)
             for wire in racing:
                 claimed += self._has_won(wire)
-        return Race(claimed, self.count_taken(home, subject))
+        return claimed
+
+    def cut_off(self, home: Path) -> None:
+        """Leave a turn in the middle, in a tool whose outcome nobody will know."""
+        talk = self.talk(home, [RACE], Death("tool-after", 1))
+        assert talk == ([RACE], []), talk
+
+    @contextlib.contextmanager
+    def asleep(self, home: Path, prompt: str) -> Iterator[Callable[[], dict[str, Any]]]:
+        """A process that fell asleep in a tool, so long ago that its turn counts as abandoned.
+
+        What is yielded wakes it up, and returns what it says then.
+        """
+        with Wire(self.program, home, Death("tool-after", 1), "SIGSTOP") as wire:
+            wire.receive()
+            wire.send(do="ask", name=prompt)
+            assert wire.receive() == {"accepted": prompt}
+            until = time.monotonic() + SECONDS
+            while " T " not in Path(f"/proc/{wire.pid}/stat").read_text():
+                assert time.monotonic() < until
+                time.sleep(0.005)
+            with store(home) as db:
+                aged = "UPDATE turns SET heartbeat_at = heartbeat_at - 3600"
+                db._execute_write(lambda conn: conn.execute(aged))
+
+            def wake() -> dict[str, Any]:
+                os.kill(wire.pid, signal.SIGCONT)
+                return wire.receive()
+
+            yield wake
 
     def _has_won(self, wire: Wire) -> bool:
         with contextlib.suppress(Died):
@@ -85,9 +125,12 @@ class Engine(StoreLook):
         return False
 
     def _prepare(self, home: Path, subject: str) -> dict[str, Any]:
+        if subject == "turn":
+            self.cut_off(home)
+            return {"do": "take_turn"}
         if subject == "inbox":
             with store(home) as db:
-                db.accept_message(INBOX_ID, "s", "race", source="cli")
+                db.accept_message(INBOX_ID, "s", RACE, source="cli")
             return {"do": "take_inbox", "inbox_id": INBOX_ID}
         if subject == "approval":
             approval_id, token = self.ask_leave(home)

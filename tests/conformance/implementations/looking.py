@@ -11,12 +11,15 @@ from typing import Any
 from hermes_state import SessionDB
 from hermes_state.history import OUTCOME_UNKNOWN
 from hermes_state.turn_log import CUT_OFF as STORED_CUT_OFF
+from hermes_state.turn_log import NOT_STARTED
 
-from ..script import CUT_OFF, UNKNOWN, Message
+from ..script import CUT_OFF, NOT_RUN, UNKNOWN, Message, answer
 
-_MARKS = {OUTCOME_UNKNOWN: UNKNOWN, STORED_CUT_OFF: CUT_OFF}
+_MARKS = {OUTCOME_UNKNOWN: UNKNOWN, STORED_CUT_OFF: CUT_OFF, NOT_STARTED: NOT_RUN}
 INBOX_ID = "conformance:1"
 LONG_TALK = 40
+RACE = "race"
+"""The prompt whose turn or message several processes want."""
 
 
 @contextlib.contextmanager
@@ -59,6 +62,10 @@ class StoreLook:
         """How many writes the last process in this home began."""
         file = home / "writes"
         return file.stat().st_size if file.exists() else 0
+
+    def reached(self, home: Path) -> bool:
+        """Whether the last process in this home that was given a named point died there."""
+        return (home / "reached").exists()
 
     def history(self, home: Path) -> list[Message]:
         """The conversation as it is stored."""
@@ -103,15 +110,16 @@ class StoreLook:
         """How often the store says that something was taken."""
         key = self.conversation(home)
         with store(home) as db:
+            if subject == "turn":
+                answers = [one["content"] == answer(RACE) for one in db.get_messages(str(key))]
+                return sum(answers) + 100 * len(db.list_abandoned_turns())
             if subject == "inbox":
-                return sum(
-                    row["content"] == "race" for row in db.get_messages(str(key))
-                ) + 100 * len(db.list_waiting())
+                asked = [one["content"] == RACE for one in db.get_messages(str(key))]
+                return sum(asked) + 100 * len(db.list_waiting())
             if subject == "approval":
                 return len(self._select(db, "SELECT id FROM approvals WHERE state <> 'pending'"))
-            return len(
-                self._select(db, "SELECT id FROM sessions WHERE continuation_of IS NOT NULL")
-            )
+            sessions = "SELECT continuation_of FROM sessions WHERE continuation_of IS NOT NULL"
+            return self._select(db, sessions).count(key)
 
     def ask_leave(self, home: Path) -> tuple[str, str]:
         """A pending approval: its id and its token."""

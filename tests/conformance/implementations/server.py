@@ -11,7 +11,15 @@ from typing import Any
 
 from ..adapter import SUBJECTS, Death, Race, Talk
 from ..script import answer
-from .looking import INBOX_ID, StoreLook, conversation, remember_conversation, store
+from .looking import (
+    INBOX_ID,
+    LONG_TALK,
+    RACE,
+    StoreLook,
+    conversation,
+    remember_conversation,
+    store,
+)
 from .wire import SECONDS, Died, Wire
 
 CONFIG = {
@@ -128,6 +136,7 @@ class Server(StoreLook):
     def compete(self, home: Path, subject: str, processes: int, death: Death | None) -> Race:
         """As many servers on one home, told to begin one right after the other."""
         method, params = self._prepare(home, subject)
+        opens = subject in ("turn", "inbox")
         claimed = 0
         with contextlib.ExitStack() as stack:
             wires = [
@@ -138,26 +147,37 @@ class Server(StoreLook):
             for wire in wires:
                 session = Session(wire, home)
                 with contextlib.suppress(Died):
-                    if subject == "inbox":
+                    if opens:
                         wire.receive()  # it is ready; opening the session is the race
                     else:
                         session.open()
                     racing.append((wire, session))
             for wire, session in racing:
-                if subject != "inbox":
+                if not opens:
                     params["session_id"] = session.sid
                 with contextlib.suppress(Died):
+                    wire.start_moment()
                     wire.send(jsonrpc="2.0", id=1000, method=method, params=params)
             for wire, session in racing:
                 with contextlib.suppress(Died):
                     claimed += self._has_won(wire, session, subject)
+            if opens:
+                self._await_turns(home)
+                claimed = len(self._asked(home) - ({wires[0].pid} if death else set()))
+        if death is not None:  # whoever was killed had it, perhaps
+            self.recover(home)
         return Race(claimed, self.count_taken(home, subject))
 
     def _prepare(self, home: Path, subject: str) -> tuple[str, dict[str, Any]]:
         key = str(conversation(home))
+        if subject == "turn":
+            talk = self.talk(home, [RACE], Death("tool-after", 1))
+            assert talk == ([RACE], []), talk
+            (home / "asked").unlink()
+            return "session.resume", {"session_id": key}
         if subject == "inbox":
             with store(home) as db:
-                db.accept_message(INBOX_ID, key, "race", source="tui")
+                db.accept_message(INBOX_ID, key, RACE, source="tui")
             return "session.resume", {"session_id": key}
         if subject == "approval":
             approval_id, _ = self.ask_leave(home)
@@ -174,8 +194,25 @@ class Server(StoreLook):
         result = frame.get("result") or {}
         if subject == "approval":
             return bool(result.get("resolved"))
-        if subject == "compression":
-            return result.get("status") == "compressed"
-        session.sid = result["session_id"]
-        session.await_idle()
-        return answer("race") in session.answers()
+        # One that comes late may compress what the first one left: that is another compression.
+        first = result.get("before_messages", 0) >= 2 * LONG_TALK
+        return subject == "compression" and first and result["status"] == "compressed"
+
+    def _await_turns(self, home: Path) -> None:
+        """Wait until no message waits, and no turn is run by anybody who lives."""
+        until = time.monotonic() + SECONDS
+        with store(home) as db:
+            name = str((db.get_session(str(conversation(home))) or {})["conversation_id"])
+            while db.list_waiting() or (
+                (db.get_turn(name) or {})["state"] == "running"
+                and not db.list_abandoned_turns(name)
+            ):
+                assert time.monotonic() < until, "the turn does not end"
+                time.sleep(0.005)
+
+    def _asked(self, home: Path) -> set[int]:
+        """The processes that have asked the model what the race is about."""
+        file = home / "asked"
+        lines = file.read_text().splitlines() if file.exists() else []
+        asked = [line.split() for line in lines]
+        return {int(pid) for pid, name in asked if name == RACE}

@@ -1,22 +1,30 @@
-"""A child process that is spoken to in lines of JSON, and is always ended with SIGKILL."""
+"""A child process that is spoken to in lines of JSON, and is always ended with SIGKILL.
+
+Children are forked from a zygote, one for each program, which has done the imports; see
+`children/zygote.py`. So a child costs milliseconds, and ten thousand of them an hour.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import atexit
+import functools
 import json
 import os
-import queue
+import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from ..adapter import Death
+from ..counter import COUNTER_VARIABLE, counter
 
 PROJECT = Path(__file__).parents[3]
-SECONDS = 30.0
+SECONDS = 60.0
 """After so long something has gone wrong for good."""
 
 
@@ -24,77 +32,132 @@ class Died(Exception):
     """The process is dead, as it was told to be."""
 
 
+class Zygote:
+    """The process that forks the children of one program."""
+
+    def __init__(self, program: str) -> None:
+        ours, theirs = socket.socketpair()
+        path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+        module = "tests.conformance.children.zygote"
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, str(theirs.fileno()), program],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path, COUNTER_VARIABLE: counter().url},
+                pass_fds=[theirs.fileno()],
+            )
+        self._channel = ours
+        self._channel.recv(2)  # it is ready
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """End it; what it forked is dead by now."""
+        self._channel.close()
+        self._process.wait()
+
+    def fork(self, home: Path, environment: dict[str, str], descriptors: list[int]) -> int:
+        """A new child; its id."""
+        order = json.dumps({"home": str(home), "environment": environment})
+        socket.send_fds(self._channel, [order.encode()], descriptors)
+        return int(json.loads(self._channel.recv(100))["pid"])
+
+    def wait(self, pid: int) -> int:
+        """The exit code of a child, once it has ended."""
+        self._channel.send(json.dumps({"wait": pid}).encode())
+        return int(json.loads(self._channel.recv(100))["code"])
+
+
+zygote = functools.cache(Zygote)
+"""The one of a program."""
+
+
 class Wire:
     """One process in one home: the module `program`, run with the home as its argument."""
 
-    def __init__(self, program: str, home: Path, death: Death | None) -> None:
-        path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-        environment = {**os.environ, "HERMES_HOME": str(home), "PYTHONPATH": path}
-        environment.pop("HERMES_TEST_KILL_AT", None)
+    def __init__(
+        self, program: str, home: Path, death: Death | None, signal_name: str = "SIGKILL"
+    ) -> None:
+        """At a named point of `death` the process sends itself the signal."""
         self._death = death
         self._name = program
-        if death is not None and death.where != "moment":
-            environment["HERMES_TEST_KILL_AT"] = f"{death.where}:{int(death.number)}"
+        self._zygote = zygote(program)
+        kill_at = f"{death}={signal_name}" if death and death.is_named else ""
+        self._input, self._output = os.pipe(), os.pipe()
         with (home / "stderr").open("ab") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", program, str(home)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-                cwd=home,
+            self.pid = self._zygote.fork(
+                home,
+                {"HERMES_HOME": str(home), "HERMES_TEST_KILL_AT": kill_at},
+                [self._input[0], self._output[1], errors.fileno()],
             )
+        os.close(self._input[0])
+        os.close(self._output[1])
         self._timer: threading.Timer | None = None
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._reading = threading.Thread(target=self._read, daemon=True)
-        self._reading.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put(b"")
+        self._code: int | None = None
+        self._came = b""
 
     def __enter__(self) -> Wire:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill it, if it still lives."""
+        self.end()
+
+    def end(self) -> int:
+        """Kill it, if it still lives; how it ended."""
+        self._stop_timer()
+        self._kill()
+        code = self._wait()
+        os.close(self._input[1])
+        os.close(self._output[0])
+        return code
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._process.kill()
-        self._process.wait()
-        self._reading.join()
-        assert self._process.stdin is not None and self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # what was still to be written to the dead
-            self._process.stdin.close()
-        self._process.stdout.close()
+            self._timer.join()
+
+    def _kill(self) -> None:
+        if self._code is None:  # until it was waited for, the id is nobody else's
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _wait(self) -> int:
+        if self._code is None:
+            self._code = self._zygote.wait(self.pid)
+        return self._code
 
     def start_moment(self) -> None:
         """The first prompt is sent now: a death at a moment is counted from here."""
-        if self._death is not None and self._death.where == "moment" and self._timer is None:
-            self._timer = threading.Timer(self._death.number, self._process.kill)
+        if self._death is not None and not self._death.is_named and self._timer is None:
+            self._timer = threading.Timer(self._death.number, self._kill)
             self._timer.start()
 
     def send(self, **frame: Any) -> None:
         """Write a line."""
-        assert self._process.stdin is not None
+        line = json.dumps(frame).encode() + b"\n"
         try:
-            self._process.stdin.write(json.dumps(frame).encode() + b"\n")
-            self._process.stdin.flush()
+            while line:
+                line = line[os.write(self._input[1], line) :]
         except BrokenPipeError as error:
             raise Died from error
 
     def receive(self) -> dict[str, Any]:
         """The next line; Died when there is none any more."""
-        try:
-            line = self._lines.get(timeout=SECONDS)
-        except queue.Empty:
-            raise AssertionError(f"{self._name} says nothing any more") from None
-        if not line.endswith(b"\n"):  # the end, or what was being written when it was killed
-            code = self._process.wait()
-            if self._death is None or code != -signal.SIGKILL:
-                raise AssertionError(f"{self._name} died: exit {code}; see stderr in its home")
-            raise Died
+        until = time.monotonic() + SECONDS
+        while b"\n" not in self._came:
+            left = max(0.0, until - time.monotonic())
+            readable, _, _ = select.select([self._output[0]], [], [], left)
+            if not readable:
+                raise AssertionError(f"{self._name} says nothing any more")
+            more = os.read(self._output[0], 65536)
+            if not more:
+                self._ended()
+            self._came += more
+        line, _, self._came = self._came.partition(b"\n")
         frame: dict[str, Any] = json.loads(line)
         return frame
+
+    def _ended(self) -> None:
+        self._stop_timer()  # it must not kill whoever has the id after the wait
+        code = self._wait()
+        if self._death is None or code != -signal.SIGKILL:
+            raise AssertionError(f"{self._name} died: exit {code}; see stderr in its home")
+        raise Died

@@ -1,0 +1,106 @@
+"""A turn that gives no sign of life: its chat is told once, and in the end the turn is stopped.
+
+Every event of a turn is a sign of life: a piece of an answer, a tool that begins, shows something
+or ends. While the turn waits for an answer of the person, it is not the turn that is silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from .session import SessionSource
+
+if TYPE_CHECKING:
+    from agent.events import Event
+
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def watched(
+    runner: GatewayRunner, key: str, source: SessionSource, agent: Any
+) -> AsyncIterator[None]:
+    """Watch the turn that an agent runs for a chat, as `agent.gateway_timeout` and
+    `agent.gateway_timeout_warning` say."""
+    settings = runner.settings.agent
+    if not (settings.gateway_timeout or settings.gateway_timeout_warning):
+        yield
+        return
+    before = getattr(agent, "on_event", None)
+    watch = _Watch(settings.gateway_timeout_warning, settings.gateway_timeout, before)
+    agent.on_event = watch.hear
+    # Not cut off at the turn's end: what is being said then is said, and noted as said.
+    runner.spawn(watch.run(runner, key, source, agent))
+    try:
+        yield
+    finally:
+        watch.over.set()
+        agent.on_event = before
+
+
+class _Watch:
+    def __init__(
+        self, warning: float, limit: float, pass_on: Callable[[Event], None] | None
+    ) -> None:
+        self._warning, self._limit = warning, limit
+        self._pass_on = pass_on
+        self._last = time.monotonic()
+        self._tools: dict[str, str] = {}
+        self.over = asyncio.Event()
+
+    def hear(self, event: Event) -> None:
+        """Something happened in the turn; called from any thread."""
+        from agent.events import ToolFinished, ToolStarted
+
+        self._last = time.monotonic()
+        if isinstance(event, ToolStarted):
+            self._tools[event.call_id] = event.name
+        elif isinstance(event, ToolFinished):
+            self._tools.pop(event.call_id, None)
+        if self._pass_on is not None:
+            self._pass_on(event)
+
+    async def run(self, runner: GatewayRunner, key: str, source: SessionSource, agent: Any) -> None:
+        """Wait for the turn's end, and do something about its silence."""
+        warns = bool(self._warning)
+        while not self.over.is_set():
+            if any(runner.questions.waiting(key, kind) for kind in ("approval", "clarify")):
+                self._last = time.monotonic()
+            silent = time.monotonic() - self._last
+            if self._limit and silent >= self._limit:
+                log.warning("The turn in %s is stopped: silent for %.0f s", key, silent)
+                text = (
+                    f"⚠️ I stopped: nothing has happened for {_spoken(silent)} "
+                    f"({self._doing()}). What was done until then is kept; write to go on."
+                )
+                agent.interrupt()
+                await runner.delivery.say(source, key, text)
+                return
+            if warns and silent >= self._warning:
+                warns = False
+                await runner.delivery.say(
+                    source,
+                    key,
+                    f"⏳ Still at it, without news for {_spoken(silent)}: {self._doing()}. "
+                    "/stop ends it.",
+                )
+                continue
+            due = [one for one in (self._limit, self._warning if warns else 0) if one]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(due) - silent if due else None):
+                    await self.over.wait()
+
+    def _doing(self) -> str:
+        names = ", ".join(dict.fromkeys(list(self._tools.values())))
+        return f"running {names}" if names else "waiting for the model"
+
+
+def _spoken(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -1,0 +1,273 @@
+"""Turns whose process died: found, taken over, and gone on with in the chat they belong to.
+
+They are looked for when a platform is connected, every few seconds after that, and before a message
+begins in their conversation. A turn is taken over only by whoever has its conversation's place
+here, and runs as that chat's turn; what came to the chat meanwhile is answered after it. What this
+process runs itself is never taken for abandoned, however long it was asleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_state import StoreError
+from hermes_state.owners import this_process
+from hermes_state.turns import RUNNING, Lease, is_abandoned
+
+from .authorization import is_allowed
+from .config import Platform
+from .patience import patiently
+from .pipeline import Inbound
+from .platforms.base import MessageEvent
+from .session import SessionEntry, SessionSource
+from .session_store import RESET_REASON
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+    from hermes_state.take_over import TakenTurn
+
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 3.0
+"""Between two looks for turns that nobody runs any more."""
+
+SUB_AGENT = "tool"
+"""The source of a sub-agent's session; its turn is its parent's to repeat."""
+
+
+class Left(NamedTuple):
+    """A turn that nobody runs any more, and the chat it belongs to."""
+
+    row: Mapping[str, Any]
+    """As `list_abandoned_turns` found it."""
+    key: str
+    source: SessionSource
+    deliver_to: dict[str, Any]
+
+    @property
+    def session_id(self) -> str:
+        """A session of its conversation."""
+        return str(self.row["session_id"])
+
+
+# Finding them
+
+
+async def watch(runner: GatewayRunner) -> None:
+    """Look every few seconds, until the gateway stops."""
+    while runner._running:
+        await asyncio.sleep(LOOK_SECONDS * random.uniform(0.7, 1.3))
+        try:
+            await look(runner, runner.recovered.intersection(runner.adapters))
+        except StoreError as error:
+            log.warning("Turns that nobody runs are looked for again: %s", error)
+
+
+async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
+    """Go on with what is abandoned in the chats of these platforms; returns how many lines begin.
+
+    What nobody waits for is closed: an API client asks again, and a sub-agent's work is its
+    parent's to repeat.
+    """
+    begun = 0
+    for row in await runner._session_db.list_abandoned_turns():
+        if is_ours(runner, row) or runner.turns.conversations.holder(row["session_id"]):
+            continue
+        api = row["source"] == Platform.API_SERVER and not row["deliver_to"]
+        if row["source"] == SUB_AGENT or (api and Platform.API_SERVER in platforms):
+            await _close(runner, row)
+        elif not api and (left := chat_of(runner, row)) and left.source.platform in platforms:
+            begun += runner.turns.begin_with(left)
+    return begun
+
+
+def is_ours(runner: GatewayRunner, turn: Mapping[str, Any]) -> bool:
+    """Whether this gateway began a turn itself.
+
+    One that executed itself again goes by the same name as before, but what it left is older.
+    """
+    return bool(turn["owner"] == this_process() and turn["started_at"] >= runner.started_at)
+
+
+def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> Left | None:
+    """An abandoned turn with the chat it belongs to; None if that is no chat of this gateway.
+
+    A chat that waits for the answer is named with the turn. Without one it is the chat whose
+    conversation this is.
+    """
+    store, target = runner.session_store, row["deliver_to"]
+    key = str((target["to"]["session_key"] if target else row["session_key"]) or "")
+    entry = store.entry(key)
+    try:
+        platform = Platform.of(str(target["to"]["platform"] if target else row["source"]))
+    except ValueError:
+        return None
+    if platform not in runner.config.platforms:
+        return None
+    origin = entry.origin if entry is not None else None
+    if target is None:
+        names = runner.turns.conversations
+        if entry is None or origin is None or origin.platform is not platform:
+            return None
+        if names.name(entry.session_id) != row["conversation_id"]:
+            return None
+        to = {
+            "session_key": key, "platform": platform.value, "chat_id": origin.chat_id,
+            "thread_id": origin.thread_id,
+        }  # fmt: skip
+        target = {"id": f"turn:{row['conversation_id']}:{row['started_at']}", "to": to}
+    elif origin is None or origin.platform is not platform:
+        person = str(row["user_id"] or "").removeprefix(f"{platform.value}:") or None
+        to = target["to"]
+        origin = SessionSource(
+            platform, to["chat_id"], thread_id=to.get("thread_id"), user_id=person,
+            role_authorized=platform is Platform.WEBHOOK,  # by its signature
+        )  # fmt: skip
+    return Left(row, key, origin, target)
+
+
+def in_the_way(runner: GatewayRunner, session_id: str) -> Left | bool:
+    """What has to end before a message begins in a conversation: True for a turn of another
+    gateway that runs, Left for one that nobody runs any more, False for nothing.
+
+    The turn of a program that is no chat is the engine's to wait for.
+    """
+    try:
+        return _in_the_way(runner, session_id)
+    except StoreError as error:
+        # The message's turn meets it too, and tells its chat.
+        log.warning("What runs in %s is not known now: %s", session_id, error)
+        return False
+
+
+def _in_the_way(runner: GatewayRunner, session_id: str) -> Left | bool:
+    db: SessionDB = runner._session_db._db
+    name = runner.turns.conversations.name(session_id)
+    turn = db.get_turn(name)
+    if turn is None or turn["state"] != RUNNING or is_ours(runner, turn):
+        return False
+    if not is_abandoned(turn, time.time()):
+        return bool(turn["deliver_to"])
+    return next(
+        (left for row in db.list_abandoned_turns(name) if (left := chat_of(runner, row))), False
+    )
+
+
+async def _close(runner: GatewayRunner, row: Mapping[str, Any]) -> None:
+    """Close a turn in its history without a word."""
+    if await runner._session_db.close_abandoned_turn(row["conversation_id"], row["fence"]):
+        log.info("The turn in %s was cut off and is closed", row["conversation_id"])
+
+
+# Taking them over
+
+
+async def take(runner: GatewayRunner, left: Left) -> Inbound | None:
+    """Take a turn over, as what its chat runs next; None if there is nothing to go on with.
+
+    A turn that is not gone on with is closed, and its chat is told if it waits for an answer: not
+    where it was left with /new, or where whoever asked may no longer talk here.
+    """
+    from agent.heartbeat import heart
+    from agent.recovery import again, take_over
+
+    db: SessionDB = runner._session_db._db
+    session_id = db.get_compression_tip(left.session_id)
+    tip = await runner._session_db.get_session(session_id)
+    asked = await _question(runner, session_id)
+    source = left.source
+    is_left = tip is not None and tip["end_reason"] == RESET_REASON
+    if is_left or not (source.role_authorized or await is_allowed(runner, source)):
+        await _close(runner, left.row)
+        return None
+    taken = await asyncio.to_thread(take_over, db, left.row, runner.settings.agent)
+    if taken is None:
+        runner.spawn(runner.delivery.flush(left.key))  # what it may have been told
+        return None
+    heart.begin(db, taken.lease, lambda: None)  # the engine does so when it begins
+    taken = taken._replace(deliver_to=left.deliver_to)
+    target = again(taken)
+    assert target is not None
+    return Inbound(MessageEvent(asked[0], source, asked[1]), left.key, target["id"], taken=taken)
+
+
+def let_go(runner: GatewayRunner, taken: TakenTurn) -> None:
+    """It is not worked on here any more; if it has not ended, the next process takes it."""
+    from agent.heartbeat import heart
+
+    heart.end(runner._session_db._db, taken.lease)
+
+
+async def tell_unknown(runner: GatewayRunner, inbound: Inbound) -> None:
+    """Tell a chat which tools of its turn may or may not have taken effect, each crash once."""
+    from agent.recovery import unknown_outcome
+
+    taken = inbound.taken
+    if taken is None or taken.deliver_to is None:
+        return
+    # Also what an earlier process took over and was killed before it could tell.
+    first = taken.lease.fence - taken.attempts + 1
+    found: dict[int, list[str]] = defaultdict(list)
+    for run in await runner._session_db.list_tool_runs(taken.lease.conversation_id):
+        if run["state"] == "unknown" and run["fence"] >= first:
+            found[run["fence"]].append(run["tool_name"])
+    for fence, tools in found.items():
+        await runner.delivery.say(
+            inbound.event.source, inbound.session_key, unknown_outcome(tools),
+            name=f"{taken.deliver_to['id']}:unknown:{fence}",
+        )  # fmt: skip
+
+
+def end_stuck(runner: GatewayRunner, session_id: str) -> asyncio.Task[None] | None:
+    """See to it that a turn of ours ends that was told to its chat and has not: None if it has.
+
+    It writes nothing more, and nobody goes on with it unasked. If the store cannot note that now,
+    it is tried until it can, so that the conversation's next turn need not wait for its lease.
+    """
+    name = runner.turns.conversations.name(session_id)
+    try:
+        turn = runner._session_db._db.get_turn(name)
+    except StoreError as error:
+        log.warning("Whether the turn in %s has ended is not known: %s", name, error)
+        return None
+    if turn is None or turn["state"] != RUNNING or turn["owner"] != this_process():
+        return None
+    lease = Lease(name, turn["fence"])
+    work = patiently(lambda: runner._session_db.end_turn(lease), f"Ending the turn in {name}")
+    return runner.spawn(work)
+
+
+async def _question(runner: GatewayRunner, session_id: str) -> tuple[str, str | None]:
+    """What was asked, and its platform's name for it."""
+    from hermes_state.codec import plain_text
+
+    for one in reversed(await runner._session_db.get_messages(session_id)):
+        if one["role"] == "user":
+            return plain_text(one["content"] or ""), one.get("platform_message_id")
+    return "", None
+
+
+def entry_of(runner: GatewayRunner, inbound: Inbound, taken: TakenTurn) -> SessionEntry:
+    """The chat's entry, in the session the turn is in; a passing one if the chat has left it."""
+    store, names = runner.session_store, runner.turns.conversations
+    key, source = inbound.session_key, inbound.event.source
+    entry = store.entry(key)
+    if entry is not None and names.name(entry.session_id) == taken.lease.conversation_id:
+        if entry.session_id != taken.session_id:
+            store.follow(entry.session_id, taken.session_id)
+        store.update_session(key)  # it is in use
+        return entry
+    now = datetime.now()
+    return SessionEntry(
+        key, taken.session_id, now, now, platform=source.platform,
+        chat_type=source.chat_type, origin=source,
+    )  # fmt: skip

@@ -1,0 +1,80 @@
+"""Turns that were cut off, in `hermes chat`: brought to their end before anything else is asked.
+
+Also the wait for a turn that another window runs in the same conversation; Ctrl-C ends it, and then
+nothing was sent.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes_state.codec import plain_text
+from tui_gateway import other_turns
+
+if TYPE_CHECKING:
+    from agent.config_schema import AgentSettings
+    from hermes_state import SessionDB
+    from hermes_state.take_over import TakenTurn
+
+CLOSED = 'The last answer was cut off. What it had done is kept; say "continue" to go on.'
+NAMED = 40
+"""Characters of a question that stand for a conversation without a title."""
+
+
+def say(text: str) -> None:
+    """A line for the person, apart from the answer."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def await_others(db: SessionDB, session_id: str) -> bool:
+    """Wait while another process runs a turn in the conversation; False after Ctrl-C."""
+    try:
+        return other_turns.await_end(db, session_id, say)
+    except KeyboardInterrupt:
+        say("[interrupted; your message was not sent]")
+        return False
+
+
+def take_over(db: SessionDB, session_id: str, settings: AgentSettings) -> TakenTurn | None:
+    """Take over the conversation's turn if its process is gone, and say what becomes of it."""
+    if not other_turns.is_cut_off(db, session_id):
+        return None
+    taken = other_turns.take_over(db, session_id, settings)
+    if taken is not None:
+        say(other_turns.GOING_ON)
+        from agent.home import hermes_home
+        from tools.processes.ledger import reap_orphans
+
+        reap_orphans(hermes_home())  # what it left must not run beside what is done now
+    elif not other_turns.runs_elsewhere(db, session_id):
+        say(CLOSED)
+    return taken
+
+
+def cut_off_elsewhere(db: SessionDB, settings: AgentSettings) -> str | None:
+    """A line about another conversation whose answer was cut off not long ago; None without one."""
+    oldest = time.time() - settings.gateway_auto_continue_freshness
+    found = [
+        turn
+        for turn in db.list_abandoned_turns()
+        if turn["source"] == "cli" and turn["started_at"] > oldest
+    ]
+    if not found:
+        return None
+    last = found[-1]
+    more = f" ({len(found) - 1} more were cut off too)" if len(found) > 1 else ""
+    return (
+        f"The answer in {_name(db, last)} was cut off. Go on with it:"
+        f" hermes chat --resume {last['session_id']}{more}"
+    )
+
+
+def _name(db: SessionDB, turn: dict[str, Any]) -> str:
+    if turn["title"]:
+        return f"“{turn['title']}”"
+    tip = db.get_compression_tip(turn["session_id"])
+    asked = [one["content"] for one in db.get_messages(tip) if one["role"] == "user"]
+    text = " ".join(plain_text(asked[-1]).split()) if asked else "a conversation"
+    return f"“{text[:NAMED]}…”" if len(text) > NAMED else f"“{text}”"

@@ -1,0 +1,106 @@
+"""What must hold of turns and deliveries: who runs what, and that everything owed is settled.
+
+On a live store turns run and answers are on their way; only what nobody can be at work on any more
+is a finding.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .connection import Connection, tuples
+from .take_over import close_abandoned_turn
+from .turns import list_abandoned
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+UNSURE = "Nobody knows whether it was shown: whoever sent it was stopped in the middle."
+
+
+def impossible_leases(conn: Connection) -> list[str]:
+    """Conversations whose turn, or whose tools, say something that cannot be."""
+    return [
+        one
+        for (one,) in tuples(
+            conn,
+            "SELECT conversation_id FROM turns t WHERE state NOT IN ('running', 'ended')"
+            " OR fence < 1 OR attempts < 1 OR NOT EXISTS"
+            " (SELECT 1 FROM sessions s WHERE s.conversation_id = t.conversation_id)"
+            " UNION SELECT conversation_id FROM tool_runs r"
+            " WHERE state NOT IN ('started', 'finished', 'unknown')"
+            " OR (state <> 'unknown' AND NOT EXISTS (SELECT 1 FROM turns t"
+            " WHERE t.conversation_id = r.conversation_id AND t.state = 'running'))"
+            " OR fence > (SELECT fence FROM turns t WHERE t.conversation_id = r.conversation_id)",
+        )
+    ]
+
+
+def mend_leases(conn: Connection, conversations: list[str]) -> None:
+    """Such a turn is over; what it left in the history is closed by the next."""
+    for one in conversations:
+        conn.execute(
+            "DELETE FROM turns WHERE conversation_id = ?1"
+            " AND NOT EXISTS (SELECT 1 FROM sessions WHERE conversation_id = ?1)",
+            (one,),
+        )
+        conn.execute(
+            "UPDATE turns SET state = 'ended', fence = MAX(fence, 1, COALESCE((SELECT MAX(fence)"
+            " FROM tool_runs WHERE conversation_id = ?1), 1)), attempts = MAX(attempts, 1)"
+            " WHERE conversation_id = ?1",
+            (one,),
+        )
+        conn.execute(
+            "DELETE FROM tool_runs WHERE conversation_id = ?1 AND (state <> 'unknown'"
+            " OR NOT EXISTS (SELECT 1 FROM turns WHERE conversation_id = ?1))",
+            (one,),
+        )
+
+
+def forgotten_turns(conn: Connection) -> list[str]:
+    """Conversations whose turn was cut off and taken up by nobody for an hour."""
+    return [str(turn["conversation_id"]) for turn in _forgotten(conn)]
+
+
+def close_turns(conn: Connection, conversations: list[str]) -> None:
+    """Close them in their history, visibly."""
+    for turn in _forgotten(conn):
+        close_abandoned_turn(conn, turn["conversation_id"], turn["fence"])
+
+
+def _forgotten(conn: Connection) -> list[dict[str, Any]]:
+    edge = time.time() - HOUR
+    return [turn for turn in list_abandoned(conn) if turn["started_at"] < edge]
+
+
+def unsettled_deliveries(conn: Connection) -> list[str]:
+    """Deliveries that nobody can be at work on any more, and that are neither sent nor reported."""
+    found = tuples(
+        conn,
+        "SELECT obligation_id FROM delivery_obligations"
+        " WHERE (state = 'sending' AND updated_at < ?) OR state NOT IN"
+        " ('pending', 'sending', 'delivered', 'failed') ORDER BY rowid",
+        (time.time() - HOUR,),
+    )
+    return [one for (one,) in found]
+
+
+def report_deliveries(conn: Connection, deliveries: list[str]) -> None:
+    """They count as failed, with the reason: sending them again might show them twice."""
+    conn.executemany(
+        "UPDATE delivery_obligations SET state = 'failed', last_error = ?, updated_at = ?"
+        " WHERE obligation_id = ?",
+        [(UNSURE, time.time(), one) for one in deliveries],
+    )
+
+
+def late_deliveries(conn: Connection) -> list[str]:
+    """Answers that have been waiting for more than a day."""
+    found = tuples(
+        conn,
+        "SELECT obligation_id FROM delivery_obligations WHERE state = 'pending' AND created_at < ?"
+        " ORDER BY rowid",
+        (time.time() - DAY,),
+    )
+    return [one for (one,) in found]

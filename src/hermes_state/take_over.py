@@ -1,0 +1,81 @@
+"""Taking over a turn whose process is gone: exactly one process does, in one transaction.
+
+With the lease goes what is known of the turn's tools. A result that is stored is used. A call that
+had started and could do harm if it ran twice is answered "outcome unknown"; every other call is
+left open, and whoever took over runs it. Or the turn is closed instead, visibly, and the chat that
+waits for its answer is told in the same transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .codec import decode_json
+from .connection import Connection
+from .lineage import get_compression_tip
+from .messages import append_messages
+from .outbox import add_delivery
+from .tool_runs import REPEATABLE, settle_runs, unfinished_runs
+from .turn_log import close_ends, open_calls, unknown_result
+from .turns import Lease, end_lease, get_turn, seize
+
+
+class TakenTurn(NamedTuple):
+    """A turn that is the caller's now."""
+
+    lease: Lease
+    session_id: str
+    """Where the conversation is."""
+    started_at: float
+    """When its question was stored."""
+    attempts: int
+    """How many processes have worked on it, this one included."""
+    deliver_to: dict[str, Any] | None
+    """Where its answer is owed to."""
+    unknown: list[str]
+    """The tools of which nobody knows whether they took effect, by name."""
+
+
+def take_over_turn(conn: Connection, conversation_id: str, fence: int) -> TakenTurn | None:
+    """Take an abandoned turn over; None if another process was first, or it is not abandoned.
+
+    `fence` is the number under which it was found.
+    """
+    turn = get_turn(conn, conversation_id)
+    lease = seize(conn, conversation_id, fence)
+    if turn is None or lease is None:
+        return None
+    tip = get_compression_tip(conn, turn["session_id"])
+    runs = unfinished_runs(conn, conversation_id)
+    calls, _ = open_calls(conn, tip)
+    harmful = [call for call in calls if runs.get(str(call["id"]), "none") not in REPEATABLE]
+    append_messages(conn, tip, [unknown_result(call) for call in harmful])
+    settle_runs(conn, conversation_id, [str(call["id"]) for call in harmful])
+    return TakenTurn(
+        lease,
+        tip,
+        float(turn["started_at"]),
+        int(turn["attempts"]) + 1,
+        decode_json(turn["deliver_to"]),
+        [str(unknown_result(call)["tool_name"]) for call in harmful],
+    )
+
+
+def close_abandoned_turn(
+    conn: Connection, conversation_id: str, fence: int, notice: str | None = None
+) -> bool:
+    """Close an abandoned turn in its history; False if another process was first.
+
+    `notice` is owed to the chat that waits for its answer, if one does.
+    """
+    turn = get_turn(conn, conversation_id)
+    lease = seize(conn, conversation_id, fence)
+    if turn is None or lease is None:
+        return False
+    tip = get_compression_tip(conn, turn["session_id"])
+    append_messages(conn, tip, close_ends(conn, tip, conversation_id))
+    target = decode_json(turn["deliver_to"])
+    if notice and target:
+        add_delivery(conn, f"{target['id']}:cut-off:{lease.fence}", notice, **target["to"])
+    end_lease(conn, lease)
+    return True

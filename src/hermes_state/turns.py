@@ -1,0 +1,178 @@
+"""The turn each conversation is in: who runs it, under which number, and what becomes of it.
+
+A turn is held by a lease: an owner, a fencing number that only grows, and a heartbeat. Whoever
+writes a step shows the number; once another process has taken the turn over the number is old, and
+nothing can be written under it any more, however late its process wakes up. One row per
+conversation: the next turn takes the place of the last.
+
+A turn is abandoned when its owner has ended, or has not been heard of for LEASE_SECONDS.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from .codec import decode_json, encode_json
+from .connection import Connection, row, rows
+from .errors import ConversationBusyError, LeaseLostError
+from .owners import is_gone, this_process
+
+LEASE_SECONDS = 20.0
+"""After so long without a heartbeat, another process may take a turn over."""
+
+RUNNING = "running"
+ENDED = "ended"
+
+
+class Lease(NamedTuple):
+    """The right to write the steps of a conversation's turn."""
+
+    conversation_id: str
+    fence: int
+
+
+def take_lease(
+    conn: Connection,
+    conversation_id: str,
+    session_id: str,
+    deliver_to: Mapping[str, Any] | None = None,
+    given_up: Lease | None = None,
+) -> Lease:
+    """Begin a turn; ConversationBusyError while another process, or another turn here, runs one.
+
+    `deliver_to` says where its answer is owed to, for whoever has to end it. `given_up` is a lease
+    that the caller held and works on no more.
+    """
+    now = time.time()
+    found = row(
+        conn,
+        "SELECT fence, state, owner, heartbeat_at FROM turns WHERE conversation_id = ?",
+        (conversation_id,),
+    )
+    is_held = found is not None and found["state"] == RUNNING and not is_abandoned(found, now)
+    if is_held and found is not None and given_up != (conversation_id, found["fence"]):
+        raise ConversationBusyError(conversation_id)
+    fence = 1 if found is None else found["fence"] + 1
+    conn.execute(
+        "INSERT INTO turns (conversation_id, session_id, state, owner, fence, heartbeat_at,"
+        " started_at, attempts, deliver_to) VALUES (?1, ?2, 'running', ?3, ?4, ?5, ?5, 1, ?6)"
+        " ON CONFLICT (conversation_id) DO UPDATE SET session_id = ?2, state = 'running',"
+        " owner = ?3, fence = ?4, heartbeat_at = ?5, started_at = ?5, attempts = 1,"
+        " deliver_to = ?6",
+        (
+            conversation_id,
+            session_id,
+            this_process(),
+            fence,
+            now,
+            encode_json(dict(deliver_to), "deliver_to") if deliver_to else None,
+        ),
+    )
+    return Lease(conversation_id, fence)
+
+
+def require_lease(conn: Connection, lease: Lease) -> None:
+    """Raise LeaseLostError unless the turn is still run under this lease."""
+    for fence, state in conn.execute(
+        "SELECT fence, state FROM turns WHERE conversation_id = ?", (lease.conversation_id,)
+    ):
+        if fence == lease.fence and state == RUNNING:
+            return
+    raise LeaseLostError(lease.conversation_id)
+
+
+def is_abandoned(turn: Mapping[str, Any], now: float) -> bool:
+    """Whether nobody runs a turn any more that has not ended."""
+    if turn["state"] != RUNNING:
+        return False
+    # A clock that was set back must not keep a dead turn for long.
+    silent = abs(now - turn["heartbeat_at"])
+    return silent > LEASE_SECONDS or is_gone(turn["owner"])
+
+
+def end_lease(conn: Connection, lease: Lease) -> bool:
+    """The turn has ended; False if it was not held any more."""
+    conn.execute(
+        "UPDATE turns SET state = 'ended', deliver_to = NULL"
+        " WHERE conversation_id = ? AND fence = ? AND state = 'running'",
+        lease,
+    )
+    ended = conn.changes() > 0
+    if ended:
+        conn.execute(
+            "DELETE FROM tool_runs WHERE conversation_id = ? AND state <> 'unknown'",
+            (lease.conversation_id,),
+        )
+    return ended
+
+
+def beat(conn: Connection, leases: Iterable[Lease]) -> list[Lease]:
+    """Say that these turns are being worked on; returns those that somebody else has by now."""
+    now = time.time()
+    lost = []
+    for lease in leases:
+        conn.execute(
+            "UPDATE turns SET heartbeat_at = ? WHERE conversation_id = ? AND fence = ?"
+            " AND state = 'running'",
+            (now, *lease),
+        )
+        if not conn.changes():
+            lost.append(lease)
+    return lost
+
+
+def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list[dict[str, Any]]:
+    """Turns that nobody runs any more and that have not ended, oldest first.
+
+    Each with its conversation's `source`, `session_key`, `user_id` and `cwd`.
+    """
+    now = time.time()
+    found = rows(
+        conn,
+        "SELECT t.*, s.source, s.session_key, s.user_id, s.cwd, s.parent_session_id,"
+        " s.title FROM turns t JOIN sessions s ON s.id = t.session_id"
+        " WHERE t.state = 'running' AND (?1 IS NULL OR t.conversation_id = ?1)"
+        " ORDER BY t.started_at, t.conversation_id",
+        (conversation_id,),
+    )
+    abandoned = [one for one in found if is_abandoned(one, now)]
+    for one in abandoned:
+        one["deliver_to"] = decode_json(one["deliver_to"])
+    return abandoned
+
+
+def get_turn(conn: Connection, conversation_id: str) -> dict[str, Any] | None:
+    """The turn a conversation is in, or was in last."""
+    return row(conn, "SELECT * FROM turns WHERE conversation_id = ?", (conversation_id,))
+
+
+def seize(conn: Connection, conversation_id: str, fence: int) -> Lease | None:
+    """Take an abandoned turn over under the next number; None if somebody was first."""
+    found = get_turn(conn, conversation_id)
+    now = time.time()
+    if found is None or found["fence"] != fence or not is_abandoned(found, now):
+        return None
+    conn.execute(
+        "UPDATE turns SET fence = fence + 1, owner = ?, heartbeat_at = ?, attempts = attempts + 1"
+        " WHERE conversation_id = ?",
+        (this_process(), now, conversation_id),
+    )
+    return Lease(conversation_id, fence + 1)
+
+
+def forget_session(conn: Connection, session_id: str, conversation_id: str) -> None:
+    """A session is gone: its conversation's turn goes with the last one, or names another."""
+    conn.execute(
+        "UPDATE turns SET session_id = (SELECT id FROM sessions WHERE conversation_id = ?1 LIMIT 1)"
+        " WHERE conversation_id = ?1 AND session_id = ?2"
+        " AND EXISTS (SELECT 1 FROM sessions WHERE conversation_id = ?1)",
+        (conversation_id, session_id),
+    )
+    for table in ("turns", "tool_runs"):
+        conn.execute(
+            f"DELETE FROM {table} WHERE conversation_id = ?1"
+            " AND NOT EXISTS (SELECT 1 FROM sessions WHERE conversation_id = ?1)",
+            (conversation_id,),
+        )

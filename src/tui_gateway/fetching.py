@@ -1,0 +1,36 @@
+"""The first use of the model inside the process: those who watch see how far it is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .hub import Hub
+
+STEP = 5
+"""Percent between two events."""
+
+
+def follow(hub: Hub, sid: str, model: Any) -> None:
+    """Tell a session's clients what a model fetches before it can answer."""
+    for one in getattr(model, "models", (model,)):
+        if hasattr(one, "progress"):
+            one.progress = lambda label: _progress(hub, sid, label)
+
+
+def _progress(hub: Hub, sid: str, label: str) -> Callable[[int, int], None]:
+    told = -1
+
+    def progress(done: int, total: int) -> None:
+        nonlocal told
+        step = done * 100 // max(total, 1) // STEP
+        if step <= told:
+            return
+        size = f"{total / 1_000_000:.0f} MB"
+        if told < 0:
+            hub._emit("status.update", sid, {"kind": "notice", "text": f"{label} ({size})"})
+        told = step
+        text = f"fetching {step * STEP}% of {size}"
+        hub._emit("status.update", sid, {"kind": "progress", "text": text})
+
+    return progress

@@ -1,0 +1,145 @@
+"""Turns whose process is gone: one server goes on with each, whether anybody watches or not.
+
+A thread looks at the store every few seconds. The first server to take a turn over has it. The
+window that showed it is given a moment to come back with a server of its own; after that the turn
+runs in a session that nobody has opened, which is closed when it is done unless somebody joins.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import live, other_turns, turns
+from .hub import Hub, Session
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 3.0
+GRACE_SECONDS = 8.0
+"""Since its last sign of life (one comes every five), for whoever watched a turn to come back."""
+SUB_AGENT = "tool"
+"""The source of a sub-agent's conversation: its parent's turn is gone on with, not its own."""
+
+_wanted = threading.Event()
+
+
+def look_soon() -> None:
+    """Have the next look now."""
+    _wanted.set()
+
+
+def note_elsewhere(hub: Hub, session: Session) -> None:
+    """Remember whether another process runs a turn here, so that its end is told."""
+    if not session.get("running"):
+        key = live.current_key(session)
+        session["elsewhere"] = other_turns.runs_elsewhere(hub._get_db(), key)
+
+
+class Watcher:
+    """Looks after the turns of other processes, as long as the server runs."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._is_over = False
+        self._complaint = ""
+
+    def run(self) -> None:
+        """Look until `stop`; at first also for what was left this very moment."""
+        grace = 0.0
+        while not self._is_over:
+            _wanted.clear()
+            try:
+                self.look(grace)
+                self._complaint = ""
+            except Exception as error:  # noqa: BLE001 - store, configuration: the next look may do
+                self._complain(error)
+            grace = GRACE_SECONDS
+            _wanted.wait(LOOK_SECONDS)
+
+    def stop(self) -> None:
+        """Take nothing over any more; returns when that is certain."""
+        with live.OPENING:
+            self._is_over = True
+        _wanted.set()
+
+    def look(self, grace: float) -> None:
+        """Take over what nobody has worked on for `grace` seconds, and tell what was answered."""
+        from agent.home import hermes_home
+
+        if not (hermes_home() / "state.db").exists():
+            return  # nothing was ever said here
+        db = self._hub._get_db()
+        for turn in db.list_abandoned_turns():
+            if turn["source"] == SUB_AGENT:
+                db.close_abandoned_turn(turn["conversation_id"], turn["fence"])
+            elif _is_ours(turn) and time.time() - turn["heartbeat_at"] >= grace:
+                self._take(db, turn)
+        for sid, session in list(self._hub._sessions.items()):
+            if session.get("elsewhere") and not session.get("running"):
+                self._follow(db, sid, session)
+            elif session.get("headless"):
+                self._close_if_done(sid, session)
+
+    def _take(self, db: SessionDB, turn: dict[str, Any]) -> None:
+        from agent import recovery
+
+        from .methods.session import revived
+
+        with live.OPENING:  # nobody opens the conversation meanwhile
+            if self._is_over:
+                return
+            found = self._live_in(db, turn["conversation_id"])
+            if found is None:
+                live.make_room(self._hub)
+                taken = recovery.take_over(db, turn, self._hub._get_config().agent)
+                if taken is not None:
+                    session = revived(self._hub, taken.session_id, 80)
+                    session |= {"headless": True, "detached_at": time.time()}
+                    turns.begin_with(self._hub, session, taken)
+                return
+        sid, session = found
+        if not session.get("closing"):
+            turns.run_waiting(self._hub, sid, session)
+
+    def _live_in(self, db: SessionDB, conversation_id: str) -> tuple[str, Session] | None:
+        for sid, session in list(self._hub._sessions.items()):
+            row = db.get_session(live.current_key(session))
+            if row is not None and row["conversation_id"] == conversation_id:
+                return sid, session
+        return None
+
+    def _follow(self, db: SessionDB, sid: str, session: Session) -> None:
+        """See whether a turn that another process runs in a live conversation has ended."""
+        key = live.current_key(session)
+        if other_turns.is_cut_off(db, key):
+            turns.run_waiting(self._hub, sid, session)
+        elif not other_turns.runs_elsewhere(db, key):
+            session["elsewhere"] = False
+            turns.reload_history(self._hub, sid, session)
+            turns.run_waiting(self._hub, sid, session, is_opened=True)
+
+    def _close_if_done(self, sid: str, session: Session) -> None:
+        with live.OPENING:  # nobody can join between the look and the end
+            if not session.get("running") and session.get("headless"):
+                live.close_aside(self._hub, sid, "turn_ended")
+
+    def _complain(self, error: Exception) -> None:
+        """Once for each reason, not every few seconds."""
+        text = f"{type(error).__name__}: {error}"
+        if text != self._complaint:
+            log.warning("Cannot look after turns that were cut off: %s", text)
+        self._complaint = text
+
+
+def _is_ours(turn: dict[str, Any]) -> bool:
+    """Whether a session server is to go on with it; the gateway does if it owes a chat the answer.
+
+    What a plain terminal left is gone on with when its conversation is opened.
+    """
+    return turn["source"] == turns.SOURCE and turn["deliver_to"] is None
