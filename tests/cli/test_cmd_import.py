@@ -191,7 +191,8 @@ def test_a_home_of_hermes_agent_comes_over_with_its_old_store(cli: Any, fresh: b
     with cli.store() as db:
         for parent, child in old_continuations().items():
             assert db.get_compression_tip(parent) == db.get_compression_tip(child)
-        assert db.check_store() == []
+        # An answer that was still owed there is owed here; nothing else is amiss.
+        assert {one.rule for one in db.check_store()} <= {"outbox_delivered"}
     assert cli("doctor", "--json").json["parts"]["search"]["ailments"] == []
 
 
