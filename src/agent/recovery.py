@@ -21,7 +21,7 @@ from .model import Message
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 3
-"""Processes that may work on one turn: what ends them may be the turn itself."""
+"""Processes that may work on one turn and get nowhere: what ends them may be the turn itself."""
 
 CUT_OFF = (
     "⚠️ I was stopped in the middle of my answer to your last message. What I had done is kept;"
@@ -37,7 +37,7 @@ def take_over(db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings) -
     conversation_id, fence = str(turn["conversation_id"]), int(turn["fence"])
     old = time.time() - turn["started_at"] > settings.gateway_auto_continue_freshness
     ask_first = settings.cut_off_turns == "ask"
-    if old or ask_first or turn["attempts"] >= MOST_ATTEMPTS:
+    if old or ask_first or turn["fruitless"] + 1 >= MOST_ATTEMPTS:
         if db.close_abandoned_turn(conversation_id, fence, CUT_OFF):
             log.info("The turn in %s was cut off and is not gone on with", conversation_id)
         return None

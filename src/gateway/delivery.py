@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
+LAST_SECONDS = 2.0
+"""How long the end of the gateway waits for a message that is being sent."""
 GIVE_UP_AFTER = 60
 """Attempts after which a delivery counts as failed: about an hour."""
 UNSURE = "⚠️ I was restarted while I was sending an answer. If you do not see one above, send /last."
@@ -47,7 +50,10 @@ class Delivery:
         """What chats see of answers before their end, by the turn or the delivery."""
         self._sent: dict[str, int] = {}
         """How many parts of an unfinished delivery were sent."""
-        self._sending: set[str] = set()
+        self._under_way: set[str] = set()
+        """What a platform is being told just now."""
+        self._left: list[dict[str, Any]] = []
+        """What an earlier run was sending when it ended; settled when its platform is connected."""
         self.working_directory = Path(os.getcwd())  # noqa: PTH109 - as the agents are built
         self.delivered = 0
         self.failed = 0
@@ -114,26 +120,58 @@ class Delivery:
         if not await self._runner._session_db.list_deliveries(("pending",), session_key):
             self._streams.pop(turn, None)
 
+    async def drain(self) -> None:
+        """Before an end: let what a platform is being told just now be noted as told."""
+        deadline = time.monotonic() + LAST_SECONDS
+        while self._under_way and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+
     async def resume(self) -> None:
-        """After a start: report what may have been sent, and send what was not."""
+        """After a start: send what was not sent; what may have been is a platform's to settle."""
         db = self._runner._session_db
-        for row in await db.list_deliveries(("sending",)):
-            if row["obligation_id"] in self._sending:
-                continue  # a platform that is connected already is being told
-            await db.finish_delivery(row["obligation_id"], "failed", "unknown: restarted")
-            source = SessionSource(
-                Platform(row["platform"]), row["chat_id"], thread_id=row["thread_id"]
-            )
-            await self.say(source, row["session_key"], UNSURE)
+        self._left = await db.list_deliveries(("sending",))
         for key in {row["session_key"] for row in await db.list_deliveries(("pending",))}:
             self._wake(key)
         await db.forget_delivered()
 
     async def resume_platform(self, platform: Platform) -> None:
-        """A platform is connected (again): send what its chats are owed."""
+        """A platform is connected (again): send what its chats are owed.
+
+        What an earlier run was sending is sent again where that shows it once, else reported.
+        """
+        left, self._left = self._left, []
+        for row in left:
+            if row["platform"] == platform.value:
+                await self._settle_unsure(row)
+            else:
+                self._left.append(row)
         for row in await self._runner._session_db.list_deliveries(("pending",)):
             if row["platform"] == platform.value:
                 self._wake(row["session_key"])
+
+    async def _settle_unsure(self, row: dict[str, Any]) -> None:
+        if self._may_repeat(row):
+            await self._finish(row["obligation_id"], "pending", "restarted")
+            return
+        await self._finish(row["obligation_id"], "failed", "unknown: restarted")
+        source = SessionSource(
+            Platform(row["platform"]), row["chat_id"], thread_id=row["thread_id"]
+        )
+        await self.say(source, row["session_key"], UNSURE)
+
+    def _may_repeat(self, row: dict[str, Any]) -> bool:
+        """Whether sending a text again cannot show it twice.
+
+        A preview may have become the answer by an edit, and a file has no key.
+        """
+        adapter = self._adapter(row["platform"])
+        if adapter is None or not adapter.capabilities.repeatable:
+            return False
+        if adapter.capabilities.edits and self._runner.config.streaming.get("enabled"):
+            return False
+        if not adapter.capabilities.media or row["obligation_id"].startswith("say:"):
+            return True
+        return not outgoing(row["content"], self.working_directory, self._runner.home)[1]
 
     def _wake(self, session_key: str) -> asyncio.Task[None]:
         running = self._chats.get(session_key)
@@ -165,11 +203,12 @@ class Delivery:
             adapter = self._adapter(row["platform"])
             if adapter is None:
                 return False  # not connected: it waits in the outbox
-            self._sending.add(delivery_id)
+            self._under_way.add(delivery_id)
             try:
                 if not await patiently(lambda: db.begin_delivery(delivery_id), "A delivery"):
                     return True  # somebody else has it
                 await self._send_or_say_why(adapter, row)
+                await self._finish(delivery_id, "delivered")
             except SendError as error:
                 reason = str(error)
                 if error.unsure and not delivery_id.startswith("say:"):
@@ -178,13 +217,13 @@ class Delivery:
                 if error.permanent:
                     break
                 await self._finish(delivery_id, "pending", reason)
+                self._under_way.discard(delivery_id)
                 log.warning("%s does not take a message: %s", row["platform"], reason)
                 await asyncio.sleep(error.retry_after or pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 continue
             finally:
-                self._sending.discard(delivery_id)
-            await self._finish(delivery_id, "delivered")
+                self._under_way.discard(delivery_id)
             self._sent.pop(delivery_id, None)
             self.delivered += 1
             return True

@@ -125,6 +125,9 @@ class GatewayRunner:
         for agent in list(self._running_agents.values()):
             await self._finalize_running(agent)
         self._stop_background_work()
+        delivery = getattr(self, "delivery", None)
+        if delivery is not None:
+            await delivery.drain()
         for task in list(self._background_tasks):
             task.cancel()
         if supervisor is not None:

@@ -19,7 +19,7 @@ our own are further columns and tables:
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 4
+OWN_SCHEMA_VERSION = 5
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -246,6 +246,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "started_at": "REAL NOT NULL",
             "attempts": "INTEGER NOT NULL",
             "deliver_to": "TEXT",
+            "fruitless": "INTEGER NOT NULL DEFAULT 0",
         },
         "",
     ),

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from .connection import Connection, tuples
-from .turns import Lease
+from .turns import Lease, note_progress
 
 REPEATABLE = ("none", "idempotent")
 """Effects of tools that may run again when nobody knows whether they did."""
@@ -41,13 +41,15 @@ def start_runs(conn: Connection, lease: Lease, runs: Iterable[Started]) -> None:
 
 def finish_runs(conn: Connection, lease: Lease, messages: Iterable[Mapping[str, Any]]) -> None:
     """Their results are stored with this."""
-    for message in messages:
-        if message["role"] == "tool":
-            conn.execute(
-                "UPDATE tool_runs SET state = 'finished', finished_at = ?"
-                " WHERE conversation_id = ? AND fence = ? AND call_id = ?",
-                (time.time(), *lease, message.get("tool_call_id")),
-            )
+    results = [message for message in messages if message["role"] == "tool"]
+    for message in results:
+        conn.execute(
+            "UPDATE tool_runs SET state = 'finished', finished_at = ?"
+            " WHERE conversation_id = ? AND fence = ? AND call_id = ?",
+            (time.time(), *lease, message.get("tool_call_id")),
+        )
+    if results:
+        note_progress(conn, lease)
 
 
 def unfinished_runs(conn: Connection, conversation_id: str) -> dict[str, str]:

@@ -60,7 +60,7 @@ def take_lease(
         " started_at, attempts, deliver_to) VALUES (?1, ?2, 'running', ?3, ?4, ?5, ?5, 1, ?6)"
         " ON CONFLICT (conversation_id) DO UPDATE SET session_id = ?2, state = 'running',"
         " owner = ?3, fence = ?4, heartbeat_at = ?5, started_at = ?5, attempts = 1,"
-        " deliver_to = ?6",
+        " fruitless = 0, deliver_to = ?6",
         (
             conversation_id,
             session_id,
@@ -81,6 +81,14 @@ def require_lease(conn: Connection, lease: Lease) -> None:
         if fence == lease.fence and state == RUNNING:
             return
     raise LeaseLostError(lease.conversation_id)
+
+
+def note_progress(conn: Connection, lease: Lease) -> None:
+    """A tool has come to its end: whatever stopped the processes before, it was not this turn."""
+    conn.execute(
+        "UPDATE turns SET fruitless = 0 WHERE conversation_id = ? AND fence = ? AND fruitless > 0",
+        lease,
+    )
 
 
 def is_abandoned(turn: Mapping[str, Any], now: float) -> bool:
@@ -155,8 +163,8 @@ def seize(conn: Connection, conversation_id: str, fence: int) -> Lease | None:
     if found is None or found["fence"] != fence or not is_abandoned(found, now):
         return None
     conn.execute(
-        "UPDATE turns SET fence = fence + 1, owner = ?, heartbeat_at = ?, attempts = attempts + 1"
-        " WHERE conversation_id = ?",
+        "UPDATE turns SET fence = fence + 1, owner = ?, heartbeat_at = ?, attempts = attempts + 1,"
+        " fruitless = fruitless + 1 WHERE conversation_id = ?",
         (this_process(), now, conversation_id),
     )
     return Lease(conversation_id, fence + 1)

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,31 @@ async def test_an_answer_that_was_stored_is_delivered_after_a_restart(tmp_path: 
         assert sorted(await chats.local.wait_for(2)) == sorted(["the answer", UNSURE])
     async with gateway(tmp_path) as chats:
         assert await chats.ask("more") == "re: more", "it is told once"
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_what_may_have_been_sent_is_sent_again_where_that_shows_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, streaming: bool
+) -> None:
+    monkeypatch.setattr(
+        LocalAdapter, "capabilities", replace(LocalAdapter.capabilities, repeatable=True)
+    )
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        to = {"session_key": chats.key(), "platform": "local", "chat_id": "1"}
+    with SessionDB(tmp_path / "state.db") as db:
+        db.add_delivery("unsure", "perhaps sent", **to)
+        db.begin_delivery("unsure")
+        db.add_delivery("elsewhere", "of no platform here", **{**to, "platform": "telegram"})
+        db.begin_delivery("elsewhere")
+    # A preview may have become the answer: then it has no key of its own.
+    async with gateway(tmp_path, streaming={"enabled": streaming}) as chats:
+        told = await chats.local.wait_for(1)
+        assert told == [UNSURE if streaming else "perhaps sent"]
+        while len(chats.db.list_deliveries(("sending", "pending"))) > 1:
+            await asyncio.sleep(0.01)
+        (left,) = chats.db.list_deliveries(("sending",))
+        assert left["obligation_id"] == "elsewhere", "its platform settles it"
 
 
 async def test_stop_lets_a_turn_finish(tmp_path: Path) -> None:

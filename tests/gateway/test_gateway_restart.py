@@ -222,6 +222,8 @@ async def test_lines_of_a_turn_carry_its_session(tmp_path: Path, logs: Path) -> 
     async with gateway(tmp_path) as chats:
         chats.local.failures = [SendError("blocked", permanent=True)]
         await chats.say("one")
+        while not chats.db.list_deliveries(("failed",)):
+            await asyncio.sleep(0.01)
         assert await chats.ask("two") == "re: two"
         session_id = chats.session_id()
     (line,) = [

@@ -197,6 +197,8 @@ async def test_an_answer_nobody_can_take_is_reported_and_the_next_goes_out(
     async with gateway(tmp_path) as chats:
         chats.local.failures = [SendError("blocked", permanent=True)]
         await chats.say("hello")
+        while not chats.db.list_deliveries(("failed",)):
+            await asyncio.sleep(0.01)
         assert await chats.ask("again") == "re: again"
         assert [one["content"] for one in chats.db.list_deliveries(("failed",))] == ["re: hello"]
         assert chats.runner.delivery.failed == 1

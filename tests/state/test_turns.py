@@ -278,6 +278,20 @@ def test_a_turn_that_was_taken_over_can_be_taken_over_again(db: SessionDB) -> No
         fence = taken.lease.fence
 
 
+def test_a_turn_that_gets_somewhere_may_be_taken_over_any_number_of_times(db: SessionDB) -> None:
+    lease = lease_of(db)
+    for number in range(5):
+        run = Started(f"c{number}", "send", "none")
+        db.record_step("s", [reply((f"c{number}", "send"))], lease=lease, starts=[run])
+        abandon(db)
+        taken = db.take_over_turn("s", lease.fence)
+        assert taken is not None and taken.attempts == number + 2
+        lease = taken.lease
+        db.record_step("s", [result(f"c{number}")], lease=lease)
+    abandon(db)
+    assert [turn["fruitless"] for turn in db.list_abandoned_turns()] == [0]
+
+
 def test_the_lease_outlives_a_compression(db: SessionDB) -> None:
     lease = lease_of(db)
     (question,) = db.get_messages("s")

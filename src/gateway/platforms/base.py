@@ -65,6 +65,8 @@ class Capabilities:
     typing: bool = False
     reactions: bool = False
     media: bool = False
+    repeatable: bool = False
+    """Whether a text that is sent again under the same key is shown once, by whichever process."""
     edit_interval: float = 1.0
     """Seconds between two edits of a streamed answer, by the platform's rate limit."""
 

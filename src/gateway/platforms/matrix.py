@@ -48,8 +48,9 @@ class MatrixAdapter(PlatformAdapter):
 
     platform = Platform.MATRIX
     capabilities = Capabilities(
-        max_length=4000, edits=True, typing=True, reactions=True, media=True, edit_interval=1.0
-    )
+        max_length=4000, edits=True, typing=True, reactions=True, media=True, repeatable=True,
+        edit_interval=1.0,
+    )  # fmt: skip
 
     def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
         super().__init__(config, on_message)

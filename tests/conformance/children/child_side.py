@@ -120,9 +120,9 @@ def scripted_tools(home: Path, reaper: Reaper) -> Registry:
 
 
 def plain(capabilities: Capabilities) -> Capabilities:
-    """What a platform can do that shows each text once for each key, and can do little else."""
+    """What a platform can do that shows texts and nothing else."""
     return dataclasses.replace(
-        capabilities, edits=False, buttons=False, typing=False, reactions=False
+        capabilities, edits=False, buttons=False, typing=False, reactions=False, repeatable=False
     )
 
 

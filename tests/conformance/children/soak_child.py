@@ -38,7 +38,7 @@ class SocketAdapter(PlatformAdapter):
     """Speaks lines of JSON with a platform that outlives this process."""
 
     platform = Platform.LOCAL
-    capabilities = plain(local.LocalAdapter.capabilities)
+    capabilities = dataclasses.replace(plain(local.LocalAdapter.capabilities), repeatable=True)
     port: int
 
     def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:

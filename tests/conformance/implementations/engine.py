@@ -89,8 +89,8 @@ class Engine(StoreLook):
 
     def cut_off(self, home: Path) -> None:
         """Leave a turn in the middle, in a tool whose outcome nobody will know."""
-        talk = self.talk(home, [RACE], Death("tool-after", 1))
-        assert talk == ([RACE], []), talk
+        self.talk(home, [RACE], Death("tool-after", 1))
+        assert self.reached(home)
 
     @contextlib.contextmanager
     def asleep(self, home: Path, prompt: str) -> Iterator[Callable[[], dict[str, Any]]]:

@@ -13,6 +13,7 @@ from hermes_state.history import OUTCOME_UNKNOWN
 from hermes_state.turn_log import CUT_OFF as STORED_CUT_OFF
 from hermes_state.turn_log import NOT_STARTED
 
+from ..adapter import ATTEMPTS
 from ..script import CUT_OFF, NOT_RUN, UNKNOWN, Message, answer
 
 _MARKS = {OUTCOME_UNKNOWN: UNKNOWN, STORED_CUT_OFF: CUT_OFF, NOT_STARTED: NOT_RUN}
@@ -111,8 +112,11 @@ class StoreLook:
         key = self.conversation(home)
         with store(home) as db:
             if subject == "turn":
-                answers = [one["content"] == answer(RACE) for one in db.get_messages(str(key))]
-                return sum(answers) + 100 * len(db.list_abandoned_turns())
+                told = [one["content"] for one in db.get_messages(str(key))]
+                turn = db.get_turn(str(key)) or {"attempts": 0}
+                # The last racers are killed too, and one of them may have begun to go on with it.
+                closed = told[-1] == STORED_CUT_OFF and turn["attempts"] > ATTEMPTS
+                return told.count(answer(RACE)) + closed + 100 * len(db.list_abandoned_turns())
             if subject == "inbox":
                 asked = [one["content"] == RACE for one in db.get_messages(str(key))]
                 return sum(asked) + 100 * len(db.list_waiting())
