@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: venv test lint format chat bench conformance docs release clean
+.PHONY: venv test lint format chat bench conformance soak docs release clean
 
 venv: $(READY)
 
@@ -37,6 +37,9 @@ N ?= 300
 SEED ?= 1
 conformance: $(READY)
 	@$(PY) -m tests.conformance --kills $(N) --seed $(SEED)
+
+soak: $(READY)
+	@$(PY) -m tests.conformance soak $(ARGS)
 
 bench: $(READY)
 	@QUICK=$(QUICK) $(PY) -m bench $(ARGS)

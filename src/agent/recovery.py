@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 MOST_ATTEMPTS = 3
 """Processes that may work on one turn and get nowhere: what ends them may be the turn itself."""
 
+MOST_LIVES = 20
+"""Processes that may work on one turn at all."""
+
 CUT_OFF = (
     "⚠️ I was stopped in the middle of my answer to your last message. What I had done is kept;"
     ' say "continue" and I go on from there.'
@@ -37,7 +40,8 @@ def take_over(db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings) -
     conversation_id, fence = str(turn["conversation_id"]), int(turn["fence"])
     old = time.time() - turn["started_at"] > settings.gateway_auto_continue_freshness
     ask_first = settings.cut_off_turns == "ask"
-    if old or ask_first or turn["fruitless"] + 1 >= MOST_ATTEMPTS:
+    hopeless = turn["fruitless"] + 1 >= MOST_ATTEMPTS or turn["attempts"] >= MOST_LIVES
+    if old or ask_first or hopeless:
         if db.close_abandoned_turn(conversation_id, fence, CUT_OFF):
             log.info("The turn in %s was cut off and is not gone on with", conversation_id)
         return None

@@ -56,10 +56,14 @@ async def _slash(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
         await runner.delivery.say(source, key, await _last_answer(runner, key))
         return
     if name == "new":
+        if not await runner._session_db.begin_command(inbound.inbox_id):
+            return
         told = await runner._handle_reset_command(inbound.event)
         if title := parse(line)[1].strip():
             runner.chat_titles[key] = title
         await runner.delivery.say(source, key, told)
+        return
+    if not await runner._session_db.begin_command(inbound.inbox_id):
         return
     await runner.emit_event(f"command:{name}", source, key)
     if name == "restart":

@@ -153,11 +153,15 @@ class Delivery:
         if self._may_repeat(row):
             await self._finish(row["obligation_id"], "pending", "restarted")
             return
+        await self._tell_unsure(row, UNSURE)
         await self._finish(row["obligation_id"], "failed", "unknown: restarted")
+
+    async def _tell_unsure(self, row: dict[str, Any], text: str) -> None:
+        """Before the delivery is settled, and once: whoever is killed in between tells it still."""
         source = SessionSource(
             Platform(row["platform"]), row["chat_id"], thread_id=row["thread_id"]
         )
-        await self.say(source, row["session_key"], UNSURE)
+        await self.say(source, row["session_key"], text, name=f"{row['obligation_id']}:unsure")
 
     def _may_repeat(self, row: dict[str, Any]) -> bool:
         """Whether sending a text again cannot show it twice.
@@ -255,12 +259,9 @@ class Delivery:
         """An answer may have been shown or not: say so rather than send it twice."""
         self.failed += 1
         self._sent.pop(row["obligation_id"], None)
-        await self._finish(row["obligation_id"], "failed", f"unknown: {reason}")
         log.warning("Whether an answer to %s arrived is unknown: %s", row["session_key"], reason)
-        source = SessionSource(
-            Platform(row["platform"]), row["chat_id"], thread_id=row["thread_id"]
-        )
-        await self.say(source, row["session_key"], BROKEN)
+        await self._tell_unsure(row, BROKEN)
+        await self._finish(row["obligation_id"], "failed", f"unknown: {reason}")
 
     async def _send(self, adapter: PlatformAdapter, row: dict[str, Any]) -> None:
         """Send the parts of a text, then its files, that were not sent yet."""

@@ -11,9 +11,26 @@ from typing import TYPE_CHECKING
 from . import take_over
 from .config import Platform
 from .restart import go_on
+from .session import SessionSource
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
+
+
+STOPPED = (
+    "⚠️ I was stopped while I did this: {command}. It may or may not be done, and is not done again"
+    " by itself."
+)
+
+
+async def _tell_begun(runner: GatewayRunner, platform: Platform) -> None:
+    """Commands that were cut off are not carried out twice: their chats are told."""
+    for row in await runner._session_db.list_begun():
+        if row["source"] == platform.value and row["session_key"] and "source" in row["facts"]:
+            source = SessionSource.from_dict(row["facts"]["source"])
+            told = STOPPED.format(command=row["content"])
+            await runner.delivery.say(source, row["session_key"], told, name=f"{row['id']}:begun")
+            await runner.turns.drop(row["id"])
 
 
 async def recover(runner: GatewayRunner, platform: Platform) -> None:
@@ -22,5 +39,6 @@ async def recover(runner: GatewayRunner, platform: Platform) -> None:
         return
     await take_over.look(runner, {platform})
     await go_on(runner, platform)
+    await _tell_begun(runner, platform)
     await runner.turns.resume(platform)
     runner.recovered.add(platform)

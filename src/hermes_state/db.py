@@ -241,6 +241,8 @@ class SessionDB:
     # Inbox
     accept_message = _writes(inbox.accept_message)
     list_waiting = _reads(inbox.list_waiting)
+    begin_command = _writes(inbox.begin_command)
+    list_begun = _reads(inbox.list_begun)
     drop_message = _writes(inbox.drop_message)
     forget_taken = _writes(inbox.forget_taken)
 

@@ -92,6 +92,27 @@ def list_waiting(
     return found
 
 
+def begin_command(conn: Connection, inbox_id: str) -> bool:
+    """A waiting message is a command that is carried out now; False if that was begun before.
+
+    It does not wait any more: whether one that a crash cut off was done is not known.
+    """
+    conn.execute(
+        "UPDATE inbox SET state = 'begun', updated_at = ? WHERE id = ? AND state = 'waiting'",
+        (time.time(), inbox_id),
+    )
+    return conn.changes() > 0
+
+
+def list_begun(conn: Connection) -> list[dict[str, Any]]:
+    """The commands that were begun and are not known to be done, oldest first."""
+    found = rows(conn, "SELECT * FROM inbox WHERE state = 'begun' ORDER BY received_at, rowid")
+    for one in found:
+        one["content"] = decode_content(one["content"])
+        one["facts"] = decode_json(one["facts"]) or {}
+    return found
+
+
 def drop_message(conn: Connection, inbox_id: str) -> bool:
     """Take a waiting message back, as its sender wishes; False if it was taken or is unknown."""
     return _settle(conn, inbox_id, "dropped")
@@ -129,7 +150,7 @@ def forget_taken(conn: Connection) -> None:
 def _settle(conn: Connection, inbox_id: str, state: str) -> bool:
     conn.execute(
         "UPDATE inbox SET state = ?, content = NULL, facts = NULL, updated_at = ?"
-        " WHERE id = ? AND state = 'waiting'",
+        " WHERE id = ? AND state IN ('waiting', 'begun')",
         (state, time.time(), inbox_id),
     )
     return conn.changes() > 0

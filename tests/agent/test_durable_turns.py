@@ -24,7 +24,7 @@ from agent.agent import AIAgent
 from agent.config_schema import AgentSettings
 from agent.events import Event, Noticed
 from agent.heartbeat import Heart, heart
-from agent.recovery import CUT_OFF, MOST_ATTEMPTS, take_over
+from agent.recovery import CUT_OFF, MOST_ATTEMPTS, MOST_LIVES, take_over
 from agent.scripted import Call, ScriptedModel, calls, say
 from hermes_state import SessionDB, StoreFullError
 from hermes_state.history import OUTCOME_UNKNOWN
@@ -159,6 +159,19 @@ def test_a_turn_that_ends_every_process_is_given_up(tmp_path: Path) -> None:
             db._execute_write(lambda conn: conn.execute("UPDATE turns SET heartbeat_at = 0"))
         assert attempts == MOST_ATTEMPTS
         assert taken is None and history(db)[-1] == "[The answer to this was cut off.]"
+
+
+def test_a_turn_that_goes_round_in_circles_is_given_up(tmp_path: Path) -> None:
+    begin_in_child(tmp_path, "before the model")
+    with SessionDB(tmp_path / "state.db") as db:
+        db._execute_write(
+            lambda conn: conn.execute("UPDATE turns SET attempts = ?", (MOST_LIVES - 1,))
+        )
+        assert take(db) is not None
+        db._execute_write(
+            lambda conn: conn.execute("UPDATE turns SET fruitless = 0, heartbeat_at = 0")
+        )
+        assert take(db) is None
 
 
 def test_a_chat_is_told_that_its_turn_was_closed(db: SessionDB) -> None:

@@ -17,7 +17,7 @@ SUBJECTS = ("turn", "inbox", "approval", "compression")
 """What only one of many processes may take."""
 
 ATTEMPTS = 3
-"""Processes that work on one turn before it is closed: what kills them may be the turn itself."""
+"""A turn may be closed when so many processes have died in it and got nowhere; not sooner."""
 
 
 class Death(NamedTuple):
@@ -76,7 +76,7 @@ class Implementation(Protocol):
     def recover(self, home: Path, death: Death | None = None) -> None:
         """Start, do whatever is done after a crash until nothing is left to do, and stop.
 
-        A turn that was cut off is finished, or closed if `ATTEMPTS` processes have died in it.
+        A turn that was cut off is finished; it may be closed if `ATTEMPTS` processes died in it.
         """
 
     def writes(self, home: Path) -> int:

@@ -123,3 +123,15 @@ def test_a_deleted_session_leaves_nothing_in_the_inbox(db: SessionDB) -> None:
     db.accept_message("a", "s", "hello")
     db.delete_session("s")
     assert db.list_waiting() == []
+
+
+def test_a_command_is_begun_once_and_known_until_it_is_done(db: SessionDB) -> None:
+    db.accept_message("a", "s", "/undo", source="local", facts={"source": {"x": 1}})
+    assert db.begin_command("a") and not db.begin_command("a")
+    assert not db.begin_command("unknown")
+    assert db.list_waiting() == [], "it is not run again"
+    (left,) = db.list_begun()
+    assert (left["content"], left["facts"]) == ("/undo", {"source": {"x": 1}})
+    assert not db.accept_message("a", "s", "/undo"), "a redelivery does nothing"
+    assert db.drop_message("a")
+    assert db.list_begun() == []
