@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: venv test lint format chat bench conformance soak docs release clean
+.PHONY: venv test lint format chat bench conformance soak mutation docs release clean
 
 venv: $(READY)
 
@@ -40,6 +40,11 @@ conformance: $(READY)
 
 soak: $(READY)
 	@$(PY) -m tests.conformance soak $(ARGS)
+
+# On request, and for long: does a test notice when the code is wrong?
+mutation: $(READY)
+	@$(PY) -m pip install --quiet --disable-pip-version-check 'cosmic-ray>=8.4,<9'
+	@PATH="$(abspath $(VENV))/bin:$$PATH" $(PY) -m tests.mutation $(ARGS)
 
 bench: $(READY)
 	@QUICK=$(QUICK) $(PY) -m bench $(ARGS)
