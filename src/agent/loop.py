@@ -73,6 +73,11 @@ class Turn:
     error: ModelError | None = None
     exhausted: bool = False
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it came to an end of its own: an answer, an error, the budget."""
+        return self.final_response is not None or self.error is not None or self.exhausted
+
 
 async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> None:
     """Run the turn to its end; the outcome is on `turn`. The user's message is stored already.
@@ -104,13 +109,21 @@ async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> Non
                     return
                 await steer(turn, [{"role": "user", "content": wanted}])
         turn.exhausted = True
-        await note(turn, f'[Stopped after {turn.api_calls} model calls. Say "continue" to go on.]')
     except asyncio.CancelledError:
         turn.interrupted = True
-        await note(turn, partial_text(turn) or "[Interrupted before an answer.]", "interrupted")
     except ModelError as error:
         turn.error = error
-        await note(turn, partial_text(turn) or f"[No answer: {error}]", "error")
+    await close(turn)
+
+
+async def close(turn: Turn) -> None:
+    """Say in the history how a turn without an answer came to its end."""
+    if turn.error is not None:
+        await note(turn, partial_text(turn) or f"[No answer: {turn.error}]", "error")
+    elif turn.exhausted:
+        await note(turn, f'[Stopped after {turn.api_calls} model calls. Say "continue" to go on.]')
+    else:
+        await note(turn, partial_text(turn) or "[Interrupted before an answer.]", "interrupted")
 
 
 async def run_tools(turn: Turn, calls: list[dict[str, Any]]) -> None:

@@ -21,7 +21,7 @@ from hermes_state.take_over import TakenTurn
 from .events import Noticed, TurnFinished, TurnStarted
 from .hooks import TurnHooks
 from .ids import new_turn_id
-from .loop import Turn, note, run_turn
+from .loop import Turn, close, note, run_turn
 from .model import Message
 from .outcome import outcome
 from .recovery import again, has_answer, unknown_outcome
@@ -149,9 +149,9 @@ async def run_interruptibly(agent: AIAgent, turn: Turn) -> None:
     try:
         await task
     except asyncio.CancelledError:
-        # Cancelled before its first step; run_turn deals with every later moment.
-        turn.interrupted = True
-        await note(turn, "[Interrupted before an answer.]", "interrupted")
+        # Before its first step, or while its end was being stored: then it is what it was.
+        turn.interrupted = not turn.has_ended
+        await close(turn)
 
 
 async def recall_and_run(agent: AIAgent, turn: Turn) -> None:
