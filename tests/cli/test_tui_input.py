@@ -19,6 +19,7 @@ from tui_stand_in import Refusal, StandIn, make_app
 
 from hermes_cli.tui.app import HermesApp, Opening
 from hermes_cli.tui.blocks import Notice, UserMessage
+from hermes_cli.tui.completions import Candidate
 from hermes_cli.tui.session_picker import SessionPicker
 from hermes_cli.tui.themes import NAMES
 
@@ -119,6 +120,28 @@ async def test_completion_of_commands_titles_and_paths(
         await until(pilot, lambda: popup.is_open, "what is in the folder")
         await pilot.click(popup, offset=(3, 1))
         await until(pilot, lambda: composer.text == "see @setup.py ")
+
+
+async def test_candidates_for_what_was_typed_before_are_not_taken(tmp_path: Path) -> None:
+    server = StandIn()
+
+    def slash(params: dict[str, Any]) -> dict[str, Any]:
+        # The server is slow: only what was typed first has an answer.
+        items = [item("/reasoning")] if params["text"] == "/re" else []
+        return {"items": items, "replace_from": 0}
+
+    server.answers["complete.slash"] = slash
+    server.answers["slash.exec"] = lambda params: {"type": "exec", "output": params["command"]}
+    async with make_app(server, tmp_path).run_test() as pilot:
+        app = await opened(pilot)
+        composer, popup = app.chat.composer, app.chat.completions
+        await pilot.press(*"/re")
+        await until(pilot, lambda: [one.text for one in popup.candidates] == ["/reasoning"])
+        composer.text = "/resume 2"  # typed faster than the next answer comes
+        composer.move_cursor(composer.document.end)
+        popup.offer(popup.candidates or [Candidate("/reasoning", "/reasoning", "")], 0, "/re")
+        await pilot.press("enter")
+        await until(pilot, lambda: "/resume 2" in notices(app))
 
 
 def item(text: str, meta: str = "") -> dict[str, str]:

@@ -357,7 +357,7 @@ class ChatScreen(Screen[None]):
             return
         found, start = await candidates_for(self.client, self.sid, event.before, event.asked)
         if self.composer.before_cursor == event.before:
-            self.completions.offer(found, start)
+            self.completions.offer(found, start, event.before)
 
     def on_option_list_option_selected(self, event: Completions.OptionSelected) -> None:
         """A click chooses one."""

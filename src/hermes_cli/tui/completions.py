@@ -38,22 +38,26 @@ class Completions(OptionList, can_focus=False):
         self.candidates: list[Candidate] = []
         self.start = 0
         """From where on a candidate replaces the text before the cursor."""
+        self._before: str | None = None
+        """The text before the cursor that they are for."""
 
     @property
     def is_open(self) -> bool:
         """Whether there is something to choose."""
         return self.has_class("-open")
 
-    @property
-    def chosen(self) -> Candidate | None:
-        """The one that is highlighted."""
-        if not self.is_open or self.highlighted is None:
+    def chosen(self, before: str) -> Candidate | None:
+        """The one that is highlighted, unless it is for something else than what is typed now."""
+        if not self.is_open or self.highlighted is None or self._before not in (None, before):
             return None
         return self.candidates[self.highlighted]
 
-    def offer(self, candidates: list[Candidate], start: int) -> None:
-        """Show these, the first of them highlighted; none closes the list."""
-        self.candidates, self.start = candidates, start
+    def offer(self, candidates: list[Candidate], start: int, before: str | None = None) -> None:
+        """Show these, the first of them highlighted; none closes the list.
+
+        `before` is the text before the cursor that they are for.
+        """
+        self.candidates, self.start, self._before = candidates, start, before
         self.clear_options()
         width = max((len(one.display) for one in candidates), default=0)
         room = max(20, self.app.size.width - min(width, 40) - 8)

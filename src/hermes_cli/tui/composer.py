@@ -132,7 +132,7 @@ class Composer(TextArea):
         return True
 
     def _enter(self) -> None:
-        chosen = self._completions.chosen
+        chosen = self._completions.chosen(self.before_cursor)
         if chosen is not None and self._completions.start == 0:
             # A command's name: the typed one is carried out if it is one, else completed.
             typed = self.before_cursor
@@ -154,7 +154,7 @@ class Composer(TextArea):
 
     def accept(self) -> bool:
         """Put the highlighted candidate into the text; False if there is none."""
-        chosen = self._completions.chosen
+        chosen = self._completions.chosen(self.before_cursor)
         if chosen is None:
             return False
         start = self._completions.start
