@@ -30,7 +30,8 @@ from ..state.faults import KINDS, Disk, faulty_disk
 from ..state.memory import memory_folder
 
 SEED = int(os.environ.get("CONFORMANCE_SEED") or random.SystemRandom().randrange(2**32))
-TURNS = 40
+TURNS = 41
+"""The last is on a disk that is well, and closes what one before it had to leave open."""
 WORDS = {
     "full": ("No room left on the disk",),
     "read-only": ("read-only", "cannot be written", "cannot be opened"),
