@@ -19,25 +19,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def run_command(runner: GatewayRunner, inbound: Inbound) -> bool:
-    """Deal with anything that is no message for the model; False if it is one."""
+def is_answer(runner: GatewayRunner, inbound: Inbound) -> bool:
+    """Give a pressed button or an answer to whoever asks for it; False if nobody does."""
     event = inbound.event
     if event.button is not None:
         return _pressed(runner, inbound.session_key, event.button)
     text = event.text.strip()
     if runner.questions.waiting(inbound.session_key, "clarify") and not text.startswith("/"):
         return runner.questions.answer(inbound.session_key, "clarify", text) > 0
+    return False
+
+
+def command_line(runner: GatewayRunner, inbound: Inbound) -> str | None:
+    """The slash command that a message is; None if it is one for the model."""
     from agent.slash.dispatch import is_command
 
+    text = inbound.event.text.strip()
+    if inbound.event.button is not None:
+        return None
     if text in runner.config.reset_triggers:
-        text = "/new"
-    if not is_command(text):
-        return False
-    await _slash(runner, inbound, text)
-    return True
+        return "/new"
+    return text if is_command(text) else None
 
 
-async def _slash(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
+async def run_command(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
+    """Carry a slash command out, and tell the chat what came of it."""
     from agent.slash.dispatch import run
     from agent.slash.table import lookup, parse
 

@@ -1,4 +1,6 @@
-"""One turn at a time per conversation, from however many chats and programs it is reached.
+"""One after the other, under a name: the turns of a conversation, the messages of a chat.
+
+One turn at a time runs per conversation, from however many chats and programs it is reached.
 
 A conversation keeps its name through every compression, so whoever waits under that name is next
 wherever the conversation has moved to. Those who wait are served in the order they came.
@@ -31,12 +33,36 @@ class _Place:
     holder: str | None = None
 
 
-class Conversations:
+class Places:
+    """A place under each name for as long as somebody wants it, had in the order they came."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, _Place] = {}
+
+    @contextlib.asynccontextmanager
+    async def place(self, name: str) -> AsyncIterator[None]:
+        """Have the place under a name."""
+        async with self._wanted(name) as place, place.lock:
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _wanted(self, name: str) -> AsyncIterator[_Place]:
+        place = self._places.setdefault(name, _Place())
+        place.wanted += 1
+        try:
+            yield place
+        finally:
+            place.wanted -= 1
+            if not place.wanted:
+                del self._places[name]
+
+
+class Conversations(Places):
     """Who has the turn in each conversation."""
 
     def __init__(self, db: SessionDB) -> None:
+        super().__init__()
         self._db = db
-        self._places: dict[str, _Place] = {}
         self._names: dict[str, str] = {}
 
     def name(self, session_id: str) -> str:
@@ -72,7 +98,7 @@ class Conversations:
         waited = False
         while True:
             name = self.name(session_id())
-            async with self._place(name) as place:
+            async with self._wanted(name) as place:
                 waited = waited or place.wanted > 1
                 async with place.lock:
                     if waited and self.name(session_id()) != name:
@@ -83,14 +109,3 @@ class Conversations:
                     finally:
                         place.holder = None
                     return
-
-    @contextlib.asynccontextmanager
-    async def _place(self, name: str) -> AsyncIterator[_Place]:
-        place = self._places.setdefault(name, _Place())
-        place.wanted += 1
-        try:
-            yield place
-        finally:
-            place.wanted -= 1
-            if not place.wanted:
-                del self._places[name]

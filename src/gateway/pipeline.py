@@ -1,8 +1,8 @@
 """The way of an inbound message: stored once → authorised → hooks → command or turn.
 
-Stages run in order; the first that returns something other than the message ends it. A message is
-in the store's inbox before its platform is told that it was received; one that came before does
-nothing.
+A message is in the store's inbox before its platform is told that it was received; one that came
+before does nothing. The messages of a chat take every step in the order they came, however many a
+platform hands in at once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .commands import command_line, is_answer, run_command
+from .one_turn import Places
 from .platforms.base import MessageEvent
 from .session import SessionEntry
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from .run import GatewayRunner
 
 log = logging.getLogger(__name__)
+
+COMMAND_SECONDS = 1.0
+"""How long what comes behind a command waits for its end: "/new", and then a question."""
 
 
 @dataclass(slots=True)
@@ -43,19 +48,22 @@ class Pipeline:
 
     def __init__(self, runner: GatewayRunner) -> None:
         self._runner = runner
+        self._stored = Places()
+        self._taken = Places()
 
     async def accept(self, event: MessageEvent) -> None:
         """Store a message, then let it take its way; returns when it is stored or refused."""
         runner = self._runner
         key = runner.session_store._generate_session_key(event.source)
         inbound = Inbound(event, key, inbox_id(event, key))
-        if not await self._stored_once(inbound):
-            log.info("%s was delivered again; it is known", inbound.inbox_id)
-            return
-        self.take_up(inbound)
+        async with self._stored.place(key):
+            if await self._stored_once(inbound):
+                self.take_up(inbound)
+            else:
+                log.info("%s was delivered again; it is known", inbound.inbox_id)
 
     def take_up(self, inbound: Inbound) -> None:
-        """Let a message that was stored by an earlier run take its way."""
+        """Let a message that is stored take its way, behind those of its chat before it."""
         self._runner.spawn(self._go_on(inbound))
 
     async def _stored_once(self, inbound: Inbound) -> bool:
@@ -75,21 +83,44 @@ class Pipeline:
         )
 
     async def _go_on(self, inbound: Inbound) -> None:
+        async with self._taken.place(inbound.session_key):
+            try:
+                line = await self._admit(inbound)
+            except Exception as error:  # noqa: BLE001 - nobody is left without a word
+                await self._failed(inbound, error)
+                return
+            if line is not None:
+                command = self._runner.spawn(self._run_command(inbound, line))
+                await asyncio.wait([command], timeout=COMMAND_SECONDS)
+
+    async def _admit(self, inbound: Inbound) -> str | None:
+        """Hand a message to the turns; a slash command is returned instead, for its own time.
+
+        Who is stopped in here has not begun: it waits in the inbox for the next start.
+        """
+        runner = self._runner
+        admitted = await self._authorised(inbound) and await self._hooked(inbound)
+        if not admitted or is_answer(runner, inbound):
+            await runner.turns.drop(inbound.inbox_id)
+        elif (line := command_line(runner, inbound)) is not None:
+            return line
+        else:
+            await runner.turns.take(inbound)
+        return None
+
+    async def _run_command(self, inbound: Inbound, line: str) -> None:
         try:
-            for stage in (self._authorised, self._hooked, self._command):
-                if not await stage(inbound):
-                    await self._runner.turns.drop(inbound.inbox_id)
-                    return
-            await self._runner.turns.take(inbound)
-        except asyncio.CancelledError:
-            raise  # stopped before it was begun: it waits in the inbox for the next start
-        except Exception as error:
-            # Nobody is left without a word.
-            log.exception("%s could not be dealt with", inbound.inbox_id)
-            await self._runner.delivery.say(
-                inbound.event.source, inbound.session_key, f"⚠️ That failed: {error}"
-            )
-            await self._runner.turns.drop(inbound.inbox_id)  # what was told is not done later
+            await run_command(self._runner, inbound, line)
+            await self._runner.turns.drop(inbound.inbox_id)
+        except Exception as error:  # noqa: BLE001 - nobody is left without a word
+            await self._failed(inbound, error)
+
+    async def _failed(self, inbound: Inbound, error: Exception) -> None:
+        log.error("%s could not be dealt with", inbound.inbox_id, exc_info=error)
+        await self._runner.delivery.say(
+            inbound.event.source, inbound.session_key, f"⚠️ That failed: {error}"
+        )
+        await self._runner.turns.drop(inbound.inbox_id)  # what was told is not done later
 
     async def _authorised(self, inbound: Inbound) -> bool:
         from .authorization import authorise
@@ -119,12 +150,6 @@ class Pipeline:
                 inbound.event.text = wish["text"]
             return True
         return True
-
-    async def _command(self, inbound: Inbound) -> bool:
-        """Run a slash command, or an answer to an open question; True if it is a message."""
-        from .commands import run_command
-
-        return not await run_command(self._runner, inbound)
 
 
 def inbox_id(event: MessageEvent, session_key: str) -> str:

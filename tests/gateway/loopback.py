@@ -38,6 +38,7 @@ class LoopbackServer:
         self._port = 0
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
+        self._is_open = False
 
     async def answer(self, request: Request) -> Response | None:
         """Deal with a request; None cuts the connection."""
@@ -52,6 +53,7 @@ class LoopbackServer:
 
     async def open(self) -> None:
         """Listen; after `close`, where it listened before."""
+        self._is_open = True
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
@@ -59,6 +61,7 @@ class LoopbackServer:
     async def close(self) -> None:
         """Cut every connection, and take no more."""
         assert self._server is not None
+        self._is_open = False
         self._server.close()
         for task in list(self._connections):
             task.cancel()
@@ -67,6 +70,9 @@ class LoopbackServer:
         await self._server.wait_closed()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._is_open:  # it was taken just before the end
+            writer.close()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
