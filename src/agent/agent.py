@@ -121,7 +121,7 @@ class AIAgent:
             session_id or new_session_id(),
             source=platform,
             facts=facts,
-            lease_lost=lambda: self._occupation.interrupt(lost=True),
+            lease_lost=self._occupation.interrupt,
         )
         self.compression = compression or CompressionSettings()
         self.compression_timeout = compression_timeout

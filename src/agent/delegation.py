@@ -13,6 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes_state.lineage import SUB_AGENT
 from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
 
@@ -154,7 +155,7 @@ class Delegation:
         return AIAgent(
             parent.llm,
             db=parent.db,
-            platform="tool",
+            platform=SUB_AGENT,
             user_id=parent.user_id,
             tools=parent.tools.usable(allowed),
             system_prompt=PROMPT.format(role=f" in the role of {role}" if role else ""),

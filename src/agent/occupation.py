@@ -24,8 +24,6 @@ class Occupation:
         self._task: asyncio.Task[Any] | None = None
         self.interrupt_wanted = False
         """Somebody asked for an end; a task that begins later is cancelled at once."""
-        self.lost = False
-        """The turn is another process's by now."""
 
     def claim(self, refusal: str, *, compressing: bool = False) -> None:
         """Begin; TurnRunningError with that refusal if something runs already."""
@@ -33,7 +31,7 @@ class Occupation:
             if self._busy:
                 raise TurnRunningError(refusal)
             self._busy, self._compressing = True, compressing
-            self.interrupt_wanted = self.lost = False
+            self.interrupt_wanted = False
             self._task = None
 
     def release(self) -> None:
@@ -54,13 +52,12 @@ class Occupation:
             if self.interrupt_wanted:
                 task.cancel()
 
-    def interrupt(self, *, lost: bool = False) -> bool:
+    def interrupt(self) -> bool:
         """Stop what runs, from any thread; False if nothing does."""
         with self._lock:
             if not self._busy:
                 return False
             self.interrupt_wanted = True
-            self.lost = self.lost or lost
             task = self._task
         if task is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes_state.errors import LeaseLostError
+from hermes_state.errors import AlreadyTakenError, LeaseLostError
 
 from .errors import ContextTooLongError
 
@@ -28,7 +28,7 @@ def outcome(turn: Turn, broken: Exception | None) -> dict[str, Any]:
         "partial": turn.exhausted or (final is not None and turn.reply.finish_reason == "length"),
         "failed": broken is not None or turn.error is not None,
         "interrupted": turn.interrupted,
-        "superseded": isinstance(broken, LeaseLostError),
+        "superseded": _is_superseded(turn, broken),
         "error": _error(turn, broken),
         "model": turn.model.name,
         "usage": {
@@ -37,6 +37,13 @@ def outcome(turn: Turn, broken: Exception | None) -> dict[str, Any]:
         },
         "last_prompt_tokens": turn.last_prompt_tokens,
     }
+
+
+def _is_superseded(turn: Turn, broken: Exception | None) -> bool:
+    """Whether another process answers: it has the turn, or began with the question first."""
+    if isinstance(broken, AlreadyTakenError):
+        return turn.asked is None  # a message that came later is not what the turn is about
+    return isinstance(broken, LeaseLostError)
 
 
 def _error(turn: Turn, broken: Exception | None) -> str | None:

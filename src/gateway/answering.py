@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
-from hermes_state.errors import AlreadyTakenError
 
 from . import session_context, take_over
 from .agent_source import agent_for
@@ -144,8 +143,6 @@ class Answering:
 
     async def _settle_inbox(self, key: str, inbound: Inbound, result: dict[str, Any]) -> None:
         """What becomes of a message that may not have been begun with."""
-        if result.get("error") == str(AlreadyTakenError(inbound.inbox_id)):
-            result["superseded"] = True  # another process has begun with it, and answers
         if result.get("superseded") or result.get("api_calls"):
             return
         if result.get("failed") or (result.get("interrupted") and self._runner._running):

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_state import StoreError
+from hermes_state.lineage import SUB_AGENT
 from hermes_state.owners import this_process
 from hermes_state.turns import RUNNING, Lease, is_abandoned
 
@@ -39,9 +40,6 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 3.0
 """Between two looks for turns that nobody runs any more."""
-
-SUB_AGENT = "tool"
-"""The source of a sub-agent's session; its turn is its parent's to repeat."""
 
 
 class Left(NamedTuple):

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from agent import made_pages
 from agent.config_schema import FREE_FORM, KEYS, SECTIONS, Key, Limits
 
 
@@ -315,21 +314,8 @@ def _variables() -> str:
 
 def renewed(page: str) -> str:
     """The page with its tables put anew."""
-    for name, table in generated().items():
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        head, found, rest = page.partition(begin)
-        _, closed, tail = rest.partition(end)
-        if not found or not closed:
-            raise ValueError(f"The page has no place for {name}: {begin} … {end}.")
-        page = f"{head}{begin}\n{table}\n{end}{tail}"
-    return page
-
-
-def main() -> None:
-    """Renew the page that is named."""
-    path = Path(sys.argv[1])
-    path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
+    return made_pages.renewed(page, generated())
 
 
 if __name__ == "__main__":
-    main()
+    made_pages.renew_named(renewed)

@@ -15,6 +15,8 @@ from .errors import UnknownSessionError
 
 BRANCH_MARK = "_branched_from"
 DELEGATE_MARK = "_delegate_from"
+SUB_AGENT = "tool"
+"""The source of a sub-agent's session: its turn is its parent's to repeat, not gone on with."""
 
 
 def is_marked(model_config: str | None, *marks: str) -> bool:

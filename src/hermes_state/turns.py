@@ -23,7 +23,6 @@ LEASE_SECONDS = 20.0
 """After so long without a heartbeat, another process may take a turn over."""
 
 RUNNING = "running"
-ENDED = "ended"
 
 
 class Lease(NamedTuple):

@@ -19,7 +19,6 @@ LOOK_SECONDS = 0.2
 """Between two looks whether another process's turn has ended."""
 
 GOING_ON = "The last answer was cut off; going on with it."
-ANOTHER_RUNS = "Another turn runs in this conversation; yours comes next."
 TAKEN_AWAY = "This turn was taken over by another process, which answers it."
 
 
@@ -73,7 +72,9 @@ def await_end(
     """
     if not runs_elsewhere(db, session_id):
         return True
-    tell(ANOTHER_RUNS)
+    from agent.running import WAITING
+
+    tell(WAITING)
     while runs_elsewhere(db, session_id):
         if is_stopped():
             return False

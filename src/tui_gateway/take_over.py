@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 3.0
 GRACE_SECONDS = 8.0
 """Since its last sign of life (one comes every five), for whoever watched a turn to come back."""
-SUB_AGENT = "tool"
-"""The source of a sub-agent's conversation: its parent's turn is gone on with, not its own."""
 
 _wanted = threading.Event()
 
@@ -74,6 +72,8 @@ class Watcher:
 
         if not (hermes_home() / "state.db").exists():
             return  # nothing was ever said here
+        from hermes_state.lineage import SUB_AGENT
+
         db = self._hub._get_db()
         for turn in db.list_abandoned_turns():
             if turn["source"] == SUB_AGENT:

@@ -389,14 +389,10 @@ def _go_on_with(agent: Any, taken: TakenTurn, stream: Callable[[str], None]) -> 
 
 def _settle(hub: Hub, session: Session, prompt: Prompt, result: dict[str, Any]) -> bool:
     """Let a prompt that was begun with wait no more; True if it was refused and still waits."""
-    from hermes_state.errors import AlreadyTakenError
-
     db = hub._get_db()
     try:
         if result.get("failed") and not result.get("api_calls"):
             waiting = db.list_waiting(live.current_key(session))
-            if result.get("error") == str(AlreadyTakenError(prompt.inbox_id)):
-                result["superseded"] = True  # it was sent to a process that seemed to be gone
             return any(row["id"] == prompt.inbox_id for row in waiting)
         if db.drop_message(prompt.inbox_id) and result.get("interrupted"):
             result["error"] = turn_ends.NOT_BEGUN

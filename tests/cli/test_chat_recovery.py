@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.running import WAITING
 from hermes_state.turn_log import CUT_OFF
-from tui_gateway.other_turns import ANOTHER_RUNS, GOING_ON, TAKEN_AWAY
+from tui_gateway.other_turns import GOING_ON, TAKEN_AWAY
 
 from .chat_pty import CTRL_C, CTRL_D, Terminal
 from .conftest import Hermes, ModelServer
@@ -177,7 +178,7 @@ def busy(server: ModelServer, terminal: Open) -> tuple[Terminal, threading.Event
     second = terminal("--continue")
     second.wait_for("› ")
     second.type("And then?\n")
-    second.wait_for(ANOTHER_RUNS)
+    second.wait_for(WAITING)
     return first, half, second
 
 

@@ -21,7 +21,8 @@ from .conftest import Hermes, ModelServer
 
 pytest.importorskip("textual")
 
-from tui_gateway.other_turns import ANOTHER_RUNS, GOING_ON
+from agent.running import WAITING
+from tui_gateway.other_turns import GOING_ON
 
 CTRL_C, ESCAPE, ENTER = "\x03", "\x1b", "\r"
 
@@ -315,12 +316,12 @@ def test_a_second_window_waits_and_escape_ends_that(
     second = another_window("--continue")
     second.wait_for("Another process is answering here")
     second.type("And then?" + ENTER)
-    second.wait_for(ANOTHER_RUNS)
+    second.wait_for(WAITING)
     second.type(ESCAPE)
     second.wait_for("stopped before it began")
     second.wait_for("● ready")
     second.type("And now?" + ENTER)
-    second.wait_until(lambda screen: screen.count(ANOTHER_RUNS) == 2, "it waits again")
+    second.wait_until(lambda screen: screen.count(WAITING) == 2, "it waits again")
     server.say("Nothing more.")
     half.set()
     screen = second.wait_for("Nothing more.")

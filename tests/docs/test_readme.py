@@ -201,10 +201,13 @@ def test_letting_somebody_in(person: Person) -> None:
 
 def test_the_set_up_says_what_it_needs_where_nobody_answers(person: Person) -> None:
     setup = next(one.line for one in GATEWAY if one.line.endswith("setup"))
-    done = person.run(setup)
-    assert "Traceback" not in done.stderr
-    assert done.stdout.strip() or done.stderr.strip()
-    assert person.run("hermes setup").returncode in (0, 1, 2)
+    for line, asks in ((setup, "Which platform?"), ("hermes setup", "Which model provider?")):
+        done = person.run(line)
+        assert done.returncode == 1 and asks in done.stdout, (line, done.stderr)
+        assert "not changed" in done.stdout + done.stderr or "Nothing was changed" in (
+            done.stdout + done.stderr
+        )
+        assert not (person.home / ".hermes" / "config.yaml").exists()
 
 
 def test_no_command_was_forgotten() -> None:

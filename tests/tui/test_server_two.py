@@ -13,8 +13,9 @@ from cut_off import age_turns, answers, kill, kill_during, until
 from scripted_provider import ScriptedProvider, say, script
 from serving import Child, configure, event, stdio_client, store, turn_ends
 
+from agent.running import WAITING
 from tui_gateway.client import Client
-from tui_gateway.other_turns import ANOTHER_RUNS, TAKEN_AWAY
+from tui_gateway.other_turns import TAKEN_AWAY
 from tui_gateway.turn_ends import NOT_BEGUN
 
 
@@ -89,7 +90,7 @@ async def one_runs_and_one_waits(
         assert again["status"] == "elsewhere"
         await second.submit(sid, script("second"))
         waits = await event(second, "status.update", sid)
-        assert waits.payload == {"kind": "notice", "text": ANOTHER_RUNS}
+        assert waits.payload == {"kind": "notice", "text": WAITING}
         yield child, first, second, sid, key
 
 
