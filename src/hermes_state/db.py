@@ -43,13 +43,11 @@ from . import (
     usage,
     views,
 )
-from .connection import BUSY_TIMEOUT, Connection, Database, damage_marker, is_hollow
-from .errors import StoreCorruptedError, StoreUnavailableError
-from .migrations import prepare, refuse_newer
+from .connection import BUSY_TIMEOUT, Connection
+from .open_store import open_store
 
 if TYPE_CHECKING:
     from .group_commit import GroupWriter
-    from .salvage import SalvageReport
     from .search import SearchIndex
 
 log = logging.getLogger(__name__)
@@ -95,52 +93,12 @@ class SessionDB:
         A damaged file is moved aside and salvaged; `salvage_report` then says what was saved.
         """
         self.db_path = (Path(db_path) if db_path is not None else default_path()).absolute()
-        self.salvage_report: SalvageReport | None = None
         self.on_conversations_deleted: Callable[[list[str]], None] | None = None
         """Told which conversations have no session left, so that what is kept of them beside the
         store can go too; must not raise."""
         self._search_index: SearchIndex | None = None
         self._opening_search = threading.Lock()
-        self._database = self._open(busy_timeout)
-
-    def _open(self, busy_timeout: float) -> Database:
-        marker = damage_marker(self.db_path)
-        try:
-            if marker.exists() or is_hollow(self.db_path):
-                from .salvage import is_damaged, salvage, salvaging_alone
-
-                with salvaging_alone(self.db_path):
-                    if self.db_path.exists() and is_damaged(self.db_path):
-                        self.salvage_report = salvage(self.db_path)
-                    marker.unlink(missing_ok=True)
-            return self._open_prepared(busy_timeout)
-        except StoreCorruptedError:
-            return self._open_salvaged(busy_timeout)
-        except OSError as error:
-            raise StoreUnavailableError(
-                f"{self.db_path} cannot be opened ({error.strerror}). Check its permissions."
-            ) from error
-
-    def _open_salvaged(self, busy_timeout: float) -> Database:
-        from .salvage import salvage, salvaging_alone
-
-        with salvaging_alone(self.db_path):
-            try:
-                return self._open_prepared(busy_timeout)
-            except StoreCorruptedError:  # no other process has salvaged it meanwhile
-                self.salvage_report = salvage(self.db_path)
-            damage_marker(self.db_path).unlink(missing_ok=True)
-            return self._open_prepared(busy_timeout)
-
-    def _open_prepared(self, busy_timeout: float) -> Database:
-        refuse_newer(self.db_path, busy_timeout)
-        database = Database(self.db_path, busy_timeout=busy_timeout)
-        try:
-            prepare(database)
-        except BaseException:
-            database.close()
-            raise
-        return database
+        self._database, self.salvage_report = open_store(self.db_path, busy_timeout)
 
     def _execute_write(self, work: Callable[[Connection], R]) -> R:
         """Run `work(connection)` in one write transaction and return what it returns."""

@@ -16,6 +16,7 @@ _TOKENS = (
     "cache_write_tokens",
     "reasoning_tokens",
 )
+_COUNTS = (*_TOKENS, "api_call_count")
 
 UNKNOWN_MODEL = "unknown"
 
@@ -53,60 +54,44 @@ def update_token_counts(
     In absolute mode the row per model gets the difference to what the session had, so that both
     always tell the same story.
     """
-    tokens = _known(
-        input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens
-    )
+    counts = _known(
+        input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,
+        api_call_count,
+    )  # fmt: skip
+    costs = {"estimated_cost_usd": estimated_cost_usd, "actual_cost_usd": actual_cost_usd}
     before = conn.execute(
-        f"SELECT model, billing_provider, billing_base_url, billing_mode, {', '.join(_TOKENS)},"
-        " api_call_count, COALESCE(estimated_cost_usd, 0), COALESCE(actual_cost_usd, 0)"
+        f"SELECT model, billing_provider, billing_base_url, billing_mode, {', '.join(_COUNTS)},"
+        " COALESCE(estimated_cost_usd, 0), COALESCE(actual_cost_usd, 0)"
         " FROM sessions WHERE id = ?",
         (session_id,),
     ).fetchone()
     if before is None:
         return
-    known_model, known_provider, known_url, known_mode, *counts = before
-    delta: list[Any] = [
-        *tokens,
-        *_known(api_call_count),
-        estimated_cost_usd or 0.0,
-        actual_cost_usd or 0.0,
-    ]
+    known_model, known_provider, known_url, known_mode, *totals = before
+    delta: list[Any] = [*counts, *(cost or 0.0 for cost in costs.values())]
     if absolute:
-        delta[:6] = [new - (old or 0) for new, old in zip(delta[:6], counts[:6], strict=True)]
-        if estimated_cost_usd is not None:
-            delta[6] = estimated_cost_usd - counts[6]
-        if actual_cost_usd is not None:
-            delta[7] = actual_cost_usd - counts[7]
-    cost = "COALESCE({0}, 0) + ?" if not absolute else "?"
-    assignments = [f"{name} = COALESCE({name}, 0) + ?" for name in (*_TOKENS, "api_call_count")]
-    values: list[Any] = delta[:6]
-    for name, given in (
-        ("estimated_cost_usd", estimated_cost_usd),
-        ("actual_cost_usd", actual_cost_usd),
-    ):
-        if given is not None:
-            assignments.append(f"{name} = {cost.format(name)}")
-            values.append(float(given))
-    for name, given_text in (
-        ("cost_status", cost_status),
-        ("cost_source", cost_source),
-        ("pricing_version", pricing_version),
-    ):
-        if given_text is not None:
-            assignments.append(f"{name} = ?")
-            values.append(encode_text(given_text, name))
-    for name, given_text in (
-        ("model", model),
-        ("billing_provider", billing_provider),
-        ("billing_base_url", billing_base_url),
-        ("billing_mode", billing_mode),
-    ):
-        if given_text is not None:
-            assignments.append(f"{name} = COALESCE({name}, ?)")
-            values.append(encode_text(given_text, name))
+        given = [*counts, *costs.values()]
+        delta = [
+            new - (old or 0) if new is not None else 0.0
+            for new, old in zip(given, totals, strict=True)
+        ]
+    add, put, keep = "{0} = COALESCE({0}, 0) + ?", "{0} = ?", "{0} = COALESCE({0}, ?)"
+    changes: list[tuple[str, str, Any]] = [
+        *((add, name, count) for name, count in zip(_COUNTS, delta, strict=False)),
+        *((put if absolute else add, name, cost) for name, cost in costs.items()),
+        (put, "cost_status", encode_text(cost_status, "cost_status")),
+        (put, "cost_source", encode_text(cost_source, "cost_source")),
+        (put, "pricing_version", encode_text(pricing_version, "pricing_version")),
+        (keep, "model", encode_text(model, "model")),
+        (keep, "billing_provider", encode_text(billing_provider, "billing_provider")),
+        (keep, "billing_base_url", encode_text(billing_base_url, "billing_base_url")),
+        (keep, "billing_mode", encode_text(billing_mode, "billing_mode")),
+    ]
+    changes = [one for one in changes if one[2] is not None]
     conn.execute(
-        f"UPDATE sessions SET {', '.join(assignments)}, version = version + 1 WHERE id = ?",
-        (*values, session_id),
+        f"UPDATE sessions SET {', '.join(how.format(name) for how, name, _ in changes)},"
+        " version = version + 1 WHERE id = ?",
+        (*(value for *_, value in changes), session_id),
     )
     if any(delta):
         _add_model_usage(
@@ -175,7 +160,7 @@ def _add_model_usage(
     cost_source: str | None,
 ) -> None:
     now = time.time()
-    names = (*_TOKENS, "api_call_count", "estimated_cost_usd", "actual_cost_usd")
+    names = (*_COUNTS, "estimated_cost_usd", "actual_cost_usd")
     added = ", ".join(f"{name} = session_model_usage.{name} + excluded.{name}" for name in names)
     conn.execute(
         "INSERT INTO session_model_usage (session_id, model, billing_provider, billing_base_url,"

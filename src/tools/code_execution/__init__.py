@@ -126,9 +126,12 @@ def _run(context: ToolContext, folder: Path) -> str:
         )
     if how == "cancelled":
         raise ToolError(f"The code was interrupted. {text}".rstrip())
+    return _result(text, code)
+
+
+def _result(text: str, code: int | None) -> str:
     if code:
-        why = _cause(code)
-        return f"{text}\n[exit code {code}{why}]".lstrip()
+        return f"{text}\n[exit code {code}{_cause(code)}]".lstrip()
     return text or "[no output: print what you want to see]"
 
 

@@ -1,0 +1,59 @@
+"""Opening a store in whatever state its file is: upgraded, and salvaged first if it is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .connection import Database, damage_marker, is_hollow
+from .errors import StoreCorruptedError, StoreUnavailableError
+from .migrations import prepare, refuse_newer
+
+if TYPE_CHECKING:
+    from .salvage import SalvageReport
+
+
+def open_store(path: Path, busy_timeout: float) -> tuple[Database, SalvageReport | None]:
+    """Open (or create, or upgrade) the store; a report says what was saved of a damaged one."""
+    marker = damage_marker(path)
+    report: SalvageReport | None = None
+    try:
+        if marker.exists() or is_hollow(path):
+            from .salvage import is_damaged, salvage, salvaging_alone
+
+            with salvaging_alone(path):
+                if path.exists() and is_damaged(path):
+                    report = salvage(path)
+                marker.unlink(missing_ok=True)
+        return _prepared(path, busy_timeout), report
+    except StoreCorruptedError:
+        return _salvaged(path, busy_timeout, report)
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"{path} cannot be opened ({error.strerror}). Check its permissions."
+        ) from error
+
+
+def _salvaged(
+    path: Path, busy_timeout: float, report: SalvageReport | None
+) -> tuple[Database, SalvageReport | None]:
+    from .salvage import salvage, salvaging_alone
+
+    with salvaging_alone(path):
+        try:
+            return _prepared(path, busy_timeout), report
+        except StoreCorruptedError:  # no other process has salvaged it meanwhile
+            report = salvage(path)
+        damage_marker(path).unlink(missing_ok=True)
+        return _prepared(path, busy_timeout), report
+
+
+def _prepared(path: Path, busy_timeout: float) -> Database:
+    refuse_newer(path, busy_timeout)
+    database = Database(path, busy_timeout=busy_timeout)
+    try:
+        prepare(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
