@@ -16,8 +16,10 @@ $(READY): pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# As many processes as there are cores, four at most; JOBS=0 for one, with its output as it comes.
+JOBS ?= auto
 test: $(READY)
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(READY)
 	@$(VENV)/bin/ruff check .

@@ -11,10 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from .conformance import summary
+
 MODEL_CACHE = Path(
     os.environ.get("HERMES_TEST_CACHE") or Path(tempfile.gettempdir(), "hermes-test-cache")
 )
 """Where the weights are fetched to once, outside the project and outside anybody's home."""
+
+
+def pytest_configure() -> None:
+    """Before the processes that share the tests are begun."""
+    summary.choose_seed()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What the conformance suite found, wherever it ran."""
+    summary.write_table(terminalreporter)
 
 
 @pytest.fixture(autouse=True)

@@ -124,7 +124,8 @@ class PtyProgram:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env=environment,
+            # The terminal's size is what counts, not that of whoever runs the tests.
+            env={k: v for k, v in environment.items() if k not in ("COLUMNS", "LINES")},
             cwd=cwd,
             start_new_session=True,
             preexec_fn=(lambda: os.close(os.open(os.ttyname(slave), os.O_RDWR)))

@@ -1,4 +1,4 @@
-"""The cells of the table, and the table.
+"""The cells of the table.
 
 `CONFORMANCE_KILLS` is the number of kills in all, `CONFORMANCE_SEED` the seed,
 `CONFORMANCE_IMPLEMENTATIONS` the classes to look at, as `module:Class`, separated by commas, and
@@ -8,10 +8,8 @@
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import os
-import random
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ..state.memory import memory_folder
-from . import report
+from . import summary
 from .adapter import Implementation
 from .cell import Cell
 
@@ -30,9 +28,7 @@ OURS = (
 )
 PROPERTIES = 6
 KILLS = int(os.environ.get("CONFORMANCE_KILLS", "54"))
-SEED = int(os.environ.get("CONFORMANCE_SEED") or random.SystemRandom().randrange(2**32))
 CHOSEN = (os.environ.get("CONFORMANCE_IMPLEMENTATIONS") or ",".join(OURS)).split(",")
-CELLS: list[report.Facts] = []
 
 
 def _load(name: str) -> Implementation:
@@ -58,21 +54,11 @@ def cell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cell]:
     """A cell; the test fails if anything in it did not hold."""
     property_name = request.path.stem.removeprefix("test_").replace("_", " ")
     share = math.ceil(KILLS / PROPERTIES / len(CHOSEN))
-    print(f"seed {SEED}")
+    print(f"seed {summary.seed()}")
     began = time.monotonic()
     with memory_folder(tmp_path) as folder:
-        made = Cell(property_name, _load(request.param), folder, SEED, share)
+        made = Cell(property_name, _load(request.param), folder, summary.seed(), share)
         yield made
-    CELLS.append({**made.facts(), "seconds": round(time.monotonic() - began, 1)})
+    facts = {**made.facts(), "seconds": round(time.monotonic() - began, 1)}
+    request.node.user_properties.append((summary.CELL, facts))
     assert not made.violations, "\n".join(made.violations[:10])
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The table: for each property and implementation, kills and violations."""
-    if not CELLS:
-        return
-    if file := os.environ.get("CONFORMANCE_JSON"):
-        Path(file).write_text(json.dumps({"cells": CELLS}))
-    terminalreporter.section(f"conformance, seed {SEED}")
-    for line in (*report.table(CELLS), report.totals(CELLS)):
-        terminalreporter.write_line(line)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
 import sys
 from collections.abc import Iterator
@@ -28,8 +27,9 @@ from tools.registry import Registry
 from ..agent.histories import problems
 from ..state.faults import KINDS, Disk, faulty_disk
 from ..state.memory import memory_folder
+from . import summary
 
-SEED = int(os.environ.get("CONFORMANCE_SEED") or random.SystemRandom().randrange(2**32))
+SEED = summary.seed()
 TURNS = 41
 """The last is on a disk that is well, and closes what one before it had to leave open."""
 WORDS = {

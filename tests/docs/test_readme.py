@@ -56,7 +56,8 @@ class Person:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith("HERMES_") and not name.endswith("_API_KEY")
+            if not name.startswith(("HERMES_", "MAKE", "MFLAGS", "ARGS"))
+            and not name.endswith("_API_KEY")
         }
         path = f"{BIN}{os.pathsep}{kept['PATH']}"
         return {**kept, "HOME": str(self.home), "PATH": path, "TERM": "dumb"}

@@ -133,10 +133,10 @@ def test_a_time_without_zone_is_local(chat: SessionDB) -> None:
         {"token_count": "12"},
         {"token_count": 1.5},
         {"token_count": 2**70},
-        {"tool_calls": object()},
+        {"tool_calls": ...},
         {"tool_call_id": ["c1"]},
         {"platform_message_id": b"1"},
-        {"reasoning": object()},
+        {"reasoning": ...},
     ],
     ids=str,
 )

@@ -323,7 +323,7 @@ MALFORMED: list[Any] = [
     {"messages": [{"role": "user", "token_count": 2**70}]},
     {"messages": [{"role": "user", "tool_call_id": {}}]},
     {"messages": [{"role": "user", "tool_name": []}]},
-    {"messages": [{"role": "user", "content": object()}]},
+    {"messages": [{"role": "user", "content": ...}]},
     {"messages": [{"role": "user", "content": b"bytes"}]},
     {"messages": [{"role": "user", "id": []}]},
     {"messages": [{"role": "user", "origin_id": {}}]},
@@ -343,7 +343,7 @@ MALFORMED: list[Any] = [
     {"estimated_cost_usd": float("inf")},
     {"archived": "yes"},
     {"cost_status": {}},
-    {"model_config": object()},
+    {"model_config": ...},
 ]
 
 
