@@ -35,8 +35,41 @@ GUARDS: dict[str, list[str]] = {
     "src/hermes_state/history.py": ["tests/state/test_history.py"],
     "src/hermes_state/inbox.py": ["tests/state/test_inbox.py"],
     "src/hermes_state/outbox.py": ["tests/state/test_outbox.py"],
+    "src/hermes_state/messages.py": [
+        "tests/state/test_messages.py",
+        "tests/state/test_contract.py",
+    ],
+    "src/hermes_state/rotation.py": [
+        "tests/state/test_lineage.py",
+        "tests/state/test_turns.py",
+        "tests/state/test_contract.py",
+    ],
+    "src/hermes_state/rewrites.py": ["tests/state/test_rewrites.py"],
+    "src/hermes_state/usage.py": ["tests/state/test_usage.py", "tests/state/test_contract.py"],
+    "src/hermes_state/approvals.py": ["tests/state/test_approvals.py"],
+    "src/hermes_state/group_commit.py": [
+        "tests/state/test_group_commit.py",
+        "tests/state/test_group_commit_async.py",
+    ],
     "src/agent/compression/policy.py": [
         "tests/agent/test_compression_parts.py",
+        "tests/agent/test_compression_driver_policy.py",
+    ],
+    "src/agent/compression/plan.py": [
+        "tests/agent/test_compression_parts.py",
+        "tests/agent/test_compression_compress.py",
+    ],
+    "src/agent/compression/compress.py": [
+        "tests/agent/test_compression_compress.py",
+        "tests/agent/test_compression_summary.py",
+    ],
+    "src/agent/compression/merge.py": [
+        "tests/agent/test_compression_parts.py",
+        "tests/agent/test_compression_compress.py",
+    ],
+    "src/agent/compression/driver.py": [
+        "tests/agent/test_compression_driver.py",
+        "tests/agent/test_compression_driver_concurrent.py",
         "tests/agent/test_compression_driver_policy.py",
     ],
     "src/agent/compression/tokens.py": ["tests/agent/test_compression_tokens.py"],

@@ -18,6 +18,7 @@ from . import session_context, take_over
 from .agent_source import agent_for
 from .config import Platform
 from .links import mirror_answer, mirror_question
+from .pace import heard
 from .patience import patiently
 from .pipeline import Inbound, content_of
 from .session import SessionEntry, SessionSource
@@ -129,8 +130,9 @@ class Answering:
         if inbound.taken is not None:
             await take_over.tell_unknown(runner, inbound)
             self.resumed[key] = time.time()
-            async with watched(runner, key, source, agent):
-                result = await agent.go_on(inbound.taken, stream_callback=stream.feed)
+            with heard(agent, inbound.alive):
+                async with watched(runner, key, source, agent):
+                    result = await agent.go_on(inbound.taken, stream_callback=stream.feed)
         else:
             content = content_of(inbound.event.text, inbound.event.media)
             async with watched(runner, key, source, agent):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ class Inbound:
     """It was accepted by an earlier run: it is answered in its turn, and interrupts nobody."""
     taken: TakenTurn | None = None
     """The turn it belongs to was begun by a process that died; `inbox_id` is its new name."""
+    alive: Callable[[], None] | None = None
+    """Called at every sign of life of such a turn, from any thread."""
 
 
 class Pipeline:

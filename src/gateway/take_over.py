@@ -181,7 +181,7 @@ async def take(runner: GatewayRunner, left: Left) -> Inbound | None:
     db: SessionDB = runner._session_db._db
     session_id = db.get_compression_tip(left.session_id)
     tip = await runner._session_db.get_session(session_id)
-    asked = await _question(runner, session_id)
+    asked = await runner._session_db.get_last_question(session_id)
     source = left.source
     is_left = tip is not None and tip["end_reason"] == RESET_REASON
     if is_left or not (source.role_authorized or await is_allowed(runner, source)):
@@ -242,16 +242,6 @@ def end_stuck(runner: GatewayRunner, session_id: str) -> asyncio.Task[None] | No
     lease = Lease(name, turn["fence"])
     work = patiently(lambda: runner._session_db.end_turn(lease), f"Ending the turn in {name}")
     return runner.spawn(work)
-
-
-async def _question(runner: GatewayRunner, session_id: str) -> tuple[str, str | None]:
-    """What was asked, and its platform's name for it."""
-    from hermes_state.codec import plain_text
-
-    for one in reversed(await runner._session_db.get_messages(session_id)):
-        if one["role"] == "user":
-            return plain_text(one["content"] or ""), one.get("platform_message_id")
-    return "", None
 
 
 def entry_of(runner: GatewayRunner, inbound: Inbound, taken: TakenTurn) -> SessionEntry:

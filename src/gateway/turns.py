@@ -21,6 +21,7 @@ from . import take_over
 from .answering import Answering
 from .config import Platform
 from .one_turn import Conversations
+from .pace import Pace
 from .patience import patiently
 from .pipeline import Inbound
 from .platforms.base import MessageEvent, SendError
@@ -52,6 +53,7 @@ class Turns:
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._chats: dict[str, asyncio.Task[None]] = {}
         self.conversations = Conversations(runner._session_db._db)
+        self._pace = Pace()
         self.answering = Answering(runner)
         self._steered: dict[str, set[tuple[str, str]]] = {}
         """By the key whose turn it is: what it was given to read, each with its chat's key."""
@@ -316,13 +318,14 @@ class Turns:
         """Bring a turn to its end that another process left; nothing if that was seen to."""
         place = self.conversations.turn(left.key, lambda: left.session_id)
         async with contextlib.AsyncExitStack() as room:
-            async with place:
+            async with place, self._pace.place() as alive:
                 if not self._runner._running:
                     return
                 await room.enter_async_context(self.slot())
                 inbound = await patiently(lambda: take_over.take(self._runner, left), "A take-over")
                 if inbound is None or inbound.taken is None:
                     return
+                inbound.alive = alive
                 try:
                     result, stream = await self.answering.run(left.key, inbound)
                 finally:

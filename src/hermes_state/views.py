@@ -94,6 +94,19 @@ def preview(raw_content: str | None, length: int) -> str:
     return " ".join(text.split())[:length]
 
 
+def get_last_question(conn: Connection, session_id: str) -> tuple[str, str | None]:
+    """What a session was asked last, and its platform's name for that; ("", None) if nothing."""
+    found = rows(
+        conn,
+        "SELECT content, platform_message_id FROM messages WHERE session_id = ? AND active = 1"
+        " AND role = 'user' ORDER BY id DESC LIMIT 1",
+        (session_id,),
+    )
+    if not found:
+        return "", None
+    return plain_text(decode_content(found[0]["content"]) or ""), found[0]["platform_message_id"]
+
+
 def get_session_of_message(conn: Connection, message_id: int) -> str | None:
     """The session a message stands in, or None for an unknown id."""
     return value(conn, "SELECT session_id FROM messages WHERE id = ?", (message_id,))

@@ -27,7 +27,7 @@ OURS = (
     "tests.conformance.implementations.gateway:Gateway",
 )
 PROPERTIES = 6
-KILLS = int(os.environ.get("CONFORMANCE_KILLS", "54"))
+KILLS = int(os.environ.get("CONFORMANCE_KILLS", "300"))
 CHOSEN = (os.environ.get("CONFORMANCE_IMPLEMENTATIONS") or ",".join(OURS)).split(",")
 
 

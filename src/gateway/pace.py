@@ -1,0 +1,72 @@
+"""After a crash: turns of a dead process are begun a few at a time, so that each gets somewhere.
+
+Hundreds that are begun at once share one processor, and if the gateway is killed again soon, none
+has come to anything; after a few such lives a turn counts as what kills them. One that waits here
+is not taken over yet, and so is not counted. The place is given back at the first sign of life,
+so that slow models hold nobody up for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+AT_ONCE = 16
+SECONDS = 2.0
+"""After so long without a sign of life, the next one begins."""
+
+
+class Pace:
+    """The places of turns that begin."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    @contextlib.asynccontextmanager
+    async def place(self) -> AsyncIterator[Callable[[], None]]:
+        """Have a place until the end, or until what is yielded is called, from any thread."""
+        loop = asyncio.get_running_loop()
+        held = True
+
+        def give_back() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._places.release()
+
+        def alive() -> None:
+            if held:
+                loop.call_soon_threadsafe(give_back)
+
+        await self._places.acquire()
+        timer = loop.call_later(SECONDS, give_back)
+        try:
+            yield alive
+        finally:
+            timer.cancel()
+            give_back()
+
+
+@contextlib.contextmanager
+def heard(agent: Any, alive: Callable[[], None] | None) -> Iterator[None]:
+    """Call `alive` when the turn has got somewhere: a word of the model, or a tool's end."""
+    if alive is None:
+        yield
+        return
+    from agent.events import ReplyFinished, TextStreamed, ToolFinished
+
+    before = getattr(agent, "on_event", None)
+
+    def hear(event: Any) -> None:
+        if isinstance(event, (TextStreamed, ReplyFinished, ToolFinished)):
+            alive()
+        if before is not None:
+            before(event)
+
+    agent.on_event = hear
+    try:
+        yield
+    finally:
+        agent.on_event = before
