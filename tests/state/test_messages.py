@@ -326,3 +326,14 @@ def test_recent_user_messages_are_listed_newest_first(chat: SessionDB) -> None:
     assert len(chat.list_recent_user_messages("s1")) == 2
     assert len(chat.list_recent_user_messages("s1", include_inactive=True)) == 3
     assert chat.list_recent_user_messages("nobody") == []
+
+
+def test_the_last_question_of_a_session(chat: SessionDB) -> None:
+    assert chat.get_last_question("s1") == chat.get_last_question("unknown") == ("", None)
+    chat.append_message("s1", "user", "first", platform_message_id="m1")
+    chat.append_message("s1", "assistant", "an answer", platform_message_id="m2")
+    assert chat.get_last_question("s1") == ("first", "m1")
+    chat.append_message("s1", "user", [{"type": "text", "text": "second"}])
+    assert chat.get_last_question("s1") == ("second", None)
+    chat.rewind_to_message("s1", chat.get_messages("s1")[-1]["id"])
+    assert chat.get_last_question("s1") == ("first", "m1"), "what was taken back does not count"
