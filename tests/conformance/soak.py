@@ -3,7 +3,7 @@
 Every message that the gateway accepted is answered exactly once. Two exceptions are allowed, both
 told in the chat: an answer that was on its way when the gateway was killed and may have been shown
 or not, and a turn in which three gateways were killed. No effect happens twice, every history is
-its script, and the store's own check finds nothing.
+its script, also through compressions, and the store's own check finds nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from agent.compression.summary import behind_record, is_bridge, is_record
 from agent.recovery import CUT_OFF
 from gateway.delivery import BROKEN, UNSURE
 from hermes_state import SessionDB
@@ -33,11 +34,14 @@ from .children.soak_child import PORT_FILE
 from .implementations.looking import normal
 from .implementations.server import CONFIG
 from .implementations.wire import Wire
+from .script import Message
 
 PROGRAM = "tests.conformance.children.soak_child"
 THINKING = 0.3
 """The longest the model thinks before a step, in seconds."""
 SETTLE_SECONDS = 120.0
+LIMIT = 300
+"""Messages at which a conversation is compressed, so that ten minutes see it several times."""
 KINDS = {
     "unsure": UNSURE,
     "connection broke": BROKEN,
@@ -51,16 +55,17 @@ MISSING_IS_TOLD = (UNSURE, BROKEN, CUT_OFF)
 class Soak:
     """One run."""
 
-    def __init__(self, home: Path, chats: int, seed: int) -> None:
+    def __init__(self, home: Path, chats: int, seed: int, limit: int) -> None:
         self.home = home
+        self.config = {**CONFIG, "compression": {"hygiene_hard_message_limit": limit}}
         self.chance = random.Random(seed)
         self.platform = ChatPlatform(chats, self.chance)
-        self.kills = 0
+        self.kills = self.compressions = 0
         self.violations: list[str] = []
 
     async def run(self, seconds: float, every: float, pause: float) -> None:
         """Let people talk and kill the gateway; then let it finish what is left."""
-        (self.home / "config.yaml").write_text(json.dumps(CONFIG))
+        (self.home / "config.yaml").write_text(json.dumps(self.config))
         server, port = await self.platform.serve()
         (self.home / PORT_FILE).write_text(str(port))
         until = time.monotonic() + seconds
@@ -108,10 +113,9 @@ class Soak:
             left = [*db.list_waiting(), *db.list_abandoned_turns()]
             if left:
                 self.violations.append(f"{len(left)} messages or turns are left")
-            histories = {
-                str(one["chat_id"]): [normal(row) for row in db.get_messages(one["id"])]
-                for one in db.list_sessions_rich(limit=len(self.platform.chats) + 1)
-            }
+            tips = db.list_sessions_rich(limit=len(self.platform.chats) + 1)
+            self.compressions = sum(len(db.get_compression_lineage(one["id"])) - 1 for one in tips)
+            histories = {str(one["chat_id"]): _said(db, one["id"]) for one in tips}
         done = effects(self.home)
         sent = [name for chat in self.platform.chats.values() for name in chat.sent]
         told = [message for history in histories.values() for message in history]
@@ -145,6 +149,7 @@ class Soak:
         return {
             "chats": len(self.platform.chats),
             "kills": self.kills,
+            "compressions": self.compressions,
             "accepted": accepted,
             "answered exactly once": answered,
             "not shown, and told so": accepted - answered,
@@ -155,11 +160,20 @@ class Soak:
         }
 
 
-def soak(chats: int, seconds: float, every: float, seed: int, pause: float = 1.0) -> dict[str, Any]:
-    """Run it; the report, with its violations."""
+def _said(db: SessionDB, session_id: str) -> list[Message]:
+    """A conversation as it was said, without what compressions have added."""
+    rows = db.get_messages_as_conversation(session_id, include_ancestors=True)
+    said = [behind_record(row) if is_record(row) else row for row in rows if not is_bridge(row)]
+    return [normal(row) for row in said if row is not None]
+
+
+def soak(
+    chats: int, seconds: float, every: float, seed: int, pause: float = 1.0, limit: int = LIMIT
+) -> dict[str, Any]:
+    """Run it; the report, with its violations. Conversations are compressed at `limit` messages."""
     os.environ["CONFORMANCE_THINKING"] = str(THINKING)
     with tempfile.TemporaryDirectory() as disk, memory_folder(Path(disk)) as folder:
-        run = Soak(folder, chats, seed)
+        run = Soak(folder, chats, seed, limit)
         asyncio.run(run.run(seconds, every, pause))
         run.check()
         return run.report()

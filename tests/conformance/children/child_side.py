@@ -136,7 +136,9 @@ def _name(request: ModelRequest) -> tuple[int, str]:
 def next_step(request: ModelRequest) -> Step:
     """The step that a conversation is at."""
     asked, name = _name(request)
-    done = sum(one["role"] == "assistant" for one in request.messages[asked:])
+    # By the steps' own numbers: a compression may have left out the first ones of a turn.
+    seen = [call["id"] for one in request.messages[asked:] for call in one.get("tool_calls") or ()]
+    done = max((int(one.split("-")[-2]) + 1 for one in seen), default=0)
     if not request.tools or done >= len(CALLS):
         return say(answer(name))
     return calls(
