@@ -60,8 +60,8 @@ def totals(cells: Iterable[Facts]) -> str:
 def soak_line(found: Facts) -> str:
     """A run of the soak in a sentence."""
     return (
-        f"Soak: {found['chats']} chats, the gateway killed {found['kills']} times:"
-        f" {found['accepted']:,} messages accepted, {found['answered exactly once']:,} answered"
+        f"Soak: {found['chats']} chats, the gateway killed {found['kills']} times,"
+        f" {found['compressions']} compressions: {found['accepted']:,} messages accepted, {found['answered exactly once']:,} answered"
         f" exactly once, {found['not shown, and told so']:,} told that the answer may be missing or"
         f" was broken off, {len(found['violations'])} violations."
     )
