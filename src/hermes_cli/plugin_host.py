@@ -26,8 +26,6 @@ class Host:
         self._entries = entries or {}
         self.new_model: Callable[[str | None], Any] | None = None
         """Builds the configured model, or the one of that name; lent by whoever builds agents."""
-        self.injector: Callable[[str], bool] | None = None
-        """Takes a message when no turn is running; lent by a front end that can."""
         self._agents: weakref.WeakSet[Any] = weakref.WeakSet()
         self._latest: weakref.ref[Any] | None = None
 
@@ -58,11 +56,9 @@ class Host:
         return self._latest() if self._latest is not None else None
 
     def inject(self, content: str) -> bool:
-        """Put a message into the running turn, or hand it to the front end."""
+        """Put a message into the running turn; False if none runs."""
         agent = self.agent()
-        if agent is not None and agent.steer(content):
-            return True
-        return self.injector is not None and bool(self.injector(content))
+        return agent is not None and bool(agent.steer(content))
 
     def dispatch(self, tool_name: str, args: dict[str, Any]) -> str:
         """Run a tool of the current agent; what goes wrong is returned as text."""

@@ -309,9 +309,3 @@ def lend(agent: Any = None, new_model: Callable[[str | None], Any] | None = None
         _host.add_agent(agent)
     if new_model is not None:
         _host.new_model = new_model
-
-
-def set_injector(inject: Callable[[str], bool] | None) -> None:
-    """For front ends: take messages that plugins send while no turn is running."""
-    if _host is not None:
-        _host.injector = inject

@@ -61,9 +61,10 @@ def soak_line(found: Facts) -> str:
     """A run of the soak in a sentence."""
     return (
         f"Soak: {found['chats']} chats, the gateway killed {found['kills']} times,"
-        f" {found['compressions']} compressions: {found['accepted']:,} messages accepted, {found['answered exactly once']:,} answered"
-        f" exactly once, {found['not shown, and told so']:,} told that the answer may be missing or"
-        f" was broken off, {len(found['violations'])} violations."
+        f" {found['compressions']} compressions: {found['accepted']:,} messages accepted,"
+        f" {found['answered exactly once']:,} answered exactly once,"
+        f" {found['not shown, and told so']:,} told that the answer may be missing or was broken"
+        f" off, {len(found['violations'])} violations."
     )
 
 

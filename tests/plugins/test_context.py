@@ -141,9 +141,6 @@ def test_borrowing_the_agent(write_plugin: WritePlugin, home: Path, db: SessionD
     assert "[system] Look left." in [one["content"] for one in model.requests[1].messages]
     assert (plugins.run_command("note") or "").startswith("Error: ")
     assert mine.context.inject_message("nobody listens") is False
-    taken: list[str] = []
-    plugins.set_injector(lambda text: not taken.append(text))
-    assert mine.context.inject_message("later") is True and taken == ["later"]
     assert mine.context.profile_name == "default"
     assert mine.context.dispatch_tool("no_such_tool", {}).startswith("Error: ")
 

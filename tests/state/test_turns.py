@@ -255,6 +255,17 @@ def test_the_next_question_closes_what_nobody_took_over(db: SessionDB) -> None:
     assert [one["state"] for one in db.list_tool_runs("s")] == ["unknown"]
 
 
+@pytest.mark.parametrize(("to", "notice"), [(TO, None), (TO, ""), (None, "I was cut off.")])
+def test_a_closed_turn_says_nothing_where_nobody_waits_or_nothing_is_to_be_said(
+    db: SessionDB, to: dict[str, Any] | None, notice: str | None
+) -> None:
+    lease = lease_of(db, deliver_to=to)
+    abandon(db)
+    assert db.close_abandoned_turn("s", lease.fence, notice)
+    assert db.list_deliveries() == []
+    assert texts(db)[-1] == CUT_OFF
+
+
 def test_a_closed_turn_tells_the_chat_that_waits_for_it_once(db: SessionDB) -> None:
     lease = lease_of(db, deliver_to=TO)
     abandon(db)
