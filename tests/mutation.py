@@ -31,7 +31,11 @@ GUARDS: dict[str, list[str]] = {
         "tests/state/test_turns.py",
         "tests/state/test_turns_machine.py",
     ],
-    "src/hermes_state/turn_log.py": ["tests/state/test_turns.py", "tests/state/test_turn_log.py"],
+    "src/hermes_state/turn_log.py": [
+        "tests/state/test_turns.py",
+        "tests/state/test_turn_log.py",
+        "tests/state/test_turns_machine.py",
+    ],
     "src/hermes_state/history.py": ["tests/state/test_history.py"],
     "src/hermes_state/inbox.py": ["tests/state/test_inbox.py"],
     "src/hermes_state/outbox.py": ["tests/state/test_outbox.py"],

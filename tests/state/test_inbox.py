@@ -135,3 +135,19 @@ def test_a_command_is_begun_once_and_known_until_it_is_done(db: SessionDB) -> No
     assert not db.accept_message("a", "s", "/undo"), "a redelivery does nothing"
     assert db.drop_message("a")
     assert db.list_begun() == []
+
+
+def test_what_was_taken_lately_is_still_known(db: SessionDB) -> None:
+    assert KEPT_SECONDS >= 14 * 86_400, "platforms deliver again for days"
+    db.accept_message("old", "s", "hello")
+    db.accept_message("new", "s", "hello")
+    db.accept_message("waits", "s", "hello")
+    for name in ("old", "new"):
+        begin(db, "s", "hello", name)
+    age = "UPDATE inbox SET updated_at = updated_at - ? WHERE id {} 'new'"
+    db._execute_write(lambda conn: conn.execute(age.format("<>"), (KEPT_SECONDS + 60,)))
+    db._execute_write(lambda conn: conn.execute(age.format("="), (KEPT_SECONDS - 60,)))
+    db.forget_taken()
+    assert not db.accept_message("new", "s", "hello"), "delivered again, and known"
+    assert not db.accept_message("waits", "s", "hello"), "however long it waits"
+    assert db.accept_message("old", "s", "hello")

@@ -94,3 +94,16 @@ def test_settled_ones_are_forgotten_late(db: SessionDB) -> None:
     db._execute_write(age)
     db.forget_delivered()
     assert set(states(db)) == {"owed"}
+
+
+def test_what_was_delivered_lately_is_still_known(db: SessionDB) -> None:
+    assert KEPT_SECONDS >= 3 * 86_400
+    for name in ("old", "new"):
+        db.add_delivery(name, "text", **TO)
+        db.begin_delivery(name)
+        db.finish_delivery(name, "delivered")
+    age = "UPDATE delivery_obligations SET updated_at = updated_at - ? WHERE obligation_id = ?"
+    for name, seconds in (("old", KEPT_SECONDS + 60), ("new", KEPT_SECONDS - 60)):
+        db._execute_write(lambda conn, name=name, s=seconds: conn.execute(age, (s, name)))
+    db.forget_delivered()
+    assert states(db) == {"new": "delivered"}

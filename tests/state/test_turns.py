@@ -255,6 +255,19 @@ def test_the_next_question_closes_what_nobody_took_over(db: SessionDB) -> None:
     assert [one["state"] for one in db.list_tool_runs("s")] == ["unknown"]
 
 
+def test_a_turn_that_ends_without_a_last_step_is_closed_in_its_history(db: SessionDB) -> None:
+    lease = lease_of(db)
+    run = Started("a", "send", "effectful")
+    db.record_step("s", [reply(("a", "send"), ("b", "send"))], lease=lease, starts=[run])
+    assert db.end_turn(lease) is True
+    assert texts(db)[2:] == [OUTCOME_UNKNOWN, NOT_STARTED, CUT_OFF]
+    turn = db.get_turn("s")
+    assert turn is not None and turn["state"] != turns_module.RUNNING
+    before = dump(db)
+    assert db.end_turn(lease) is False
+    assert dump(db) == before
+
+
 @pytest.mark.parametrize(("to", "notice"), [(TO, None), (TO, ""), (None, "I was cut off.")])
 def test_a_closed_turn_says_nothing_where_nobody_waits_or_nothing_is_to_be_said(
     db: SessionDB, to: dict[str, Any] | None, notice: str | None
