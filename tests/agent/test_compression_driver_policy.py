@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from agent.compression.policy import (
     HIGHEST_RATIO,
     LOWEST_RATIO,
+    Budget,
     Gauge,
     PromptTooLargeError,
+    cooldown_seconds,
     is_saving,
     require_room,
     share_out,
@@ -33,6 +35,30 @@ def test_a_budget_is_in_order(
     assert 0 <= budget.fixed < budget.trigger <= budget.limit < window
     assert 0 < budget.target <= budget.trigger - budget.fixed
     assert budget.target < budget.room
+
+
+@pytest.mark.parametrize(
+    ("window", "fixed", "max_tokens", "shared", "room"),
+    [
+        (100_000, 10_000, None, Budget(10_000, 95_904, 52_952, 20_000), 85_904),
+        (8_000, 2_000, 1_000, Budget(2_000, 7_000, 4_500, 1_250), 5_000),
+        (8_000, 2_000, 100_000, Budget(2_000, 5_000, 4_000, 1_000), 3_000),
+        (8_000, 9_000, None, Budget(7_200, 7_800, 7_500, 150), 600),
+        (4_000, 0, None, Budget(0, 3_000, 2_000, 1_000), 3_000),
+    ],
+)
+def test_how_a_window_is_shared_out(
+    window: int, fixed: int, max_tokens: int | None, shared: Budget, room: int
+) -> None:
+    """At half the window or halfway to its limit, to a fifth of it or half of what is due."""
+    found = share_out(CompressionSettings(), window, fixed, max_tokens)
+    assert (found, found.room) == (shared, room)
+
+
+def test_the_rest_after_failures_doubles_up_to_an_hour() -> None:
+    rests = [cooldown_seconds(failures) for failures in range(1, 9)]
+    assert rests == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+    assert cooldown_seconds(0) == 60 and cooldown_seconds(10**6) == 3600
 
 
 def test_the_answer_has_its_room() -> None:
