@@ -257,3 +257,44 @@ def test_a_session_is_not_its_own_ancestor(chat: SessionDB) -> None:
     chat.create_session("s2", "telegram", parent_session_id="s1")
     with pytest.raises(ValueError, match="descends"):
         chat.create_session("s1", "telegram", parent_session_id="s2")
+
+
+def _said(db: SessionDB, *texts: str) -> list[int]:
+    db.create_session("seen", "cli")
+    for text in texts:
+        db.append_message("seen", "user", text)
+    return [int(one["id"]) for one in db.get_messages("seen")]
+
+
+@pytest.mark.parametrize("target", [None, "seen2"])
+def test_what_was_taken_back_meanwhile_is_not_compressed(db: SessionDB, target: str | None) -> None:
+    seen = _said(db, "one", "two", "three")
+    db.rewind_to_message("seen", seen[-1])
+    done = db.compact_seen("seen", seen, [{"role": "user", "content": "sum"}], target)
+    assert (done.session_id, done.created) == ("seen", False)
+    assert [one["content"] for one in db.get_messages("seen")] == ["one", "two"]
+    assert db.get_session("seen2") is None
+
+
+@pytest.mark.parametrize("target", [None, "seen2"])
+def test_what_came_meanwhile_stays_behind_what_stands_for_the_rest(
+    db: SessionDB, target: str | None
+) -> None:
+    seen = _said(db, "one", "two", "three")
+    done = db.compact_seen("seen", seen[:2], [{"role": "user", "content": "sum"}], target)
+    assert (done.session_id, done.created) == (target or "seen", True)
+    assert [one["content"] for one in db.get_messages(done.session_id)] == ["sum", "three"]
+
+
+def test_a_tool_call_that_is_carried_over_is_known_as_the_one_it_repeats(db: SessionDB) -> None:
+    db.create_session("old", "cli")
+    calls = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
+    db.append_message("old", "user", "go")
+    db.append_message("old", "assistant", "", tool_calls=calls)
+    db.append_message("old", "tool", "done", tool_call_id="c")
+    originals = [one["id"] for one in db.get_messages("old")]
+    carried = db.get_messages("old")[1:]
+    db.rotate_session("old", "new", carried)
+    assert [one["origin_id"] for one in db.get_messages("new")] == originals[1:]
+    told = db.get_messages_as_conversation("new", include_ancestors=True)
+    assert [one["role"] for one in told] == ["user", "assistant", "tool"], "each once"
