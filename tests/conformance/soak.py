@@ -55,7 +55,7 @@ MISSING_IS_TOLD = (UNSURE, BROKEN, CUT_OFF)
 class Soak:
     """One run."""
 
-    def __init__(self, home: Path, chats: int, seed: int, limit: int) -> None:
+    def __init__(self, home: Path, chats: int, seed: int, limit: int = LIMIT) -> None:
         self.home = home
         self.config = {**CONFIG, "compression": {"hygiene_hard_message_limit": limit}}
         self.chance = random.Random(seed)
