@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextvars
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,10 @@ MODEL_CACHE = Path(
 def pytest_configure() -> None:
     """Before the processes that share the tests are begun."""
     summary.choose_seed()
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A script's background job ignores Ctrl-C, and so would every program that a test starts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
