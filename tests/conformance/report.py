@@ -64,7 +64,7 @@ def soak_line(found: Facts) -> str:
         f" {found['compressions']} compressions: {found['accepted']:,} messages accepted,"
         f" {found['answered exactly once']:,} answered exactly once,"
         f" {found['not shown, and told so']:,} told that the answer may be missing or was broken"
-        f" off, {len(found['violations'])} violations."
+        f" off, {len(found['violations'])} violations. Made by `make soak`."
     )
 
 

@@ -43,7 +43,6 @@ _PIECES = re.compile(
 _DENSE = re.compile(r"[A-Za-z0-9+/=]{40,}")
 """Base64, hashes and the like: hardly two characters to a token."""
 _RULE = re.compile(r"([-=_*#.~+])\1{7,}")
-_SHORTEST_RULE = 8
 _HANGUL = re.compile(r"[\uac00-\ud7a3]")
 _FOREIGN = re.compile(r"[^\x00-\x7f]+")
 
@@ -114,8 +113,6 @@ def text_tokens(text: str) -> int:
         middle = len(text) // 2
         sample = text[:third] + text[middle : middle + third] + text[-third:]
         return text_tokens(sample) * len(text) // len(sample) + 1
-    if len(text) < _SHORTEST_RULE and text.isascii():  # a name, an id, a word: most texts are
-        return len(_PIECES.findall(text))
     dense = sum(map(len, _DENSE.findall(text)))
     if dense:
         text = _DENSE.sub("", text)
