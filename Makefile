@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: venv test lint format chat bench conformance soak mutation docs release clean
+.PHONY: venv test lint format chat bench fuzz conformance soak mutation docs release clean
 
 venv: $(READY)
 
@@ -35,10 +35,13 @@ format: $(READY)
 chat: $(READY)
 	@$(VENV)/bin/hermes chat $(ARGS)
 
+# What the tests draw is the same in every run; here it is not. SEED=n alone repeats a round.
+fuzz: $(READY)
+	@$(PY) -m tests.fuzz --jobs $(JOBS) $(addprefix --seed ,$(SEED)) $(addprefix --minutes ,$(MINUTES)) $(ARGS)
+
 N ?= 300
-SEED ?= 1
 conformance: $(READY)
-	@$(PY) -m tests.conformance --kills $(N) --seed $(SEED)
+	@$(PY) -m tests.conformance --kills $(N) --seed $(or $(SEED),1)
 
 soak: $(READY)
 	@$(PY) -m tests.conformance soak $(ARGS)

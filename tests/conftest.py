@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from . import seeds
 from .conformance import summary
 
 MODEL_CACHE = Path(
@@ -21,8 +22,9 @@ MODEL_CACHE = Path(
 """Where the weights are fetched to once, outside the project and outside anybody's home."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Before the processes that share the tests are begun."""
+    seeds.configure(config)
     summary.choose_seed()
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -30,9 +32,20 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seeds.select(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """Each test with its seed; in a search whose time is over, none."""
+    return None if seeds.begin(item) else True
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the conformance suite found, wherever it ran."""
+    """What the conformance suite found, wherever it ran, and what a search has found."""
     summary.write_table(terminalreporter)
+    seeds.write_failures(terminalreporter)
 
 
 @pytest.fixture(autouse=True)

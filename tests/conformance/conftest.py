@@ -37,6 +37,14 @@ def _load(name: str) -> Implementation:
     return made
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where a cell's kills fall is drawn."""
+    for item in items:
+        if "cell" in getattr(item, "fixturenames", ()):
+            item.add_marker("fuzz")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from pathlib import Path
 from typing import Any
 
+from .. import seeds
 from . import report
 
 CELL = "conformance cell"
@@ -15,13 +15,9 @@ CELL = "conformance cell"
 
 
 def choose_seed() -> None:
-    """Let every process of a test run draw from one seed, unless one was given.
-
-    Where `CI` is set it is always the same, so that a change is judged by itself.
-    """
+    """Let every process of a test run draw from one seed: the tests' own, unless one was given."""
     if not os.environ.get("CONFORMANCE_SEED"):
-        chosen = 1 if os.environ.get("CI") else random.SystemRandom().randrange(2**32)
-        os.environ["CONFORMANCE_SEED"] = str(chosen)
+        os.environ["CONFORMANCE_SEED"] = str(seeds.seed())
 
 
 def seed() -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,13 +102,13 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     # A turn whose end could not be stored is waited for until its lease has run out.
     monkeypatch.setattr("hermes_state.turns.LEASE_SECONDS", 0.05)
     monkeypatch.setattr("agent.running.WAITING_SECONDS", 0.01)
-    print(f"CONFORMANCE_SEED={SEED}", file=sys.stderr)
     with memory_folder(tmp_path) as folder, faulty_disk(folder, SEED) as disk:
         made = Lab(folder, disk)
         yield made
         made.db.close()
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_was_told_is_stored_and_the_agent_goes_on(lab: Lab, kind: str) -> None:
     chance = random.Random(f"{SEED}/{kind}")

@@ -1,7 +1,4 @@
-"""A disk that is full, read-only, failing or slow: refused by name, nothing lost, and on it goes.
-
-The seed of a run is printed; `HERMES_FAULT_SEED` repeats it.
-"""
+"""A disk that is full, read-only, failing or slow: refused by name, nothing lost, it goes on."""
 
 import contextlib
 import functools
@@ -11,7 +8,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,13 +18,14 @@ from hermes_state import SessionDB, StoreError, StoreFullError, StoreUnavailable
 from hermes_state.connection import damage_marker
 from hermes_state.errors import StoreIOError, StoreReadOnlyError
 
+from .. import seeds
 from .children import Child, in_child
 from .faults import Disk, faulty_disk
 from .kill_model import Operation, State, check_whole, choose, observe, perform
 from .memory import memory_folder
 from .test_faults import as_a_stranger, raised, shared_folder  # noqa: F401 - a fixture
 
-SEED = int(os.environ.get("HERMES_FAULT_SEED", random.SystemRandom().randrange(10**9)))
+SEED = seeds.seed()
 NAMES = {"full": StoreFullError, "read-only": StoreReadOnlyError, "io": StoreIOError}
 
 
@@ -220,11 +217,11 @@ def attempt(db: SessionDB, operation: Operation) -> bool:
     return True
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("kind", NAMES)
 def test_nothing_is_lost_and_nothing_half_done_whatever_fails_when(
     memory_path: Path, kind: str
 ) -> None:
-    print(f"HERMES_FAULT_SEED={SEED}", file=sys.stderr)
     chance = random.Random(f"{SEED}/{kind}")
     memory_path.parent.mkdir()
     state, refused, done = State(), 0, 0
@@ -274,9 +271,9 @@ def work_until_refused(path: Path, state: State, seed: str, out: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.fuzz
 def test_killed_right_after_a_refusal_it_is_whole_or_nothing(memory_path: Path) -> None:
     """A refused write may be in the log already; after a kill it counts wholly or not at all."""
-    print(f"HERMES_FAULT_SEED={SEED}", file=sys.stderr)
     memory_path.parent.mkdir()
     state = State()
     refused = 0

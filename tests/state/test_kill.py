@@ -4,7 +4,6 @@ import os
 import pickle
 import random
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,13 @@ import pytest
 
 from hermes_state import SessionDB
 
+from .. import seeds
 from .children import Child, in_child
 from .kill_model import Operation, State, check_whole, choose, observe, perform
 from .memory import memory_folder
 
 ROUNDS = 200
-SEED = int(os.environ.get("HERMES_KILL_SEED", random.SystemRandom().randrange(10**9)))
+SEED = seeds.seed()
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def look(path: Path) -> State:
     return state  # a child ends without closing: the next one finds the log as it was
 
 
+@pytest.mark.fuzz
 def test_two_hundred_kills(path: Path) -> None:
-    print(f"HERMES_KILL_SEED={SEED}", file=sys.stderr)
     chance = random.Random(SEED)
     state = State()
     acknowledged = in_flight = survived = 0

@@ -1,18 +1,15 @@
-"""Three stores that must agree: one kept open, one reopened after every step, and a plain model.
-
-`HERMES_STATE_MACHINE_EXAMPLES=2000` runs it for longer than CI does.
-"""
+"""Three stores that must agree: one kept open, one reopened after every step, and a plain model."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,9 +23,9 @@ from hypothesis.stateful import (
 
 from hermes_state import SessionDB, SessionEndedError
 
+from .. import seeds
 from .store_model import Message, Refused, Row, Session, StoreModel
 
-EXAMPLES = int(os.environ.get("HERMES_STATE_MACHINE_EXAMPLES", "30"))
 MOST_SESSIONS = 9
 SEARCHES = hasattr(SessionDB, "search_messages")
 REFUSALS = (ValueError, SessionEndedError)
@@ -418,11 +415,12 @@ def as_the_store_says(db: SessionDB) -> dict[str, Any]:
     return {"listed": listed, "sessions": sessions}
 
 
+@pytest.mark.fuzz
 def test_the_store_agrees_with_itself_reopened_and_with_a_model() -> None:
     run_state_machine_as_test(
         StoreMachine,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=seeds.examples(30),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -146,6 +146,7 @@ class Rollbacks(RuleBasedStateMachine):
             assert not list(self.project.rglob(".hermes-*"))
 
 
+@pytest.mark.fuzz
 def test_any_sequence_of_edits_and_rollbacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,7 @@ def noise(chance: random.Random, drawn: list[bytes]) -> bytes:
     return bytes(line) + b"\n"
 
 
+@pytest.mark.fuzz
 def test_a_hundred_thousand_senseless_frames(tmp_path: Path) -> None:
     server = Server(tmp_path)
     marks = (f"mark{number}" for number in itertools.count())
