@@ -24,7 +24,7 @@ def set_config_value(path: Path, key: str, value: Any) -> bool:
     """Set a key such as "display.show_reasoning" in the file at `path`; False if it was so already.
 
     Raises ConfigError if the file is broken, cannot be changed safely, or could not be used with
-    that value.
+    that value, as one with text that is not valid Unicode.
     """
     return set_config_values(path, {key: value})
 
@@ -33,6 +33,8 @@ def set_config_values(path: Path, values: Mapping[str, Any]) -> bool:
     """Set several keys that only make sense together, as one change; see `set_config_value`."""
     from agent.config import load_config
 
+    for key, value in values.items():
+        _refuse_broken_text(path, key, value)
     with _writing:
         text = changed = _read(path)
         raw = wanted = _parsed(path, text)
@@ -49,6 +51,25 @@ def set_config_values(path: Path, values: Mapping[str, Any]) -> bool:
             return False
         load_config(path.parent, raw=wanted)
         _write(path, changed)
+    return True
+
+
+def _refuse_broken_text(path: Path, key: str, value: Any) -> None:
+    if not _is_unicode(key) or not _is_unicode(value):
+        raise ConfigError(
+            f"{path} was not changed: the text for {ascii(key)[1:-1]} is not valid Unicode (half of"
+            " a surrogate pair, or bytes that are not UTF-8)."
+        )
+
+
+def _is_unicode(value: Any) -> bool:
+    """Whether all text in a value can be written: half of a surrogate pair cannot."""
+    if isinstance(value, str):
+        return not any("\ud800" <= character <= "\udfff" for character in value)
+    if isinstance(value, Mapping):
+        return all(_is_unicode(key) and _is_unicode(inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_unicode, value))
     return True
 
 
@@ -143,10 +164,17 @@ def _block(parts: list[str], value: Any, indent: int) -> str:
 
 
 def _flow(value: Any) -> str:
-    """A value on one line."""
+    """A value on one line, any line end or invisible character in it as an escape."""
+    written = _dumped(value, allow_unicode=True)
+    return written if written.isprintable() else _dumped(value, allow_unicode=False)
+
+
+def _dumped(value: Any, allow_unicode: bool) -> str:
     import yaml
 
-    written = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9)
+    written = yaml.safe_dump(
+        value, default_flow_style=True, allow_unicode=allow_unicode, width=10**9
+    )
     return str(written).removesuffix("\n...\n").rstrip("\n")
 
 
@@ -158,7 +186,8 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     import yaml
 
     try:
-        parsed = yaml.safe_load(text)
+        # As the configuration is read: what one loader takes may be an error to the other.
+        parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise ConfigError(f"{path} is not valid YAML; mend it first: {error}") from error
     if parsed is None:
@@ -176,6 +205,7 @@ def set_dotenv_value(path: Path, name: str, value: str | None) -> bool:
 
     Raises ConfigError if the file cannot be changed safely. Nothing it says holds the value.
     """
+    _refuse_broken_text(path, name, value)
     with _writing:
         text = _read(path)
         before, _ = parse_dotenv(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.config_env import parse_dotenv
@@ -127,6 +127,8 @@ FILES = st.dictionaries(NAMES, st.one_of(SCALARS, st.dictionaries(NAMES, SCALARS
 
 
 @given(FILES, st.booleans(), NAMES, NAMES, SCALARS)
+@example({"web": "\x85"}, False, "x", "x", "\x85")
+@example({"x": {"tools": ["\x85a"]}}, True, "x", "x", ["\x85"])
 def test_any_file_is_changed_rightly_or_not_at_all(
     content: dict[str, Any], flow: bool, section: str, name: str, value: Any
 ) -> None:
@@ -144,7 +146,56 @@ def test_any_file_is_changed_rightly_or_not_at_all(
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert found[section][name] == value
         others = {key: found[key] for key in found if key != section}
-        assert others == {key: content[key] for key in content if key != section}
+        before = yaml.safe_load(text) or {}  # not `content`: U+0085 is read as a line end
+        assert others == {key: before[key] for key in before if key != section}
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+@example("\x85")
+@example(["a\u2028b", "\ufeff"])
+def test_any_text_can_be_set_and_read(value: Any) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "config.yaml")
+        set_config_value(path, "x.y", value)
+        for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            assert yaml.load(path.read_text(encoding="utf-8"), loader) == {"x": {"y": value}}
+
+
+BROKEN = ["\ud800", "a\udcffb", ["x", "\udfff"], {"a": {"\ud800": 1}}]
+"""Half of a surrogate pair; the second is how Python holds a byte that is not UTF-8."""
+
+
+@pytest.mark.parametrize("value", BROKEN)
+def test_text_that_is_not_unicode_is_refused(tmp_path: Path, value: Any) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(FILE)
+    with pytest.raises(ConfigError, match=r"x\.y is not valid Unicode") as refused:
+        set_config_value(path, "x.y", value)
+    str(refused.value).encode()
+    assert path.read_text() == FILE
+    with pytest.raises(ConfigError, match="not valid Unicode") as refused:
+        set_config_value(path, "x.\ud800", 1)
+    str(refused.value).encode()
+    assert path.read_text() == FILE
+
+
+def test_a_file_that_hermes_could_not_read_is_not_written(tmp_path: Path) -> None:
+    """One YAML loader takes what the other refuses; what counts is the one that reads it."""
+    path = tmp_path / "config.yaml"
+    path.write_text('x: "\\uD800"\n')
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        set_config_value(path, "y", 1)
+    assert path.read_text() == 'x: "\\uD800"\n'
+
+
+def test_a_variable_that_is_not_unicode_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("A=1\n")
+    with pytest.raises(ConfigError, match="A is not valid Unicode"):
+        set_dotenv_value(path, "A", "secret\udcff")
+    assert path.read_text() == "A=1\n"
 
 
 def test_dotenv_keeps_the_other_lines(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +77,30 @@ def test_config_set_keeps_everything_else(cli: Any) -> None:
     assert "section" in cli.fails("config", "set", "approvals", "off")
     assert path.read_text() == before
     assert cli("config", "set", "mine.own", "5", "--force").code == 0
+
+
+def test_text_that_is_not_unicode_is_refused(cli: Any) -> None:
+    path = configure(cli)
+    for value in ("\ud800", "caf\udce9"):
+        assert "not valid Unicode" in cli.fails("config", "set", "model.default", value)
+        assert "not valid Unicode" in cli.fails("config", "set", "SOME_TOKEN", value)
+        assert "not valid Unicode" in cli.fails("config", "set", value, "1", "--force")
+    assert path.read_text() == CONFIG
+    assert not (cli.home / ".env").exists()
+    assert cli("config", "get", "model.default").out == "gpt-5\n"
+
+
+def test_an_argument_that_is_not_utf8_is_refused(cli: Any) -> None:
+    path = configure(cli)
+    done = subprocess.run(
+        [sys.executable, "-m", "hermes_cli.main", "config", "set", "model.default", b"caf\xe9"],
+        env={**os.environ, "HERMES_HOME": str(cli.home)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"not valid Unicode" in done.stderr and b"Traceback" not in done.stderr
+    assert path.read_text() == CONFIG
 
 
 def test_secrets_go_into_the_env_file(cli: Any) -> None:

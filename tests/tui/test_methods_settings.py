@@ -45,6 +45,17 @@ def test_values_that_cannot_be(gateway: Gateway, key: str, value: object) -> Non
     assert gateway.call("config.get", key="model.default")["value"] == "test-model"
 
 
+@pytest.mark.parametrize("value", ["\ud800", ["a", "\udcff"]])
+def test_text_that_is_not_unicode_is_refused(gateway: Gateway, value: object) -> None:
+    """It could be written, but the file could never be read again."""
+    for key in ("model.default", "tools.disabled", "platforms.x.note"):
+        refusal = gateway.refused("config.set", key=key, value=value)
+        assert refusal.code == 4002
+        refusal.message.encode()
+    assert config_text(gateway) == CONFIG
+    assert gateway.call("config.get", key="model.default")["value"] == "test-model"
+
+
 def test_a_file_that_is_broken_is_left_alone(gateway: Gateway) -> None:
     gateway.call("config.get")
     (gateway.home / "config.yaml").write_text("model: [\n")
