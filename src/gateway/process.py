@@ -33,7 +33,10 @@ def run_gateway(home: Path) -> int:
 
     A restart does not return: the process executes itself again, under the same process id.
     """
+    from agent.descriptors import raise_descriptor_limit
+
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until it can be heeded it must not kill
+    raise_descriptor_limit()
     lock = GatewayLock(home)
     lock.acquire()
     try:

@@ -1,13 +1,16 @@
 """The session server over WebSocket: the same frames, one per message, for clients on this machine.
 
 It is closed by default: it listens on loopback only, wants a token that is in a private file, and
-refuses pages of other origins, which a browser would let connect. A client that is lost or slow
-holds up nobody; its sessions go on, and `reaper` ends those that were to end with it.
+refuses pages of other origins, which a browser would let connect. Clients that have not shown the
+token are few at any time and have a few seconds. A client that is lost or slow holds up nobody; its
+sessions go on, and `reaper` ends those that were to end with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import hmac
 import http
 import logging
@@ -20,7 +23,9 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from agent.descriptors import EXHAUSTED, RETRY_SECONDS, Strangers, raise_descriptor_limit
 
 from . import server
 from .peers import Peer
@@ -38,6 +43,15 @@ HOST = "127.0.0.1"
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 """What a client may call this machine; any other name may be a page's trick with DNS."""
 DRAIN_SECONDS = 2.0
+MOST_STRANGERS = 64
+"""Clients at once that have not shown the token; each has two threads."""
+DESCRIPTORS_EACH = 4
+"""What a connection takes: its socket, and what wakes up the thread that reads from it."""
+STRANGER_SECONDS = 5.0
+"""How long such a client may take."""
+ROOM_SECONDS = 0.001
+BACKLOG = 2048
+_CLOSED = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
 
 
 class CannotServeError(Exception):
@@ -51,6 +65,7 @@ def serve(port: int) -> Callable[[], None]:
     """
     from agent.home import hermes_home
 
+    raise_descriptor_limit()
     token = secrets.token_urlsafe(32)
     listening = Listener(token, port)
     file = hermes_home() / f"tui_gateway.{listening.port}.token"
@@ -83,11 +98,12 @@ class Listener:
                 "WebSockets need the package websockets: pip install 'hermes[ws]'"
             ) from error
         self._token = token.encode()
+        self._strangers = Strangers(MOST_STRANGERS, DESCRIPTORS_EACH)
         try:
             self._server: Server = listen(
                 self._serve_client,
-                HOST,
-                port,
+                sock=_PatientSocket(port, self._strangers),
+                open_timeout=STRANGER_SECONDS,
                 process_request=self._refusal,
                 max_size=MAX_LINE,
                 compression=None,  # it costs more than it saves within one machine
@@ -121,6 +137,7 @@ class Listener:
                 http.HTTPStatus.UNAUTHORIZED,
                 "Send the token as 'Authorization: Bearer …' or as '?token=…'.\n",
             )
+        self._strangers.discard(connection.socket)
         return None
 
     def _knows_token(self, authorization: str, query: str) -> bool:
@@ -139,11 +156,8 @@ class Listener:
             except ConnectionClosed as error:
                 raise OSError("the client is gone") from error
 
-        def cut() -> None:
-            with contextlib.suppress(OSError):  # closed already
-                connection.socket.shutdown(socket.SHUT_RDWR)
-
-        peer = Peer(write, f"ws-{connection.id.hex[:8]}", on_given_up=cut)
+        name = f"ws-{connection.id.hex[:8]}"
+        peer = Peer(write, name, on_given_up=lambda: _cut(connection.socket))
         server.connect(peer)
         try:
             for message in connection:
@@ -156,6 +170,65 @@ class Listener:
             log.info("%s was lost", peer.name)
         finally:
             server.disconnect(peer)
+
+
+class _PatientSocket(socket.socket):
+    """A listening socket whose `accept` fails only when it is closed.
+
+    The WebSocket server would stop for good at the first error. What is accepted is a stranger.
+    """
+
+    def __init__(self, port: int, strangers: Strangers) -> None:
+        """Listen on loopback; raises OSError if the port cannot be had."""
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
+        self._strangers = strangers
+        try:
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.bind((HOST, port))
+            self.listen(BACKLOG)
+            self.setblocking(False)
+        except OSError:
+            self.close()
+            raise
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection, as soon as there is room and a descriptor for it."""
+        reported = False
+        while True:
+            self._wait_for_room()
+            try:
+                connection, address = super().accept()
+            except OSError as error:
+                if self.fileno() == -1 or error.errno in _CLOSED:
+                    raise
+                if error.errno in EXHAUSTED:
+                    self._strangers.drop()
+                    if not reported:
+                        log.warning("A client could not be let in: %s", error.strerror)
+                        reported = True
+                time.sleep(RETRY_SECONDS)  # also if it went away again: there may be others
+                continue
+            connection.setblocking(True)
+            self._strangers.add(connection, functools.partial(_cut, connection))
+            return connection, address
+
+    def _wait_for_room(self) -> None:
+        """Wait until strangers that were dropped have ended, if there are too many."""
+        while True:
+            self._strangers.ended(_is_closed)
+            if self._strangers.make_room():
+                return
+            time.sleep(ROOM_SECONDS)
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    return connection.fileno() == -1
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection; whoever reads from it or writes to it returns."""
+    with contextlib.suppress(OSError):  # closed already
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _write_private(file: Path, text: str) -> None:

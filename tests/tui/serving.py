@@ -81,11 +81,15 @@ class WsServer:
 
 
 @contextlib.asynccontextmanager
-async def ws_server(home: Path, port: int = 0, **environment: str) -> AsyncIterator[WsServer]:
-    """A listening server; it is ended with SIGTERM."""
+async def ws_server(
+    home: Path, port: int = 0, descriptors: int | None = None, **environment: str
+) -> AsyncIterator[WsServer]:
+    """A listening server, that may have so many descriptors open; it is ended with SIGTERM."""
     import os
 
+    limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"] if descriptors else []
     process = await asyncio.create_subprocess_exec(
+        *limited,
         sys.executable,
         *("-m", "tui_gateway.entry", "--ws", str(port)),
         stderr=asyncio.subprocess.PIPE,

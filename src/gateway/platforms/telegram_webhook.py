@@ -14,10 +14,14 @@ from typing import Any
 
 import h11
 
+from .listening import Acceptor, listen
+
 log = logging.getLogger(__name__)
 
 MAX_BODY = 4 * 1024 * 1024
 IDLE_SECONDS = 75.0
+STRANGER_SECONDS = 15.0
+"""How long a request may take of a client that has not shown the secret yet."""
 SECRET_HEADER = b"x-telegram-bot-api-secret-token"
 
 Accept = Callable[[Any], Awaitable[None]]
@@ -30,47 +34,66 @@ class WebhookServer:
         self._path = path.encode()
         self._secret = secret.encode()
         self._accept = accept
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is chosen if it was 0."""
-        self._server = await asyncio.start_server(self._connected, host, port)
-        return int(self._server.sockets[0].getsockname()[1])
+        listener = listen(host, port)
+        self._acceptor = Acceptor(listener, self._make_protocol)
+        return int(listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening; requests that are being answered are cut off, and delivered again."""
-        if self._server is None:
+        if self._acceptor is None:
             return
-        self._server.close()
+        self._acceptor.stop()
         for task in list(self._connections):
             task.cancel()
         if self._connections:
             await asyncio.wait(self._connections)
-        await self._server.wait_closed()
-        self._server = None
+        self._acceptor = None
+
+    def _make_protocol(self) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._connected)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if self._acceptor is None:  # it was on its way when we stopped
+            writer.close()
+            return
+        strangers = self._acceptor.strangers
         self._connections.add(task)
+        strangers.add(task, writer.transport.abort)
         try:
-            await self._serve(reader, writer)
+            await self._serve(reader, writer, lambda: strangers.discard(task))
         except (OSError, TimeoutError, h11.ProtocolError) as error:
             log.info("A webhook connection ended: %s", error)
         except asyncio.CancelledError:
             pass  # we stop; the update is delivered again
         finally:
             self._connections.discard(task)
+            strangers.discard(task)
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        trust: Callable[[], None],
+    ) -> None:
         connection = h11.Connection(h11.SERVER)
+        seconds = STRANGER_SECONDS
         while True:
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with asyncio.timeout(seconds):
                 request, body = await _read(connection, reader)
             if request is None:
                 return
+            known = self._knows_secret(request)
+            if known:
+                trust()
+                seconds = IDLE_SECONDS
             status, reason = await self._answer(request, body)
             text = json.dumps({"ok": status == 200, "description": reason}).encode()
             headers = [("Content-Type", "application/json"), ("Content-Length", str(len(text)))]
@@ -79,15 +102,20 @@ class WebhookServer:
             data += connection.send(h11.EndOfMessage()) or b""
             writer.write(data)
             await writer.drain()
+            if not known:
+                return
             if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
                 return
             connection.start_next_cycle()
 
+    def _knows_secret(self, request: h11.Request) -> bool:
+        given = dict(request.headers).get(SECRET_HEADER, b"")
+        return hmac.compare_digest(given, self._secret)
+
     async def _answer(self, request: h11.Request, body: bytes | None) -> tuple[int, str]:
         if request.target.partition(b"?")[0] != self._path:
             return 404, "not found"
-        given = dict(request.headers).get(SECRET_HEADER, b"")
-        if not hmac.compare_digest(given, self._secret):
+        if not self._knows_secret(request):
             log.warning("A webhook request without the right secret was refused")
             return 401, "wrong secret"
         if request.method != b"POST":

@@ -115,6 +115,8 @@ class WebhookAdapter(HttpAdapter):
         return _answer(200, status="ok")
 
     async def _hook(self, request: Request) -> Response:
+        from .api.server import trust
+
         route = self._routes.get(request.path_params["name"])
         if route is None:
             return _answer(404, error="There is no such hook.")
@@ -128,6 +130,7 @@ class WebhookAdapter(HttpAdapter):
         except SignatureError as error:
             log.warning("A webhook for %s was refused: %s", route.name, error)
             return _answer(401, error=str(error))
+        trust(request.scope)
         event = request.headers.get("x-github-event", "")
         if route.events and event not in route.events:
             return _answer(202, status="ignored", delivery=found)

@@ -17,6 +17,7 @@ from . import chat_completions, info, responses, sessions
 from .context import Api
 from .errors import ApiError, error_body, json_response
 from .runs import Runs
+from .server import trust
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,10 @@ class _Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         try:
-            owner = "" if self._open else self._api.keys.require(request)
+            owner = ""
+            if not self._open:
+                owner = self._api.keys.require(request)
+                trust(scope)
             response = await self._handler(self._api, owner, request)
         except ApiError as error:
             response = error.response()

@@ -1,0 +1,92 @@
+"""File descriptors are finite: how many there are, and which connections give theirs up first.
+
+A listener that runs out of descriptors must go on: it drops a stranger (a connection that has not
+authenticated yet) and tries again. Strangers are few at any time, so that they can never hold all
+the descriptors; the oldest is dropped first, since whoever has a key shows it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+
+EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""What `accept` fails with when descriptors or memory for sockets have run out."""
+RETRY_SECONDS = 0.05
+"""How long a listener waits before it accepts again after that."""
+ENOUGH = 65_536
+"""What the limit is raised to at most: some programs walk through all descriptors there may be."""
+_ASSUMED = 256
+"""The limit where it cannot be asked for."""
+
+
+def descriptor_limit() -> int:
+    """How many descriptors this process may have open."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return _ASSUMED
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return ENOUGH if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_descriptor_limit() -> int:
+    """Use as many descriptors as this process is allowed, up to ENOUGH; returns the limit."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return _ASSUMED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = ENOUGH if hard == resource.RLIM_INFINITY else min(hard, ENOUGH)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        # macOS refuses some numbers; what there is has to do.
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return descriptor_limit()
+
+
+class Strangers:
+    """Connections that have not authenticated yet, in the order they came; safe for threads."""
+
+    def __init__(self, most: int, descriptors_each: int = 1) -> None:
+        """At most `most` at once, and never with more than a quarter of all descriptors."""
+        self.most = max(2, min(most, descriptor_limit() // 4 // descriptors_each))
+        self._drops: dict[Hashable, Callable[[], None] | None] = {}
+        """How each is dropped; None if it has been, and has not ended yet."""
+        self._lock = threading.Lock()
+
+    def add(self, connection: Hashable, drop: Callable[[], None]) -> None:
+        """Count a connection. `drop` makes it end soon, and may be called in any thread."""
+        with self._lock:
+            self._drops[connection] = drop
+
+    def discard(self, connection: Hashable) -> None:
+        """A connection has authenticated, or has ended."""
+        with self._lock:
+            self._drops.pop(connection, None)
+
+    def make_room(self) -> bool:
+        """Whether one more may come; if not, the oldest are dropped: ask again when they ended."""
+        if len(self._drops) < self.most:
+            return True
+        self.drop(self.most // 2)
+        return False
+
+    def drop(self, count: int | None = None) -> None:
+        """Drop the `count` oldest, the older half if not given. Who was dropped before counts."""
+        with self._lock:
+            count = len(self._drops) // 2 if count is None else max(1, count)
+            dropping = [(oldest, self._drops[oldest]) for oldest in list(self._drops)[:count]]
+            self._drops.update((connection, None) for connection, _ in dropping)
+        for _, drop in dropping:
+            if drop is not None:
+                drop()
+
+    def ended(self, has_ended: Callable[[Any], bool]) -> None:
+        """Forget the connections that have ended, for those who are not told of it."""
+        with self._lock:
+            for connection in [one for one in self._drops if has_ended(one)]:
+                del self._drops[connection]
