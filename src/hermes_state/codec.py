@@ -30,6 +30,11 @@ def is_storable(text: str) -> bool:
     return True
 
 
+def without_surrogates(text: str) -> str:
+    """The text with U+FFFD in the place of each lone surrogate."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def to_json(value: Any, field: str) -> str:
     """JSON for a column; anything JSON cannot hold is refused by name."""
     try:
@@ -88,7 +93,7 @@ def encode_text(value: Any, field: str) -> str | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return value if is_storable(value) else value.encode(errors="replace").decode()
+        return value if is_storable(value) else without_surrogates(value)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     raise InvalidMessageError(f"{field} must be text, not {type(value).__name__}")

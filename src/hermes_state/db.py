@@ -338,7 +338,7 @@ class SessionDB:
         )
 
     def delete_session_if_empty(self, session_id: str, sessions_dir: Path | None = None) -> bool:
-        """Delete the session if it has neither messages nor a title; True if it was deleted."""
+        """Delete the session if it has no message, title or child; True if it was deleted."""
         return bool(
             self._delete(
                 sessions_dir, lambda conn: retention.delete_session_if_empty(conn, session_id)

@@ -17,15 +17,17 @@ _IS_BRANCH = (
 _IS_DELEGATE = (
     "(json_valid(h.model_config) AND json_extract(h.model_config, '$._delegate_from') IS NOT NULL)"
 )
-# The head of a conversation that people see. A child that is not a branch is somebody's helper,
-# unless its parent was compressed: then it is a fork that an older version left behind.
+# The head of a conversation that people see. A child that is not marked as a branch is somebody's
+# helper, unless it began after its parent ended for a branch (scripts and older versions set no
+# mark), or its parent was compressed: then it is a fork that an older version left behind.
 _VISIBLE_HEAD = (
     "h.continuation_of IS NULL AND (h.parent_session_id IS NULL OR "
     + _IS_BRANCH
     + " OR (NOT "
     + _IS_DELEGATE
     + " AND h.source <> 'tool' AND EXISTS (SELECT 1 FROM sessions p"
-    " WHERE p.id = h.parent_session_id AND p.end_reason = 'compression')))"
+    " WHERE p.id = h.parent_session_id AND (p.end_reason = 'compression'"
+    " OR (p.end_reason = 'branched' AND h.started_at >= p.ended_at)))))"
 )
 _TIP_OF_HEAD = (
     "sessions t ON t.conversation_id = h.conversation_id"

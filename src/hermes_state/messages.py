@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .codec import (
@@ -217,7 +217,10 @@ _FIELDS = frozenset(
 
 
 def message_fields(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The parts of a conversation dict that the store keeps; a tool's `name` is its tool_name."""
+    """The parts of a conversation dict that the store keeps.
+
+    A tool's `name` is its tool_name; `message_id` is the platform's id, as in a loaded one.
+    """
     if not isinstance(message, Mapping):
         raise InvalidMessageError(f"A message must be a mapping, not {type(message).__name__}")
     fields = {name: given for name, given in message.items() if name in _FIELDS}
@@ -225,6 +228,8 @@ def message_fields(message: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidMessageError(f"A message needs a role: {sorted(message)!r}")
     if "tool_name" not in fields and message.get("name") and fields["role"] == "tool":
         fields["tool_name"] = message["name"]
+    if "platform_message_id" not in fields and message.get("message_id"):
+        fields["platform_message_id"] = message["message_id"]
     return fields
 
 
@@ -298,17 +303,19 @@ CONVERSATION_SQL = (
     " FROM messages WHERE session_id = ? AND active >= ? ORDER BY id"
 )
 # Columns that few messages have; the others are named in read_conversation, which is quicker.
-_RARE = (
+_RARE: tuple[tuple[str, Callable[[Any], Any] | None], ...] = (
     ("reasoning", decode_content),
     ("reasoning_content", decode_content),
     ("reasoning_details", decode_json),
     ("codex_reasoning_items", decode_json),
     ("codex_message_items", decode_json),
     ("api_content", decode_content),
-    ("platform_message_id", None),
+    ("message_id", None),  # what scripts know the platform's id as
     ("effect_disposition", None),
-    ("observed", None),
+    ("observed", bool),
 )
+_ALSO_EMPTY = "reasoning_content"
+"""Some providers want it back even when it is empty; any other empty text is as good as none."""
 _NOTHING = (None,) * len(_RARE)
 
 
@@ -328,15 +335,15 @@ def read_conversation(conn: Connection, sql: str, values: tuple[Any, ...]) -> li
         message: dict[str, Any] = {"role": role, "content": content, "timestamp": at}
         if tool_calls is not None:
             message["tool_calls"] = decode_json(tool_calls)
-        if tool_call_id is not None:
+        if tool_call_id:
             message["tool_call_id"] = tool_call_id
-        if tool_name is not None:
+        if tool_name:
             message["tool_name"] = tool_name
-        if finish_reason is not None:
+        if finish_reason:
             message["finish_reason"] = finish_reason
         if found[7:] != _NOTHING:
             for (name, decode), raw in zip(_RARE, found[7:], strict=True):
-                if raw is not None:
+                if raw or (raw is not None and name == _ALSO_EMPTY):
                     message[name] = raw if decode is None else decode(raw)
         conversation.append(message)
     return conversation

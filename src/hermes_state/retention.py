@@ -101,11 +101,12 @@ def delete_conversation(conn: Connection, session_id: str) -> list[Deleted]:
 
 
 def delete_session_if_empty(conn: Connection, session_id: str) -> list[Deleted]:
-    """Delete the session if it has neither messages nor a title."""
+    """Delete the session if it has neither messages nor a title nor children."""
     empty = value(
         conn,
         "SELECT 1 FROM sessions s WHERE id = ? AND title IS NULL"
-        " AND NOT EXISTS (SELECT 1 FROM messages WHERE session_id = s.id)",
+        " AND NOT EXISTS (SELECT 1 FROM messages WHERE session_id = s.id)"
+        " AND NOT EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = s.id)",
         (session_id,),
     )
     return delete_session(conn, session_id) if empty else []

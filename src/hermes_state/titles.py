@@ -7,6 +7,7 @@ import unicodedata
 from typing import Any
 
 from .changes import note_title_changed
+from .codec import without_surrogates
 from .connection import Connection, row, value
 
 MAX_TITLE_LENGTH = 100
@@ -18,7 +19,7 @@ def sanitize_title(title: str | None) -> str | None:
     """The title as it will be stored, or None if nothing is left; ValueError if it is too long.
 
     Control, zero-width and text-direction characters are dropped, runs of white space become one
-    space.
+    space, and U+FFFD stands for a lone surrogate.
     """
     if title is None:
         return None
@@ -36,8 +37,8 @@ def _cleaned(title: str) -> str:
     # Characters this Python does not know yet stay: they may be next year's emoji.
     visible = "".join(
         " " if char.isspace() else char
-        for char in title
-        if char.isspace() or unicodedata.category(char) not in ("Cc", "Cf", "Cs")
+        for char in without_surrogates(title)
+        if char.isspace() or unicodedata.category(char) not in ("Cc", "Cf")
     )
     return " ".join(visible.split())
 

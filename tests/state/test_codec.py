@@ -59,7 +59,8 @@ def stored_and_loaded(store: SessionDB, **fields: Any) -> dict[str, Any]:
     assert newest["id"] == message_id
     conversation = store.get_messages_as_conversation("s")[-1]
     for name in fields:
-        assert conversation.get(name) == newest[name]
+        absent = "" if newest[name] == "" else None  # an empty one may be left out
+        assert conversation.get(name, absent) == newest[name]
     store.clear_messages("s")
     return newest
 
@@ -147,7 +148,7 @@ def test_damaged_json_comes_back_as_the_text_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("given_value", "stored"),
-    [("a", "a"), (5, "5"), (1.5, "1.5"), (None, None), ("a\ud800", "a?")],
+    [("a", "a"), (5, "5"), (1.5, "1.5"), (None, None), ("a\ud800", "a\ufffd")],
 )
 def test_short_texts_may_be_numbers(given_value: Any, stored: str | None) -> None:
     assert encode_text(given_value, "model") == stored

@@ -70,8 +70,9 @@ def test_everything_that_belongs_to_a_message_is_kept(chat: SessionDB) -> None:
     assert {name: row[name] for name in fields} == fields
     assert (row["role"], row["observed"], row["active"], row["compacted"]) == ("assistant", 1, 1, 0)
     del fields["token_count"]  # the store's own; a model is not told
+    fields["message_id"] = fields.pop("platform_message_id")
     assert chat.get_messages_as_conversation("s1") == [
-        {**fields, "role": "assistant", "observed": 1}
+        {**fields, "role": "assistant", "observed": True}
     ]
 
 
