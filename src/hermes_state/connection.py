@@ -35,13 +35,14 @@ from .errors import (
     StoreIOError,
     StoreUnavailableError,
 )
+from .lost_log import copy_aside, has_commits, inode, logs_of, require_alone
 from .opening import Connection as Connection
 from .opening import has_wal_reset_bug as has_wal_reset_bug
 from .opening import open_connection, private_folder, require_safe_sqlite
 from .opening import patient_busy_handler as patient_busy_handler
 from .opening import use_wal as use_wal
 from .sqlite_errors import translated
-from .torn_log import find_tear, log_of, set_log_aside
+from .torn_log import find_tear, set_log_aside
 from .write_queue import FairLock, Job, Waiter
 
 T = TypeVar("T")
@@ -103,12 +104,8 @@ def run_apart(connection: Connection, job: Job) -> None:
         )
 
 
-def _inode(path: str) -> int | None:
-    """Which file is there; None if there is none, or in a folder we may not look into any more."""
-    try:
-        return os.stat(path).st_ino  # noqa: PTH116 - twice as quick
-    except OSError:
-        return None
+class LostLogError(StoreUnavailableError):
+    """The write-ahead log was deleted or replaced while the store was open."""
 
 
 class Database:
@@ -119,7 +116,7 @@ class Database:
         self.path = path.absolute()  # readers are opened later, maybe from another folder
         self.busy_timeout = busy_timeout
         self._turn = FairLock()
-        self._writer_is_spoilt = False
+        self._writer_is_spoilt = self._writer_is_closed = False
         self._readers: list[Connection] = []
         self._closed = False
         self._pid = os.getpid()
@@ -127,9 +124,12 @@ class Database:
         self._writer = self._connect(readonly=False)
         self.torn_log = self._look_for_tear()
         """Where the write-ahead log is kept if part of it could not be read."""
-        self._file, self._log_file = str(self.path), str(log_of(self.path))
+        self._file = str(self.path)
         self._inode = self.path.stat().st_ino
-        self._log_inode = _inode(self._log_file)  # None where there is no write-ahead log
+        self._logs = logs_of(self._file)  # None where there is no write-ahead log
+        self._logs_found = self._logs
+        self.before_rejoin: Callable[[], None] | None = None
+        """Called when every connection of this process must let go of the file for a moment."""
         self.in_place_for = IN_PLACE_FOR
         self._in_place_until = 0.0
 
@@ -207,20 +207,60 @@ class Database:
 
     def _check_in_place(self) -> None:
         """Refuse to write into files that others do not see any more."""
-        if _inode(self._file) != self._inode:
+        if inode(self._file) != self._inode:
             raise StoreUnavailableError(
                 f"{self.path} was moved, deleted or replaced while it was open; nothing was "
                 "written. Open the store anew."
             )
-        log_inode = _inode(self._log_file)
-        if self._log_inode is None:
-            self._log_inode = log_inode  # it is made with the first write
-        elif log_inode != self._log_inode:
-            raise StoreUnavailableError(
-                f"{self._log_file} was deleted or replaced while the store was open; nothing was "
-                "written. Close the store, which puts back what was in it, and open it anew."
-            )
+        logs = logs_of(self._file)
+        if logs != self._logs:
+            if any(mine not in (None, now) for mine, now in zip(self._logs, logs, strict=True)):
+                raise LostLogError(
+                    f"The write-ahead log of {self.path} was deleted or replaced while the store "
+                    "was open; nothing was written. Close the store, which puts back what was in "
+                    "it, and open it anew."
+                )
+            self._logs = logs  # made with the first write
         self._in_place_until = time.monotonic() + self.in_place_for
+
+    def _rejoin(self) -> None:
+        """Fold a log that others do not see any more into the file, and begin with a new one."""
+        self._close_readers()
+        if not self._writer_is_closed:
+            self._logs_found = logs_of(self._file)
+            with self._errors():
+                aside = self._fold_log()
+            if aside is not None:
+                self._closed = True
+                self._writer.close()
+                raise StoreUnavailableError(
+                    f"The write-ahead log of {self.path} was deleted while the store was open, and "
+                    "another program has begun a new one. What was stored here until then is kept "
+                    f"at {aside}; nothing more was written. Open the store anew."
+                )
+            self._give_up_writer()
+        if self.before_rejoin is not None:
+            self.before_rejoin()
+        require_alone(self.path, self._logs_found)  # others put back what they have first
+        self._take_new_writer()
+
+    def _fold_log(self) -> Path | None:
+        """Put what the log holds into the file; aside, if it is lost and others have begun one."""
+        now = logs_of(self._file).wal
+        if self._logs.wal not in (None, now) and has_commits(self.path):
+            self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            return copy_aside(self.path, self._writer)
+        self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        return None
+
+    def _give_up_writer(self) -> None:
+        self._writer_is_spoilt = self._writer_is_closed = True  # until there is a new one
+        self._writer.close()
+
+    def _take_new_writer(self) -> None:
+        self._writer = self._connect(readonly=False)
+        self._logs = logs_of(self._file)
+        self._writer_is_spoilt = self._writer_is_closed = False
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one write transaction: all of it is durable when this returns, or none.
@@ -240,7 +280,11 @@ class Database:
         try:
             if self._closed:  # while we waited
                 self.require_open()
-            return self._lead(work)
+            try:
+                return self._lead(work)
+            except LostLogError:  # found before the work was begun
+                self._rejoin()
+                return self._lead(work)
         finally:
             self._turn.leave()
 
@@ -330,23 +374,26 @@ class Database:
         try:
             self._check_in_place()  # connecting would make a file where there is none
             self._writer = self._connect(readonly=False)
-        except StoreError:
-            self._writer_is_spoilt = True  # whoever writes next tries again, and says what is wrong
+        except StoreError:  # whoever writes next tries again, and says what is wrong
+            self._logs_found = logs_of(self._file)
+            self._writer_is_spoilt = self._writer_is_closed = True
         finally:
             spoilt.close()
 
     def _renew_writer(self) -> None:
         """Connect anew after the old connection could not be written with, or was given up."""
-        self._check_in_place()
-        self._writer.close()
+        try:
+            self._check_in_place()
+        except LostLogError:
+            self._rejoin()
+            return
+        self._give_up_writer()
         self._close_readers()  # SQLite's shared index is read-only as long as one holds it so
-        self._writer = self._connect(readonly=False)
-        self._log_inode = _inode(self._log_file)
-        self._writer_is_spoilt = False
+        self._take_new_writer()
 
     def _new_reader(self) -> Connection:
-        if self._log_inode is not None and _inode(self._log_file) is None:
-            self._check_in_place()  # SQLite would make another log, and read that
+        if logs_of(self._file) != self._logs:
+            self._check_in_place()  # it would read a log that is not ours
         return self._connect(readonly=True)
 
     def _close_readers(self) -> None:
@@ -389,6 +436,10 @@ class Database:
             self.require_open()
             if self._writer_is_spoilt:
                 self._renew_writer()
+            try:
+                self._check_in_place()
+            except LostLogError:
+                self._rejoin()
             return work(self._writer)
 
     def close(self) -> None:
@@ -403,7 +454,7 @@ class Database:
             # Other processes may hold the file busy: then the WAL just stays, which is fine.
             with contextlib.suppress(apsw.Error):
                 self._writer.set_busy_handler(None)
-                self._writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._fold_log()
             self._writer.close()
 
 

@@ -99,6 +99,7 @@ class SessionDB:
         self._search_index: SearchIndex | None = None
         self._opening_search = threading.Lock()
         self._database, self.salvage_report = open_store(self.db_path, busy_timeout)
+        self._database.before_rejoin = self._close_search
 
     def _execute_write(self, work: Callable[[Connection], R]) -> R:
         """Run `work(connection)` in one write transaction and return what it returns."""
@@ -113,9 +114,15 @@ class SessionDB:
 
     def close(self) -> None:
         """Close the store; closing twice is fine."""
-        if self._search_index is not None:
-            self._search_index.close()
+        self._close_search()
         self._database.close()
+
+    def _close_search(self) -> None:
+        """Let the index go; the next search opens it anew."""
+        with self._opening_search:
+            index, self._search_index = self._search_index, None
+        if index is not None:
+            index.close()
 
     def __enter__(self) -> SessionDB:
         return self
@@ -420,14 +427,16 @@ class SessionDB:
     @property
     def search_index(self) -> SearchIndex:
         """The search index, opened on first use."""
-        if self._search_index is None:
+        index = self._search_index
+        if index is None:
             from .search import SearchIndex
 
             with self._opening_search:
-                if self._search_index is None:
+                index = self._search_index
+                if index is None:
                     search_path = self.db_path.with_name("search.db")
-                    self._search_index = SearchIndex(self.db_path, search_path)
-        return self._search_index
+                    index = self._search_index = SearchIndex(self.db_path, search_path)
+        return index
 
     def search_messages(
         self,

@@ -15,6 +15,7 @@ from pathlib import Path
 import apsw
 
 from .errors import StoreUnavailableError, UnsafeSQLiteError
+from .lost_log import require_one_log
 from .write_queue import patience_of_this_thread
 
 Connection = apsw.Connection
@@ -92,6 +93,7 @@ def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> Conne
         if readonly
         else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     )
+    require_one_log(path)
     # An empty file may be one that was created just before a crash, and is not private yet.
     is_new = not readonly and (not path.exists() or path.stat().st_size == 0)
     connection = Connection(str(path), flags=flags, statementcachesize=256)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from . import search_feed
+from .codec import without_surrogates
 from .search_collect import Wanted
 from .search_feed import Progress
 from .search_filters import Filters
@@ -146,4 +147,4 @@ def _names(value: Iterable[str] | str | None) -> tuple[str, ...]:
 
 def _storable(text: str) -> str:
     """`text` without lone surrogates, which no stored value contains."""
-    return text.encode(errors="replace").decode()
+    return without_surrogates(text)

@@ -41,6 +41,7 @@ from .connection import (
     use_wal,
 )
 from .errors import StoreClosedError, StoreUnavailableError
+from .lost_log import require_one_log
 from .search_rank import Scorer
 
 log = logging.getLogger(__name__)
@@ -174,6 +175,7 @@ class IndexFile:
         return conn
 
     def _attach_store(self, conn: Connection) -> None:
+        require_one_log(self.state_path)
         try:
             conn.execute("ATTACH ? AS state", (self.state_path.as_uri() + "?mode=ro",))
             conn.execute("SELECT 1 FROM state.sqlite_schema").fetchall()

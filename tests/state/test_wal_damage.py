@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes_state import SessionDB, StoreUnavailableError
+from hermes_state import SessionDB
 
 from .children import killed
 from .damage import check_sound
@@ -265,48 +265,3 @@ def test_frames_are_as_long_as_these_tests_think(torn: Crashed) -> None:
     page_size = struct.unpack_from(">I", beside(torn.path, "-wal").read_bytes(), 8)[0]
     assert page_size + 24 == FRAME
     assert all((end - HEADER) % FRAME == 0 for end in torn.ends)
-
-
-# While it is open
-
-
-@pytest.mark.parametrize("how", ["log", "log and index", "replaced"])
-def test_a_log_that_vanishes_under_an_open_store_is_noticed_and_put_back(
-    torn: Crashed, how: str
-) -> None:
-    """What is written into a file without a name would be gone with the process."""
-    wal, shm = beside(torn.path, "-wal"), beside(torn.path, "-shm")
-    with SessionDB(torn.path) as db:
-        db.append_message("s", "user", str(FOLDED + LATE))
-        wal.unlink()
-        if how == "log and index":
-            shm.unlink()
-        elif how == "replaced":
-            wal.touch()
-        db._database._in_place_until = 0.0  # else it is looked at a moment later
-        for _ in range(2):
-            with pytest.raises(StoreUnavailableError, match="open it anew"):
-                db.append_message("s", "user", "into nowhere")
-    assert look(torn.path) == FOLDED + LATE + 1
-
-
-def test_the_log_of_a_new_store_is_watched_too(db_path: Path) -> None:
-    with SessionDB(db_path) as db:
-        db.create_session("s", "cli")
-        beside(db_path, "-wal").unlink()
-        db._database._in_place_until = 0.0
-        with pytest.raises(StoreUnavailableError, match="open it anew"):
-            db.append_message("s", "user", "into nowhere")
-    with SessionDB(db_path) as db:
-        assert db.get_session("s") is not None
-
-
-def test_no_reader_makes_another_log(torn: Crashed) -> None:
-    with SessionDB(torn.path) as db:
-        db.append_message("s", "user", str(FOLDED + LATE))
-        beside(torn.path, "-wal").unlink()
-        db._database._close_readers()
-        with pytest.raises(StoreUnavailableError, match="open it anew"):
-            db.get_messages("s")
-        assert not beside(torn.path, "-wal").exists()
-    assert look(torn.path) == FOLDED + LATE + 1
