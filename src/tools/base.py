@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 Effect = Literal["none", "idempotent", "effectful"]
 """Whether running a tool twice, or not knowing if it ran, can do harm."""
 
+Mode = Literal["plan", "guarded", "full"]
+"""What a conversation may do: nothing but look; what its wall lets through; anything."""
+
 Choice = Literal["once", "session", "always", "deny"]
 
 
@@ -95,6 +98,16 @@ class Workspace:
     state: dict[str, Any] = field(default_factory=dict)
     """Whatever a tool keeps for the conversation, under its own name."""
     lock: threading.RLock = field(default_factory=threading.RLock)
+    root: Path = Path()
+    """Where the person put the conversation: what is inside may be written. It stays where it is,
+    wherever commands go; without one, it is the first working directory."""
+    folders: list[Path] = field(default_factory=list)
+    """Further folders that the person added."""
+    mode: Mode = "guarded"
+
+    def __post_init__(self) -> None:
+        if self.root == Path():
+            self.root = self.cwd
 
 
 def _quiet(text: str) -> None:

@@ -17,12 +17,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base import ToolError
 from ..processes.identity import MARKER, marker_value
 from .environ import child_environment
 from .shell import Memory, ShellState, parse_state, script
+
+if TYPE_CHECKING:
+    from ..wall.warden import Warden
 
 COMMAND_LIMIT = 90_000
 """Bytes of a command; more would not fit into one argument of a client."""
@@ -47,6 +50,8 @@ class Launch:
     sudo: bool = False
     """The first line of standard input is the password."""
     cancelled: threading.Event = field(default_factory=threading.Event)
+    warden: Warden | None = None
+    """Whoever starts it inside a wall."""
 
     @property
     def needs_input(self) -> bool:
@@ -67,6 +72,7 @@ class Invocation:
     cwd: Path | None = None
     trailer: bytes = b""
     """What the output's last part, which is not the command's, begins with."""
+    warden: Warden | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +141,8 @@ class LocalBackend:
         argv = [shell, "-c", text, Path(shell).name]
         cwd = launch.cwd or "/"
         # With PWD the shell keeps the path that was chosen, where there are symbolic links.
-        return Invocation(argv, {**launch.environ(), "PWD": cwd}, Path(cwd))
+        environ = {**launch.environ(), "PWD": cwd}
+        return Invocation(argv, environ, Path(cwd), warden=launch.warden)
 
     def ending(self, launch: Launch, code: int | None, trailer: bytes) -> Ending:
         """Read the state file."""

@@ -20,6 +20,7 @@ from typing import Any
 from ..base import ToolContext, ToolError, Workspace
 from ..processes.identity import new_marker
 from ..processes.ledger import RUN_FOLDER, Ledger
+from ..wall.guardhouse import NO_GRANTS, Grants, close_walls, guardhouse_of
 from .backends import Backend, Ending, Launch, make_backend
 from .environ import child_environment, names
 from .shell import Memory
@@ -51,6 +52,7 @@ class Place:
         pty: bool = False,
         stdin: bool = False,
         sudo: bool = False,
+        grants: Grants = NO_GRANTS,
     ) -> tuple[Launch, str]:
         """Everything to start a command with, and a remark if the directory is not as expected."""
         settings = terminal_settings(context.workspace)
@@ -62,6 +64,11 @@ class Place:
         if pty:
             base |= _FOR_TERMINALS
         marker = new_marker()
+        folder, warden = context.workspace.home / RUN_FOLDER, None
+        guardhouse = guardhouse_of(context.workspace) if self.backend.name == "local" else None
+        if guardhouse is not None:
+            warden = guardhouse.warden(context, grants)
+            folder, base = guardhouse.folder, guardhouse.environ(base, warden)
         cwd, remark = self._directory(context, workdir)
         with self.lock:
             memory = replace(
@@ -70,7 +77,7 @@ class Place:
         launch = Launch(
             marker=marker,
             command=command,
-            folder=context.workspace.home / RUN_FOLDER / marker,
+            folder=folder / marker,
             base=base,
             sent=sent,
             memory=memory,
@@ -79,6 +86,7 @@ class Place:
             stdin=stdin,
             sudo=sudo,
             cancelled=context.cancelled,
+            warden=warden,
         )
         return launch, remark
 
@@ -141,6 +149,7 @@ def close_place(workspace: Workspace) -> None:
     if isinstance(place, Place):
         Ledger(workspace.home).stop(lambda record: record.marker in place.markers)
         place.backend.close()
+    close_walls(workspace)
 
 
 def terminal_settings(workspace: Workspace) -> Mapping[str, Any]:

@@ -58,6 +58,7 @@ class Run:
                 invocation.cwd,
                 pty=launch.pty,
                 stdin=launch.needs_input,
+                warden=invocation.warden,
             )
         except BaseException as error:
             self._forget()

@@ -16,6 +16,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..wall.warden import WalledProcess, Warden
 
 ROWS, COLUMNS = 40, 120
 _CHUNK = 65_536
@@ -33,7 +37,12 @@ class Child:
     """A started process and the ends of its input and output."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], output: int, stdin: int | None, *, is_pty: bool
+        self,
+        process: subprocess.Popen[bytes] | WalledProcess,
+        output: int,
+        stdin: int | None,
+        *,
+        is_pty: bool,
     ) -> None:
         self.process = process
         self.is_pty = is_pty
@@ -41,7 +50,7 @@ class Child:
         self._stdin = stdin
         self._input_lock = threading.Lock()
         """One thread reads and closes, another may write."""
-        self._end = os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else None
+        self._end = _end_of(process)
 
     @property
     def pid(self) -> int:
@@ -132,16 +141,32 @@ class Child:
         return data
 
 
+def _end_of(process: subprocess.Popen[bytes] | WalledProcess) -> int | None:
+    """What becomes readable when a process ends, where the system offers that."""
+    if not isinstance(process, subprocess.Popen):
+        return process.take_handle()
+    return os.pidfd_open(process.pid) if hasattr(os, "pidfd_open") else None
+
+
 def spawn(
-    argv: list[str], environ: Mapping[str, str], cwd: Path | None, *, pty: bool, stdin: bool
+    argv: list[str],
+    environ: Mapping[str, str],
+    cwd: Path | None,
+    *,
+    pty: bool,
+    stdin: bool,
+    warden: Warden | None = None,
 ) -> Child:
-    """Start a process; without `stdin` it reads the end of its input at once."""
+    """Start a process; without `stdin` it reads the end of its input at once.
+
+    With a `warden` it is started inside that wall.
+    """
     if pty:
-        return _spawn_in_terminal(argv, environ, cwd)
+        return _spawn_in_terminal(argv, environ, cwd, warden)
     output, its_output = os.pipe()
     its_input, own_input = os.pipe() if stdin else (os.open(os.devnull, os.O_RDONLY), None)
     try:
-        process = _popen(argv, environ, cwd, its_input, its_output)
+        process = _start(argv, environ, cwd, its_input, its_output, warden)
     except OSError:
         for descriptor in (output, own_input):
             if descriptor is not None:
@@ -157,15 +182,21 @@ def spawn(
     return Child(process, output, own_input, is_pty=False)
 
 
-def _spawn_in_terminal(argv: list[str], environ: Mapping[str, str], cwd: Path | None) -> Child:
+def _spawn_in_terminal(
+    argv: list[str], environ: Mapping[str, str], cwd: Path | None, warden: Warden | None
+) -> Child:
     import fcntl
     import termios
 
     master, slave = os.openpty()
     try:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        wrapped = ["/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(slave), *argv]
-        process = _popen(wrapped, environ, cwd, slave, slave)
+        process: subprocess.Popen[bytes] | WalledProcess
+        if warden is not None:
+            process = warden.run(argv, environ, cwd or Path("/"), [slave, slave, slave], pty=True)
+        else:
+            wrapped = ["/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(slave), *argv]
+            process = _popen(wrapped, environ, cwd, slave, slave)
     except OSError:
         os.close(master)
         raise
@@ -173,6 +204,19 @@ def _spawn_in_terminal(argv: list[str], environ: Mapping[str, str], cwd: Path | 
         os.close(slave)
     os.set_blocking(master, False)
     return Child(process, master, master, is_pty=True)
+
+
+def _start(
+    argv: list[str],
+    environ: Mapping[str, str],
+    cwd: Path | None,
+    stdin: int,
+    output: int,
+    warden: Warden | None,
+) -> subprocess.Popen[bytes] | WalledProcess:
+    if warden is None:
+        return _popen(argv, environ, cwd, stdin, output)
+    return warden.run(argv, environ, cwd or Path("/"), [stdin, output, output])
 
 
 def _popen(

@@ -1,0 +1,195 @@
+"""The walls of one conversation: built when they are first needed, ended with it.
+
+Commands of a conversation share a wall, so that a server started by one is reached by the next. A
+command that was granted more gets a wall with just that more, beside it. Walls are built anew when
+what is to be hidden has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from ..base import ToolContext, ToolError, Workspace
+from ..processes.identity import new_marker
+from ..processes.ledger import RUN_FOLDER, Ledger, Record
+from .kinds import Means, means
+from .places import git_folder, hidden_places, real_places, writable_caches
+from .policy import Network, Wall
+from .proxy import Proxy
+from .warden import WallError, Warden
+
+log = logging.getLogger(__name__)
+
+_STATE = "guardhouse"
+_NOT_INSIDE = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS",
+               "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY")  # fmt: skip
+"""Variables that lead to sockets which are not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grants:
+    """What one command was given beyond the conversation's wall."""
+
+    paths: tuple[Path, ...] = ()
+    network: Network | None = None
+
+
+NO_GRANTS = Grants()
+
+
+class Guardhouse:
+    """The walls of one conversation."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._lock = threading.Lock()
+        self._standing: dict[Wall, tuple[Warden, Proxy | None]] = {}
+        self._context: ToolContext | None = None
+        self.means: Means = means()
+        self._marker = new_marker()
+        self.folder = workspace.home.resolve() / RUN_FOLDER / self._marker
+        """Private to this conversation's walls, and to be seen inside them."""
+
+    def wall(self, grants: Grants = NO_GRANTS) -> Wall:
+        """What may be done inside, here and now."""
+        workspace = self._workspace
+        hidden = hidden_places(workspace.home, os.environ)
+        network: Network = "proxy" if _settings(workspace).get("network") != "off" else "none"
+        if workspace.mode == "plan":
+            return Wall((self.folder,), hidden, network="none", folder=self.folder)
+        wall = Wall(
+            (*self.roots(), *writable_caches(Path.home()), self.folder),
+            hidden,
+            network=network,
+            folder=self.folder,
+        )
+        return wall.with_grants(real_places(grants.paths), grants.network)
+
+    def roots(self) -> tuple[Path, ...]:
+        """Where the person put the conversation, and the folders that they added."""
+        roots = [
+            path for path in (self._workspace.root, *self._workspace.folders) if path != Path("/")
+        ]
+        return real_places([*roots, *filter(None, map(git_folder, roots))])
+
+    def warden(self, context: ToolContext, grants: Grants = NO_GRANTS) -> Warden:
+        """The wall for a command; ToolError if it cannot be built."""
+        wall = self.wall(grants)
+        with self._lock:
+            self._context = context
+            standing = self._standing.get(wall)
+            if standing is not None and standing[0].stands:
+                return standing[0]
+            try:
+                if not self._standing:
+                    # Should this process be killed, the next one finds the folder.
+                    record = Record(self._marker, context.session_id, "wall")
+                    Ledger(self._workspace.home).add(record)
+                wall.prepare()
+                warden = Warden(wall, self.means)
+            except (OSError, WallError) as error:
+                raise ToolError(f"{error} Nothing was run.") from error
+            proxy = None
+            if warden.listener is not None:
+                proxy = Proxy(warden.listener, self._decide, self._allowed_private())
+            self._standing[wall] = warden, proxy
+            return warden
+
+    def environ(self, base: Mapping[str, str], warden: Warden) -> dict[str, str]:
+        """The environment of a command inside."""
+        kept = {name: value for name, value in base.items() if name not in _NOT_INSIDE}
+        scratch = "/tmp" if self.means.kind == "bubblewrap" else str(warden.wall.scratch)
+        kept |= {"TMPDIR": scratch, "TEMP": scratch, "TMP": scratch}
+        if warden.wall.network == "full":
+            return kept
+        local = "localhost,127.0.0.1,::1"
+        kept |= {"no_proxy": local, "NO_PROXY": local}
+        if warden.listener is not None:
+            address = f"http://127.0.0.1:{warden.listener.getsockname()[1]}"
+            names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY",
+                     "ALL_PROXY")  # fmt: skip
+            kept |= dict.fromkeys(names, address)
+        return kept
+
+    def close(self) -> None:
+        """End every wall, and with it all that runs inside."""
+        with self._lock:
+            standing, self._standing = self._standing, {}
+        for warden, proxy in standing.values():
+            if proxy is not None:
+                proxy.close()
+            warden.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        Ledger(self._workspace.home).remove(self._marker)
+
+    def _decide(self, host: str, port: int) -> None:
+        """Whether something inside may connect; ToolError with the reason if not."""
+        from ..approval import decide
+        from ..danger.finding import Finding
+
+        settings = _settings(self._workspace)
+        allowed = settings.get("allowed_hosts") or ()
+        if settings.get("network") == "on" or _is_listed(host, allowed):
+            return
+        if self._context is None:
+            raise ToolError("Nobody can be asked.")
+        name = host.lower().rstrip(".")
+        finding = Finding(f"host:{name}", f"Connects to {name}")
+        decide(self._context, f"connect to {name}:{port}", [finding])
+
+    def _allowed_private(self) -> Any:
+        from ..web.address import AllowedPrivate
+
+        web = self._workspace.settings.get("web")
+        return AllowedPrivate((web.get("allow_private") if isinstance(web, Mapping) else ()) or ())
+
+
+def guardhouse_of(workspace: Workspace) -> Guardhouse | None:
+    """The walls of a conversation; None where it runs without any, by choice or for want of one.
+
+    ToolError if the settings require a wall and there can be none.
+    """
+    setting = str(_settings(workspace).get("sandbox") or "auto")
+    if setting == "off" or workspace.mode == "full":
+        return None
+    with workspace.lock:
+        guardhouse = workspace.state.get(_STATE)
+        if guardhouse is None:
+            found = means()
+            if found.kind in ("none", "sandbox-exec"):
+                if setting == "required" or workspace.mode == "plan":
+                    raise ToolError(
+                        f"Nothing is run without a wall, and there can be none here: {found.why}. "
+                        "Install bubblewrap (bwrap), or set terminal.sandbox to auto."
+                    )
+                return None
+            guardhouse = workspace.state[_STATE] = Guardhouse(workspace)
+        assert isinstance(guardhouse, Guardhouse)
+        return guardhouse
+
+
+def close_walls(workspace: Workspace) -> None:
+    """End the walls of a conversation."""
+    with workspace.lock:
+        guardhouse = workspace.state.pop(_STATE, None)
+    if isinstance(guardhouse, Guardhouse):
+        guardhouse.close()
+
+
+def _settings(workspace: Workspace) -> Mapping[str, Any]:
+    section = workspace.settings.get("terminal")
+    return section if isinstance(section, Mapping) else {}
+
+
+def _is_listed(host: str, patterns: str | Iterable[str]) -> bool:
+    listed = [patterns] if isinstance(patterns, str) else patterns
+    name = host.lower().rstrip(".")
+    return any(fnmatchcase(name, str(pattern).lower()) for pattern in listed)

@@ -1,0 +1,1 @@
+"""What runs inside a wall: only the standard library, started with `python -I -S`."""

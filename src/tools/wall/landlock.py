@@ -1,0 +1,56 @@
+"""A wall as lists of places for Landlock, where there is no bubblewrap.
+
+Landlock can only allow: what is to stay hidden is left out. A folder with something hidden in it
+cannot be allowed as a whole, so what else is in it is listed, one by one; names that appear there
+later are not seen. It cannot hide that a file exists, nor stop a change of permissions.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .policy import Wall
+
+_MOST_RULES = 20_000
+
+
+def rules(wall: Wall) -> tuple[list[str], list[str]]:
+    """What can be read, and what can be written."""
+    hidden = {str(path) for path in wall.hidden} | {"/tmp", "/var/tmp", "/run", "/dev/shm"}
+    shown = {str(path) for path in (*wall.readable, *wall.writable)}
+    above = {str(parent) for place in hidden for parent in Path(place).parents}
+    readable: list[str] = []
+    _collect("/", hidden - shown, above, readable)
+    writable = [str(path) for path in wall.writable]
+    inner = [path for path in wall.hidden if any(_inside(path, place) for place in wall.writable)]
+    for place in list(writable):
+        if any(_inside(path, Path(place)) for path in inner):
+            # Something is hidden within it: the same list, with the right to write.
+            writable.remove(place)
+            _collect(place, hidden - shown, above, writable)
+    readable += [str(path) for path in wall.readable]
+    scratch = [str(wall.scratch)] if wall.scratch else []
+    devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/pts", "/dev/ptmx"]
+    return readable, [*writable, *scratch, *devices]
+
+
+def _collect(folder: str, hidden: set[str], above: set[str], found: list[str]) -> None:
+    if folder in hidden:
+        return
+    if folder not in above:
+        found.append(folder)
+        return
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - names are enough
+    except OSError:
+        return  # closed to this account
+    for name in names:
+        path = f"{folder.rstrip('/')}/{name}"
+        # A link leads to a place with a rule of its own.
+        if not os.path.islink(path) and len(found) < _MOST_RULES:  # noqa: PTH114 - a name
+            _collect(path, hidden, above, found)
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    return folder == path or folder in path.parents

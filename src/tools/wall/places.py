@@ -1,0 +1,129 @@
+"""Where keys, sockets and caches are on a machine.
+
+One table says what a command never sees. It names places, not contents: a project's own `.env`
+inside the workspace belongs to the work.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+HIDDEN_IN_HOME = (
+    # keys and credentials
+    ".ssh", ".gnupg", ".pki", ".password-store", ".netrc", "_netrc", ".authinfo", ".authinfo.gpg",
+    ".pgpass", ".my.cnf", ".mylogin.cnf", ".git-credentials", ".config/git/credentials", ".npmrc",
+    ".yarnrc.yml", ".pypirc", ".gem/credentials", ".bundle/config", ".cargo/credentials",
+    ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml",
+    ".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json", ".condarc",
+    ".vault-token", ".terraformrc", ".terraform.d", ".s3cfg", ".boto", ".databrickscfg", ".snowsql",
+    ".config/gh", ".config/hub", ".config/glab-cli", ".config/op", ".config/rclone", ".config/age",
+    ".config/sops", ".config/doctl", ".config/heroku", ".config/netlify", ".config/configstore",
+    ".config/containers/auth.json", ".config/pip/pip.conf", ".pip/pip.conf", ".fly", ".vercel",
+    # clouds and containers
+    ".aws", ".azure", ".config/gcloud", ".oci", ".aliyun", ".bluemix", ".ibmcloud", ".kube",
+    ".minikube", ".docker", ".config/containers", ".local/share/containers", ".helm",
+    # mail, wallets, chats, other agents
+    ".thunderbird", ".mutt", ".muttrc", ".msmtprc", ".mbsyncrc", ".fetchmailrc", ".bitcoin",
+    ".ethereum", ".electrum", ".config/Signal", ".config/Slack", ".config/discord", ".hermes",
+    ".claude", ".claude.json", ".codex", ".gemini", ".openclaw", ".nanobot",
+    # browsers and keyrings
+    ".mozilla", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
+    ".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".cache/mozilla",
+    ".cache/google-chrome", ".cache/chromium", ".local/share/keyrings", ".local/share/kwalletd",
+    ".var/app", "snap", "Library/Keychains", "Library/Cookies", "Library/Application Support",
+    ".1password", ".config/1Password", ".config/Bitwarden", ".config/keepassxc",
+    # what was typed before
+    ".bash_history", ".zsh_history", ".histfile", ".local/share/fish/fish_history",
+    ".python_history", ".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history",
+    ".rediscli_history", ".lesshst", ".viminfo",
+)  # fmt: skip
+"""Files and folders below a person's home."""
+
+HIDDEN_ANYWHERE = (
+    "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",
+    "/etc/sudoers.d", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/security/opasswd",
+    "/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_dsa_key", "/etc/wireguard", "/etc/openvpn", "/etc/NetworkManager",
+    "/etc/docker", "/etc/kubernetes", "/etc/rancher", "/var/lib/docker", "/var/lib/containerd",
+    "/var/lib/kubelet", "/var/run/secrets", "/var/spool/cron", "/var/backups", "/var/mail",
+    "/var/spool/mail", "/boot", "/lost+found", "/sys/firmware", "/sys/kernel/debug",
+    "/sys/kernel/tracing", "/sys/fs/bpf",
+)  # fmt: skip
+
+_SOCKETS = ("SSH_AUTH_SOCK", "GPG_AGENT_INFO", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS",
+            "XAUTHORITY", "KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "PGPASSFILE",
+            "NETRC", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "DOCKER_CONFIG",
+            "GNUPGHOME", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "VAULT_TOKEN_PATH",
+            "XDG_RUNTIME_DIR", "NPM_CONFIG_USERCONFIG", "PIP_CONFIG_FILE")  # fmt: skip
+"""Variables that say where a key or a socket is, if not in its usual place."""
+
+CACHES = (
+    ".cache", ".npm", ".node-gyp", ".yarn", ".pnpm-store", ".local/share/pnpm/store",
+    ".cargo/registry", ".cargo/git", ".cargo/.package-cache", "go/pkg", ".m2/repository",
+    ".gradle/caches", ".ivy2", ".sbt", ".nuget/packages", ".gem/cache", ".bundle/cache",
+    ".composer/cache", ".pub-cache", ".hex", ".mix", ".stack", ".cabal", ".opam/download-cache",
+    ".ccache", ".rustup/tmp", ".rustup/downloads", ".deno", ".bun/install/cache", ".conda/pkgs",
+    ".matplotlib", ".ipython", ".jupyter/lab", ".texlive",
+)  # fmt: skip
+"""Folders of the usual tools below a home that hold nothing but what can be fetched again."""
+
+
+def hidden_places(hermes_home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Every place on this machine that no command sees, as real paths that exist."""
+    named = [Path(place) for place in HIDDEN_ANYWHERE]
+    named += [home / place for home in homes() for place in HIDDEN_IN_HOME]
+    named += [Path(_plain(environ[name])) for name in _SOCKETS if environ.get(name)]
+    return real_places([hermes_home, *named])
+
+
+def writable_caches(home: Path) -> tuple[Path, ...]:
+    """The caches of the usual tools that are there; the general one is made if it is not."""
+    with suppress(OSError):  # a home that cannot be written has no caches
+        (home / ".cache").mkdir(mode=0o700, exist_ok=True)
+    return tuple(place for place in real_places(home / name for name in CACHES) if place.is_dir())
+
+
+def git_folder(root: Path) -> Path | None:
+    """Where the history of a work tree is kept, if outside of it.
+
+    `.git` in a work tree is a file that anybody who writes there can change, so it is believed only
+    if the folder that it names points back to this very work tree.
+    """
+    try:
+        pointer = (root / ".git").read_text(encoding="utf-8")
+        own = (root / pointer.removeprefix("gitdir:").strip()).resolve()
+        back = Path((own / "gitdir").read_text(encoding="utf-8").strip())
+        common = (own / (own / "commondir").read_text(encoding="utf-8").strip()).resolve()
+    except (OSError, UnicodeDecodeError):
+        return None
+    is_git = (common / "objects").is_dir() and (common / "HEAD").is_file()
+    return common if is_git and back == root / ".git" and own.parent.parent == common else None
+
+
+def real_places(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Those that exist, followed through links, each once."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        with suppress(OSError, RuntimeError):  # not to be reached, or a loop: nothing to hide
+            found[path.resolve(strict=True)] = None
+    return tuple(found)
+
+
+@cache
+def homes() -> tuple[Path, ...]:
+    """The homes of people on this machine, this account's first."""
+    own = os.geteuid()
+    entries = [entry.pw_dir for entry in pwd.getpwall() if entry.pw_uid >= 1000 or not entry.pw_uid]
+    # Somebody else's is closed anyway, unless this is root.
+    folders = [str(Path.home()), *(entries if own == 0 else [])]
+    return tuple(Path(folder) for folder in dict.fromkeys(folders) if folder not in ("/", ""))
+
+
+def _plain(value: str) -> str:
+    """The path in a variable such as unix:///run/docker.sock or unix:path=/run/bus,guid=…"""
+    return value.split(",")[0].removeprefix("unix://").removeprefix("unix:path=")

@@ -1,0 +1,66 @@
+"""What a wall lets through, independent of how it is built."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+Network = Literal["none", "proxy", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wall:
+    """Everything but `hidden` can be read, only `writable` can be changed.
+
+    Of two paths of which one is inside the other, the inner one's rule holds. All are real paths.
+    """
+
+    writable: tuple[Path, ...]
+    hidden: tuple[Path, ...]
+    readable: tuple[Path, ...] = ()
+    """Places inside hidden ones that are shown after all."""
+    network: Network = "proxy"
+    folder: Path | None = None
+    """A private folder of the wall: `tmp` in it becomes /tmp where that is possible."""
+
+    @property
+    def scratch(self) -> Path | None:
+        """Where temporary files are kept."""
+        return self.folder and self.folder / "tmp"
+
+    @property
+    def empty(self) -> Path:
+        """A file with nothing in it, to be shown in the place of a hidden one."""
+        return self.folder / "empty" if self.folder else Path(os.devnull)
+
+    def prepare(self) -> None:
+        """Make the private folder."""
+        if self.folder is not None:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
+            self.empty.touch(mode=0o400)
+
+    def with_grants(self, paths: tuple[Path, ...], network: Network | None = None) -> Wall:
+        """A wall with these further places to write to, and perhaps more of the network."""
+        writable = tuple(dict.fromkeys((*self.writable, *paths)))
+        return replace(self, writable=writable, network=network or self.network)
+
+    def may_write(self, path: Path) -> bool:
+        """Whether a real path can be changed from inside."""
+        return self._rule(path) == "writable"
+
+    def may_read(self, path: Path) -> bool:
+        """Whether a real path can be seen from inside."""
+        return self._rule(path) != "hidden"
+
+    def _rule(self, path: Path) -> str:
+        """The rule of the innermost place that `path` is in."""
+        rules = dict.fromkeys(self.writable, "writable")
+        rules |= dict.fromkeys(self.readable, "readable")
+        rules |= {place: "hidden" for place in self.hidden if place not in rules}
+        for place in (path, *path.parents):
+            if place in rules:
+                return rules[place]
+        return "readable"

@@ -1,0 +1,294 @@
+"""This side of a warden: build a wall, have commands started inside it, end it.
+
+A wall ends when this process does, whatever ends it: the warden inside reads the end of its socket,
+and with bubblewrap the kernel ends what is inside with its first process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from . import bubblewrap, landlock
+from .inside.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, is_known_machine
+from .inside.warden import receive, send
+from .kinds import Means
+from .policy import Wall
+
+START_SECONDS = 20.0
+_starting = threading.Lock()
+
+
+class WallError(Exception):
+    """A wall that could not be built, or that is gone."""
+
+
+class WalledProcess:
+    """A command inside a wall, as `subprocess.Popen` would show one outside."""
+
+    def __init__(self, status: socket.socket, handle: int) -> None:
+        self._status = status
+        self._handle = handle
+        self._lock = threading.Lock()
+        self.returncode: int | None = None
+        try:
+            self.pid = _pid_behind(handle)
+        finally:
+            self._status.send(b"k")
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal, or None while it runs."""
+        with self._lock:
+            if self.returncode is None:
+                self._status.setblocking(False)
+                try:
+                    self._take(receive(self._status)[0])
+                except BlockingIOError:
+                    return None
+            return self.returncode
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended."""
+        with self._lock:
+            if self.returncode is None:
+                self._status.setblocking(True)
+                self._take(receive(self._status)[0])
+            assert self.returncode is not None, "either message says how it ended"
+            return self.returncode
+
+    def kill(self) -> None:
+        """End it now."""
+        import signal
+
+        signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+
+    def take_handle(self) -> int:
+        """A descriptor that becomes readable when the process ends, to be closed by the caller."""
+        return os.dup(self._handle)
+
+    def _take(self, word: bytes) -> None:
+        # Without a word the wall itself has ended, and with it all that was inside.
+        self.returncode = int(word.removeprefix(b"exit ")) if word else -9
+        self._status.close()
+        os.close(self._handle)
+
+
+class Warden:
+    """A standing wall."""
+
+    def __init__(self, wall: Wall, means: Means) -> None:
+        """Build it; WallError says why that is not possible."""
+        self.wall = wall
+        self._lock = threading.Lock()
+        self.listener: socket.socket | None = None
+        """Where what is inside finds the proxy: a socket of the network inside."""
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        config = _memory_file(json.dumps(_config(wall, means)).encode())
+        errors, its_errors = os.pipe()
+        fds = (theirs.fileno(), config)
+        argv = _argv(wall, means, fds)
+        try:
+            self._process = _start_from_lasting_thread(argv, fds, its_errors)
+        except OSError as error:
+            os.close(errors)
+            raise WallError(f"The wall could not be built: {error}.") from error
+        finally:
+            theirs.close()
+            os.close(config)
+            os.close(its_errors)
+        self._control.settimeout(START_SECONDS)
+        try:
+            word, received = receive(self._control)
+        except TimeoutError:
+            word, received = b"error it took too long", []
+        if word != b"ready":
+            said = word.removeprefix(b"error ").decode() or _said(errors) or "it ended at once"
+            os.close(errors)
+            self.close()
+            raise WallError(f"The wall could not be built: {said}.")
+        os.close(errors)
+        self._control.settimeout(None)
+        if received:
+            self.listener = socket.socket(fileno=received[0])
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is still there."""
+        return self._process.poll() is None
+
+    def run(
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: Path,
+        fds: Sequence[int],
+        *,
+        pty: bool = False,
+    ) -> WalledProcess:
+        """Start a command with these descriptors as its 0, 1, 2 and so on; OSError if it can't."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = {"argv": list(argv), "env": dict(environ), "cwd": str(cwd), "pty": pty}
+        file = _memory_file(json.dumps(request).encode())
+        try:
+            with self._lock:
+                send(self._control, b"run", [theirs.fileno(), file, *fds])
+        except OSError as error:
+            ours.close()
+            raise WallError("The wall is gone; what ran inside has ended with it.") from error
+        finally:
+            theirs.close()
+            os.close(file)
+        word, received = receive(ours)
+        if word == b"started":
+            return WalledProcess(ours, received[0])
+        ours.close()
+        if not word:
+            raise WallError("The wall is gone; what ran inside has ended with it.")
+        raise OSError(word.removeprefix(b"error ").decode("utf-8", "replace"))
+
+    def close(self) -> None:
+        """End everything inside."""
+        if self.listener is not None:
+            self.listener.close()
+        self._control.close()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _config(wall: Wall, means: Means) -> dict[str, object]:
+    is_landlock = means.kind == "landlock"
+    readable, writable = landlock.rules(wall) if is_landlock else ([], [])
+    families = [AF_INET, AF_INET6]
+    if wall.network == "full":
+        families += [AF_NETLINK]
+    elif is_landlock and not means.has_network:
+        families = []
+    if not is_landlock:
+        # Sockets with a path are hidden with their folders; Landlock cannot, so it has none.
+        families += [AF_UNIX, AF_NETLINK]
+    return {
+        "supervise": is_landlock,
+        "landlock": is_landlock,
+        "readable": readable,
+        "writable": writable,
+        "own_network": is_landlock and means.has_network and wall.network != "full",
+        "listen": wall.network == "proxy" and means.has_network,
+        "filter": is_known_machine(),
+        "families": families,
+    }
+
+
+def _argv(wall: Wall, means: Means, fds: tuple[int, int]) -> list[str]:
+    folder = bubblewrap.WARDEN_FOLDER if means.kind == "bubblewrap" else bubblewrap.INSIDE.parent
+    # The interpreter itself, since a virtual environment may be where nothing is shown.
+    python = os.path.realpath(sys.executable)
+    program = [python, "-I", "-S", "-B", "-c", _START, str(folder), *map(str, fds)]
+    if means.kind == "bubblewrap":
+        return bubblewrap.arguments(wall, program, as_root=means.as_root)
+    return program
+
+
+_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from inside import warden; warden.main()"
+
+
+def _start_from_lasting_thread(
+    argv: list[str], fds: tuple[int, int], errors: int
+) -> subprocess.Popen[bytes]:
+    """Start a process that is to end with this one.
+
+    What asks the kernel to end with its parent ends with the thread that started it. So all walls
+    are started by one thread, which lasts as long as the process.
+    """
+    done = threading.Event()
+    result: list[subprocess.Popen[bytes] | OSError] = []
+
+    def start() -> None:
+        try:
+            process = subprocess.Popen(
+                argv,
+                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=fds,
+                start_new_session=True,
+                cwd="/",
+            )
+            result.append(process)
+        except OSError as error:
+            result.append(error)
+        finally:
+            done.set()
+
+    _lasting_thread().put(start)
+    done.wait()
+    if isinstance(result[0], OSError):
+        raise result[0]
+    return result[0]
+
+
+class _LastingThread:
+    """Does what it is given, one after the other, as long as the process lives."""
+
+    def __init__(self) -> None:
+        import queue
+
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._process = os.getpid()
+        threading.Thread(target=self._work, name="hermes-walls", daemon=True).start()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was not left behind in a process that forked."""
+        return self._process == os.getpid()
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Have it done."""
+        self._queue.put(work)
+
+    def _work(self) -> None:
+        while True:
+            self._queue.get()()
+
+
+_thread: _LastingThread | None = None
+
+
+def _lasting_thread() -> _LastingThread:
+    global _thread
+    with _starting:
+        if _thread is None or not _thread.is_ours:
+            _thread = _LastingThread()
+        return _thread
+
+
+def _memory_file(data: bytes) -> int:
+    descriptor = os.memfd_create("hermes-wall")
+    os.write(descriptor, data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _pid_behind(handle: int) -> int:
+    """The number that a process inside has outside."""
+    for line in Path(f"/proc/self/fdinfo/{handle}").read_text().splitlines():
+        if line.startswith("Pid:"):
+            return int(line.split()[1])
+    raise WallError("The system does not say which process was started.")
+
+
+def _said(errors: int) -> str:
+    os.set_blocking(errors, False)
+    try:
+        return os.read(errors, 2000).decode("utf-8", "replace").strip()
+    except BlockingIOError:
+        return ""
