@@ -70,9 +70,21 @@ class Child:
 
     def rest(self, take: Callable[[bytes], object]) -> None:
         """What is still in the pipe when the process has ended."""
+        left = self._waiting()
         deadline = time.monotonic() + _LATE_SECONDS
-        while time.monotonic() < deadline and (data := self._take()):
+        while (left > 0 or time.monotonic() < deadline) and (data := self._take()):
+            left -= len(data)
             take(data)
+
+    def _waiting(self) -> int:
+        """How many bytes are in the pipe: those are read, however long that takes."""
+        import fcntl
+        import termios
+
+        if self._output is None:
+            return 0
+        size = fcntl.ioctl(self._output, termios.FIONREAD, struct.pack("i", 0))
+        return int(struct.unpack("i", size)[0])
 
     def ended(self) -> bool:
         """Whether the process has ended."""
@@ -188,9 +200,16 @@ def _spawn_in_terminal(
     import fcntl
     import termios
 
+    size = struct.pack("HHHH", ROWS, COLUMNS, 0, 0)
+    if warden is not None and warden.has_terminals:
+        walled = warden.run(argv, environ, cwd or Path("/"), [], pty=True)
+        assert walled.terminal is not None, "it was asked for"
+        fcntl.ioctl(walled.terminal, termios.TIOCSWINSZ, size)
+        os.set_blocking(walled.terminal, False)
+        return Child(walled, walled.terminal, walled.terminal, is_pty=True)
     master, slave = os.openpty()
     try:
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, size)
         process: subprocess.Popen[bytes] | WalledProcess
         if warden is not None:
             process = warden.run(argv, environ, cwd or Path("/"), [slave, slave, slave], pty=True)

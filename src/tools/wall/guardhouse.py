@@ -63,14 +63,12 @@ class Guardhouse:
         workspace = self._workspace
         hidden = hidden_places(workspace.home, os.environ)
         network: Network = "proxy" if _settings(workspace).get("network") != "off" else "none"
+        # Homes and roots may be where temporary files are, which are not shown.
+        readable = real_places([Path.home(), workspace.root, *workspace.folders])
         if workspace.mode == "plan":
-            return Wall((self.folder,), hidden, network="none", folder=self.folder)
-        wall = Wall(
-            (*self.roots(), *writable_caches(Path.home()), self.folder),
-            hidden,
-            network=network,
-            folder=self.folder,
-        )
+            return Wall((self.folder,), hidden, readable, "none", self.folder)
+        writable = (*self.roots(), *writable_caches(Path.home()), self.folder)
+        wall = Wall(writable, hidden, readable, network, self.folder)
         return wall.with_grants(real_places(grants.paths), grants.network)
 
     def roots(self) -> tuple[Path, ...]:
@@ -157,7 +155,7 @@ def guardhouse_of(workspace: Workspace) -> Guardhouse | None:
 
     ToolError if the settings require a wall and there can be none.
     """
-    setting = str(_settings(workspace).get("sandbox") or "auto")
+    setting = str(_settings(workspace).get("sandbox") or "off")
     if setting == "off" or workspace.mode == "full":
         return None
     with workspace.lock:

@@ -17,7 +17,13 @@ _MOST_RULES = 20_000
 
 def rules(wall: Wall) -> tuple[list[str], list[str]]:
     """What can be read, and what can be written."""
-    hidden = {str(path) for path in wall.hidden} | {"/tmp", "/var/tmp", "/run", "/dev/shm"}
+    hidden = {str(path) for path in wall.hidden} | {
+        "/tmp",
+        "/var/tmp",
+        "/run",
+        "/dev/shm",
+        "/dev/pts",
+    }
     shown = {str(path) for path in (*wall.readable, *wall.writable)}
     above = {str(parent) for place in hidden for parent in Path(place).parents}
     readable: list[str] = []
@@ -29,9 +35,11 @@ def rules(wall: Wall) -> tuple[list[str], list[str]]:
             # Something is hidden within it: the same list, with the right to write.
             writable.remove(place)
             _collect(place, hidden - shown, above, writable)
-    readable += [str(path) for path in wall.readable]
+    for path in wall.readable:
+        _collect(str(path), hidden - shown, above, readable)
     scratch = [str(wall.scratch)] if wall.scratch else []
-    devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/pts", "/dev/ptmx"]
+    # No /dev/pts: in it are the terminals of whoever is logged in.
+    devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"]
     return readable, [*writable, *scratch, *devices]
 
 

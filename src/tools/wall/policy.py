@@ -20,7 +20,7 @@ class Wall:
     writable: tuple[Path, ...]
     hidden: tuple[Path, ...]
     readable: tuple[Path, ...] = ()
-    """Places inside hidden ones that are shown after all."""
+    """Places inside hidden or temporary ones that are shown after all."""
     network: Network = "proxy"
     folder: Path | None = None
     """A private folder of the wall: `tmp` in it becomes /tmp where that is possible."""

@@ -32,9 +32,11 @@ class WallError(Exception):
 class WalledProcess:
     """A command inside a wall, as `subprocess.Popen` would show one outside."""
 
-    def __init__(self, status: socket.socket, handle: int) -> None:
+    def __init__(self, status: socket.socket, handle: int, terminal: int | None = None) -> None:
         self._status = status
         self._handle = handle
+        self.terminal = terminal
+        """The outer end of its pseudo-terminal, if it has one; the caller's to close."""
         self._lock = threading.Lock()
         self.returncode: int | None = None
         try:
@@ -85,6 +87,8 @@ class Warden:
     def __init__(self, wall: Wall, means: Means) -> None:
         """Build it; WallError says why that is not possible."""
         self.wall = wall
+        self.has_terminals = means.kind == "bubblewrap"
+        """Whether pseudo-terminals can be opened inside; otherwise it must be given one."""
         self._lock = threading.Lock()
         self.listener: socket.socket | None = None
         """Where what is inside finds the proxy: a socket of the network inside."""
@@ -131,7 +135,10 @@ class Warden:
         *,
         pty: bool = False,
     ) -> WalledProcess:
-        """Start a command with these descriptors as its 0, 1, 2 and so on; OSError if it can't."""
+        """Start a command with these descriptors as its 0, 1, 2 and so on; OSError if it can't.
+
+        With `pty` and without descriptors it gets a pseudo-terminal.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {"argv": list(argv), "env": dict(environ), "cwd": str(cwd), "pty": pty}
         file = _memory_file(json.dumps(request).encode())
@@ -146,7 +153,7 @@ class Warden:
             os.close(file)
         word, received = receive(ours)
         if word == b"started":
-            return WalledProcess(ours, received[0])
+            return WalledProcess(ours, *received)
         ours.close()
         if not word:
             raise WallError("The wall is gone; what ran inside has ended with it.")

@@ -5,7 +5,8 @@ conversation or the agent has ended, however it ended, the warden ends with all 
 
     agent → warden   "run", with descriptors: a socket for this run, the request (JSON in a file
                      without a name), standard input, output and error, and any others
-    warden → run     "started", with a descriptor of the process; later "exit CODE"; or "error TEXT"
+    warden → run     "started", with a descriptor of the process, and of its terminal if it has one;
+                     later "exit CODE"; or "error TEXT"
     agent → run      one byte, once it has looked at the process
 """
 
@@ -138,22 +139,27 @@ class Warden:
 
     def _run(self, fds: list[int]) -> None:
         status = socket.socket(fileno=fds[0])
+        handles: list[int] = []
         try:
             with open(fds[1], "rb") as file:  # noqa: PTH123 - a descriptor
                 request = json.load(file)
+            if request["pty"] and len(fds) == 2:
+                # In here, so that the terminal has a name in here, and no other can be opened.
+                master, slave = os.openpty()
+                handles.append(master)
+                fds += [slave, slave, slave]
             pid = _start(request, fds[2:])
-            handle = os.pidfd_open(pid)
+            handles.insert(0, os.pidfd_open(pid))
         except (OSError, ValueError) as error:
             _tell(status, f"error {error}".encode())
             status.close()
         else:
             self._runs[pid] = status
-            _tell(status, b"started", [handle])
-            os.close(handle)
+            _tell(status, b"started", handles)
             # The agent looks up which process this is; until then it must not be reaped.
             status.recv(1)
         finally:
-            for descriptor in fds[2:]:
+            for descriptor in {*fds[2:], *handles}:
                 os.close(descriptor)
 
     def _reap(self) -> None:
