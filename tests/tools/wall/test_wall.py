@@ -34,7 +34,7 @@ def test_inside_is_written_and_outside_is_not(run: Run, walled: ToolContext) -> 
 def test_keys_and_the_hermes_home_are_not_there(run: Run) -> None:
     text = run(
         "cat ~/.ssh/id_ed25519 ~/.netrc ~/.config/gh/hosts.yml ~/.hermes/.env;"
-        " ls -A ~/.hermes ~/.ssh; grep -rs "h[i]dden" ~; true"
+        " ls -A ~/.hermes ~/.ssh; grep -rs 'h[i]dden' ~; true"
     )
     assert "hidden" not in text
 
