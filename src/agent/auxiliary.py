@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,7 @@ def _nobody_watches(event: object) -> None:
 
 
 def build_auxiliary(config: Config, main: Callable[[], Model]) -> Auxiliary:
-    """The side tasks' models as configured under `auxiliary`."""
+    """The side tasks' models as configured under `auxiliary`, and that of sub-agents."""
 
     def build(settings: Mapping[str, Any]) -> Model:
         from .config_model import resolve_model
@@ -158,4 +159,5 @@ def build_auxiliary(config: Config, main: Callable[[], Model]) -> Auxiliary:
 
     section = config.section("auxiliary")
     tasks = {str(name): value for name, value in section.items() if isinstance(value, Mapping)}
+    tasks["delegation"] = dataclasses.asdict(config.delegation)
     return Auxiliary(main, build=build, tasks=tasks)

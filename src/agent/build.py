@@ -13,11 +13,12 @@ from hermes_cli import plugins
 from hermes_state import SessionDB
 from tools.base import Asker, Workspace
 from tools.registry import Registry
-from tools.toolsets import default_tools
+from tools.toolset_names import NONE, unwanted_in, wanted_on
+from tools.toolsets import default_tools, toolset_list
 
 from .agent import AIAgent
 from .auxiliary import build_auxiliary
-from .config import Config, ModelSettings
+from .config import Config, ConfigError, ModelSettings
 from .events import Event
 from .learning.learner import LearningSettings
 from .model import Model
@@ -78,17 +79,25 @@ def build_agent(
     llm = model or build_models(config)
     small = is_small(llm)
     where = cwd or Path(os.getcwd())  # noqa: PTH109 - Path.cwd() resolves links people chose
-    settings = tool_settings(config)
+    settings = tool_settings(config, platform)
     if small:
+        check_tool_choice(config, platform)
         tools = Registry()
     elif tools is None:
-        tools = usable_tools(config)
+        tools = usable_tools(config, platform)
     elif not config.memory.enabled:
         tools = tools.usable(lambda tool: tool.toolset != "memory")
 
     def prompt() -> str:
         built = build_system_prompt(
-            config.home, where, platform, llm.name, small=small, memory=config.memory.enabled
+            config.home,
+            where,
+            platform,
+            llm.name,
+            small=small,
+            memory=config.memory.enabled,
+            user_profile=config.memory.user_profile,
+            skill_choice=config.skills,
         )
         return f"{built}\n\n{instructions}" if instructions else built
 
@@ -123,13 +132,44 @@ def build_agent(
     return agent
 
 
-def usable_tools(config: Config) -> Registry:
-    """The tools that the configuration wants and this machine has, with those of plugins."""
+def usable_tools(config: Config, platform: str = "cli") -> Registry:
+    """The tools that the configuration wants and this machine has, with those of plugins.
+
+    Raises ConfigError if the configuration chooses among them and leaves none.
+    """
     plugins.load_plugins(config.raw, config.home, config.environ)
-    tools = default_tools(tool_settings(config), config.home, plugins.get_tools())
+    tools = default_tools(tool_settings(config, platform), config.home, plugins.get_tools())
     if not config.memory.enabled:
         tools = tools.usable(lambda tool: tool.toolset != "memory")
+    if not list(tools) and _chooses(config, platform):
+        raise ConfigError(_no_tools(config, platform))
     return tools
+
+
+def check_tool_choice(config: Config, platform: str = "cli") -> None:
+    """Raise ConfigError if the configuration leaves no tools, without connecting to anything."""
+    if config.section("mcp_servers") or not _chooses(config, platform):
+        return  # what servers have is known when they are asked
+    usable_tools(config, platform)
+
+
+def _chooses(config: Config, platform: str) -> bool:
+    names = wanted_on(config.raw, platform).names
+    return names != (NONE,) and bool(names or unwanted_in(config.raw))
+
+
+def _no_tools(config: Config, platform: str) -> str:
+    """That the lists leave nothing, and what to write instead."""
+    key, names = wanted_on(config.raw, platform)
+    off = unwanted_in(config.raw)
+    chosen = [f"{key} is [{', '.join(names)}]"] if names else []
+    chosen += [f"tools.disabled is [{', '.join(off)}]"] if off else []
+    return (
+        f"{config.home / 'config.yaml'}: {' and '.join(chosen)}, which leaves the agent no tools."
+        f" Write {key}: [all], or some of {', '.join(toolset_list())}"
+        f"{', and take names out of tools.disabled' if off else ''};"
+        f" for an agent without tools, {key}: [none]."
+    )
 
 
 def learning_settings(config: Config) -> LearningSettings:
@@ -152,12 +192,21 @@ def memory_providers(config: Config) -> list[Any]:
     return [] if provider is None else [provider]
 
 
-def tool_settings(config: Config) -> dict[str, Any]:
-    """The sections of the configuration that tools read, with the checked values on top."""
-    settings = {name: dict(config.section(name)) for name in _TOOL_SECTIONS}
+def tool_settings(config: Config, platform: str = "cli") -> dict[str, Any]:
+    """The sections of the configuration that tools read, with the checked values on top.
+
+    `platform` is where the agent is spoken to: each may have toolsets of its own.
+    """
+    settings: dict[str, Any] = {name: dict(config.section(name)) for name in _TOOL_SECTIONS}
     settings["web"] = web_from(config.section("web"), config.environ)
     settings["mcp_servers"] = mcp_servers_from(config.section("mcp_servers"), config.environ)
     for name in ("terminal", "approvals", "code_execution", "checkpoints"):
         settings[name] |= dataclasses.asdict(getattr(config, name))
-    toolsets = config.raw.get("toolsets")
-    return {**settings, "toolsets": toolsets} if toolsets else settings
+    settings["skills"] = config.skills
+    settings["memory"] = {"user_profile": config.memory.user_profile}
+    settings["delegation"] = {
+        "max_tasks": config.delegation.max_concurrent_children,
+        "max_iterations": config.delegation.max_iterations,
+    }
+    toolsets = wanted_on(config.raw, platform).names
+    return {**settings, "toolsets": list(toolsets)} if toolsets else settings

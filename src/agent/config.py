@@ -8,18 +8,19 @@ that names the key, the value and the fix; an unknown key only warns.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from agent.config_env import load_dotenv, secret_values
+from agent.config_foreign import translate
 from agent.config_model import is_known_provider, names_provider, resolve_model
 from agent.config_schema import (
     FREE_FORM,
     SECTIONS,
-    WITHOUT_EFFECT,
+    WITHIN,
     AgentSettings,
     ApprovalSettings,
     AuxiliarySettings,
@@ -27,15 +28,18 @@ from agent.config_schema import (
     CodeExecutionSettings,
     CompressionSettings,
     ContextSettings,
+    DelegationSettings,
     DisplaySettings,
     LoggingSettings,
     MemorySettings,
     ModelSettings,
+    SkillSettings,
     TerminalSettings,
 )
 from agent.config_values import Findings, read_section
 from agent.home import ConfigError, hermes_home
 from agent.redact import register_secret
+from tools.toolset_names import names_in, understand
 
 __all__ = ["Config", "ConfigError", "ModelSettings", "load_config"]
 
@@ -58,13 +62,17 @@ class Config:
     code_execution: CodeExecutionSettings
     checkpoints: CheckpointSettings
     approvals: ApprovalSettings
+    delegation: DelegationSettings
+    skills: SkillSettings
     logging: LoggingSettings
     raw: Mapping[str, Any]
-    """The file as it was read, for the sections that other parts of Hermes check."""
+    """The file as it was read, under our names, for the sections that other parts check."""
     environ: Mapping[str, str]
     """The environment with `.env` beneath it; nothing is written into the process's own."""
     warnings: tuple[str, ...]
-    """What a person should know, one sentence each."""
+    """What a person should see to, one sentence each."""
+    ignored: Mapping[str, str]
+    """The keys of Hermes Agent that mean nothing here, each with what to know about it."""
 
     def __repr__(self) -> str:
         # The environment and the raw file hold secrets, and a repr ends up in logs.
@@ -75,14 +83,20 @@ class Config:
         found = self.raw.get(name)
         return found if isinstance(found, Mapping) else {}
 
-    def without_effect(self) -> list[str]:
-        """A sentence for each key of the file that is accepted and that nothing reads."""
-        path = self.home / "config.yaml"
-        return [
-            f"{path}: {key} is accepted, and has no effect."
-            for key in self.raw
-            if key in WITHOUT_EFFECT
-        ]
+    def notices(self) -> tuple[str, ...]:
+        """What is said at a start: every warning, and one line for all keys that are ignored."""
+        return (*self.warnings, *([self.ignored_line()] if self.ignored else ()))
+
+    def ignored_line(self) -> str:
+        """All keys that mean nothing here, in one line."""
+        names = list(self.ignored)
+        shown = ", ".join(names[:4])
+        rest = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        verb = "is a key that means" if len(names) == 1 else "are keys that mean"
+        return (
+            f"{self.home / 'config.yaml'}: {shown}{rest} {verb} nothing here."
+            " See: hermes config check"
+        )
 
     def model_named(self, name: str) -> ModelSettings:
         """Settings for another model by its name, as `-m` and `/model` give it.
@@ -120,29 +134,30 @@ def load_config(
     for value in secret_values(merged):
         register_secret(value)
 
-    raw = _read_yaml(path) if raw is None else raw
-    findings = Findings(str(path), merged)
+    known = {*SECTIONS, *FREE_FORM}
+    foreign = translate(_read_yaml(path) if raw is None else raw, known)
+    raw = foreign.raw
+    findings = Findings(str(path), merged, foreign.written, foreign.ignored)
     findings.warnings += dotenv_warnings
     sections: dict[str, Any] = {
         name: read_section(cls, name, raw.get(name), findings)
         for name, cls in SECTIONS.items()
         if name != "model"
     }
-    known_keys = [*SECTIONS, *FREE_FORM]
-    for key in raw:
-        if key not in SECTIONS and key not in FREE_FORM:
-            findings.unknown(str(key), known_keys)
+    _note_unknown(raw, known, findings)
     if merged.get("HERMES_YOLO_MODE", "").lower() in ("1", "true", "yes", "on"):
         sections["approvals"] = replace(sections["approvals"], mode="off")
     _know_added_providers(raw, home, merged)
     model = resolve_model(raw.get("model"), findings)
     fallbacks = _fallbacks(raw.get("fallback_models"), findings)
+    findings.tell_unread()
     if findings.problems:
         raise ConfigError("\n".join(findings.problems))
     side = sections["auxiliary"]
     tasks = (side.compression, side.title_generation, side.approval, side.review)
-    for settings in (model, *fallbacks, *tasks):
+    for settings in (model, *fallbacks, *tasks, sections["delegation"]):
         register_secret(settings.api_key)
+    ignored = foreign.ignored | _toolsets_without_meaning(raw)
     return Config(
         home=home,
         model=model,
@@ -150,8 +165,35 @@ def load_config(
         raw=MappingProxyType(raw),
         environ=merged,
         warnings=tuple(findings.warnings),
+        ignored=MappingProxyType(ignored),
         **sections,
     )
+
+
+def _note_unknown(raw: Mapping[str, Any], known: Collection[str], findings: Findings) -> None:
+    """Note keys that nothing reads, at the top and in sections that hold no names of people."""
+    for key, value in raw.items():
+        if key not in known:
+            findings.unknown(str(key), known)
+        elif key in WITHIN and isinstance(value, Mapping):
+            names = [f"{key}.{name}" for name in WITHIN[key]]
+            for name in value:
+                if f"{key}.{name}" not in names:
+                    findings.unknown(f"{key}.{name}", names)
+
+
+def _toolsets_without_meaning(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Wanted toolsets of Hermes Agent that do not exist here, unless a plugin may bring them."""
+    section = raw.get("plugins")
+    if isinstance(section, Mapping) and section.get("enabled"):
+        return {}
+    own = raw.get("platform_toolsets")
+    lists = {f"platform_toolsets.{key}": own[key] for key in own} if isinstance(own, dict) else {}
+    found = {}
+    for key, names in {"toolsets": raw.get("toolsets"), **lists}.items():
+        if absent := understand(names_in(names)).without_meaning:
+            found[f"{key} [{', '.join(absent)}]"] = "there are no such toolsets"
+    return found
 
 
 def _know_added_providers(raw: Mapping[str, Any], home: Path, environ: Mapping[str, str]) -> None:

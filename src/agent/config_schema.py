@@ -165,6 +165,7 @@ class MemorySettings:
     review_every: int = setting(
         10, "user turns after which a conversation is looked back on; 0 never", minimum=0
     )
+    user_profile: bool = setting(True, "also USER.md: what is known about the person")
     provider: str = setting("", "a plugin's memory to use beside the files, by its name")
 
 
@@ -239,6 +240,32 @@ class ApprovalSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DelegationSettings:
+    """Sub-agents."""
+
+    provider: str = setting("auto", "as under model; auto is the agent's own model")
+    model: str = setting("", "the model's name")
+    base_url: str = setting("", "as under model")
+    api_key: str = setting("", "as under model", secret=True)
+    max_iterations: int = setting(
+        50, "model calls one sub-agent may take, never more than the agent", minimum=1
+    )
+    max_concurrent_children: int = setting(
+        8, "tasks that one call may hand out", minimum=1, maximum=100
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SkillSettings:
+    """What the agent has learnt to do."""
+
+    external_dirs: tuple[str, ...] = setting(
+        (), "further folders with skills, which are read and never written"
+    )
+    disabled: tuple[str, ...] = setting((), "skills that are left out, by name")
+
+
+@dataclass(frozen=True, slots=True)
 class LoggingSettings:
     """The files under logs/."""
 
@@ -264,25 +291,37 @@ SECTIONS: dict[str, type] = {
     "code_execution": CodeExecutionSettings,
     "checkpoints": CheckpointSettings,
     "approvals": ApprovalSettings,
+    "delegation": DelegationSettings,
+    "skills": SkillSettings,
     "logging": LoggingSettings,
 }
 """The sections checked here."""
 
+GATEWAY_KEYS = (
+    "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
+    "unauthorized_dm_behavior", "max_inbound_media_bytes", "session_store_max_age_days",
+    "drain_timeout", "cache_size", "cache_bytes", "cache_idle_seconds",
+)  # fmt: skip
+"""Plain keys of the gateway, below `gateway` or at the top of the file."""
+GATEWAY_SECTIONS = ("streaming", "restart_loop_guard", "reset_by_type", "reset_by_platform")
+"""Its sections, which may stand in either place too."""
+
 FREE_FORM = frozenset({
-    "_config_version", "fallback_models", "platforms", "gateway", "session_reset",
-    "reset_by_type", "reset_by_platform", "reset_triggers", "group_sessions_per_user",
-    "thread_sessions_per_user", "max_concurrent_sessions", "max_live_sessions",
-    "multiplex_profiles", "session_store_max_age_days", "unauthorized_dm_behavior", "streaming",
-    "restart_loop_guard", "respawn_storm", "max_inbound_media_bytes", "plugins", "hooks",
-    "hooks_auto_accept", "skills", "tools", "toolsets", "mcp_servers", "cron",
-    "delegation", "web", "browser", "security",
+    "fallback_models", "platforms", "gateway", "session_reset",
+    "reset_triggers", *GATEWAY_KEYS, *GATEWAY_SECTIONS, "max_live_sessions", "plugins", "hooks",
+    "hooks_auto_accept", "tools", "toolsets", "platform_toolsets", "mcp_servers", "web",
 })  # fmt: skip
 """Known top-level keys that other parts of Hermes check themselves."""
 
-WITHOUT_EFFECT = frozenset({
-    "skills", "security", "delegation", "browser", "cron", "multiplex_profiles", "respawn_storm",
-})  # fmt: skip
-"""Of these, the ones that are accepted because files have them, and that nothing reads."""
+WITHIN: dict[str, tuple[str, ...]] = {
+    "gateway": (*GATEWAY_KEYS, *GATEWAY_SECTIONS, "session_reset"),
+    "session_reset": ("mode", "at_hour", "idle_minutes", "notify", "bg_process_max_age_hours"),
+    "streaming": ("enabled", "edit_interval", "cursor"),
+    "restart_loop_guard": ("max_restarts", "window"),
+    "plugins": ("enabled", "disabled", "hook_timeout", "entries"),
+    "tools": ("disabled",),
+}
+"""Of these, the keys of sections that hold nothing else; names that people give stand in others."""
 
 
 def is_section(item: Field[Any]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from agent.config_foreign import is_without_meaning
 from agent.config_schema import Limits, is_section
 
 S = TypeVar("S")
@@ -19,6 +20,7 @@ S = TypeVar("S")
 _YES = frozenset({"true", "yes", "on", "1"})
 _NO = frozenset({"false", "no", "off", "0"})
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+MANY = 3
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -31,24 +33,50 @@ _TYPES = {
 class Findings:
     """What was wrong with a configuration file: problems stop a start, warnings do not."""
 
-    def __init__(self, path: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        environ: Mapping[str, str],
+        written: Mapping[str, str] | None = None,
+        ignored: Collection[str] = (),
+    ) -> None:
+        """`written` has the keys that have another name in the file; `ignored` keys are expected
+        and mean nothing."""
         self.path = path
         self.environ = environ
+        self._written = written or {}
+        self._ignored = ignored
         self.problems: list[str] = []
         self.warnings: list[str] = []
+        self._unread: list[str] = []
 
     def refuse(self, key: str, value: Any, wanted: str, limits: Limits | None = None) -> None:
         """Record that `key` has a `value` that cannot be used, and what would be right."""
         shown = "a value" if limits is not None and limits.secret else _shown(value)
+        key = self._written.get(key, key)
         self.problems.append(f"{self.path}: {key} is {shown}, but must be {wanted}.")
 
     def unknown(self, key: str, known: Collection[str]) -> None:
         """Record an unknown key, with the known one that looks most like it."""
+        if is_without_meaning(key) or key in self._ignored:
+            return
         import difflib
 
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]}?" if near else "it has no effect."
-        self.warnings.append(f"{self.path}: unknown key {key}; {hint}")
+        if near:
+            self.warnings.append(f"{self.path}: unknown key {key}; did you mean {near[0]}?")
+        else:
+            self._unread.append(key)
+
+    def tell_unread(self) -> None:
+        """Make warnings of the unknown keys that look like no known one; one of them if many."""
+        if len(self._unread) > MANY:
+            keys = ", ".join(self._unread)
+            self.warnings.append(f"{self.path}: unknown keys {keys}; they have no effect.")
+        else:
+            self.warnings += [
+                f"{self.path}: unknown key {key}; it has no effect." for key in self._unread
+            ]
 
     def expand(self, key: str, value: str) -> str:
         """`value` with each ${NAME} replaced from the environment or `.env`."""

@@ -73,6 +73,14 @@ def _is_unicode(value: Any) -> bool:
     return True
 
 
+def with_values(raw: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration with several keys changed, to see what would come of it."""
+    changed = dict(raw)
+    for key, value in values.items():
+        changed = _with(changed, key.split("."), value)
+    return changed
+
+
 def _with(raw: Mapping[str, Any], parts: list[str], value: Any) -> dict[str, Any]:
     """`raw` with one value changed; a plain text under `model` is the model's name."""
     head, *rest = parts

@@ -17,11 +17,13 @@ from hermes_state.lineage import SUB_AGENT
 from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
 
+from .errors import ModelError
 from .events import BackgroundFinished, Event, ReplyFinished, ToolStarted
 from .hooks import fire
 
 if TYPE_CHECKING:
     from .agent import AIAgent
+    from .model import Model
 
 log = logging.getLogger(__name__)
 
@@ -152,14 +154,16 @@ class Delegation:
 
         parent = self._parent
         role = str(task.get("role") or "").strip()
+        settings = parent.workspace.settings.get("delegation") or {}
+        most = int(settings.get("max_iterations") or MAX_ITERATIONS)
         return AIAgent(
-            parent.llm,
+            self._model(),
             db=parent.db,
             platform=SUB_AGENT,
             user_id=parent.user_id,
             tools=parent.tools.usable(allowed),
             system_prompt=PROMPT.format(role=f" in the role of {role}" if role else ""),
-            max_iterations=min(MAX_ITERATIONS, parent.max_iterations),
+            max_iterations=min(most, parent.max_iterations),
             session_facts={
                 "parent_session_id": parent.session_id,
                 "model_config": {"_delegate_from": parent.session_id},
@@ -174,6 +178,16 @@ class Delegation:
             compression=parent.compression,
             compression_timeout=parent.compression_timeout,
         )
+
+    def _model(self) -> Model:
+        """The model of sub-agents: the one under `delegation`, or else their agent's own."""
+        parent = self._parent
+        if parent.auxiliary is None:
+            return parent.llm
+        try:
+            return parent.auxiliary.model_for("delegation")
+        except (ModelError, ValueError) as error:
+            raise ToolError(f"The model for sub-agents cannot be used: {error}") from error
 
 
 def _status(result: dict[str, Any]) -> str:

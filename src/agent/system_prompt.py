@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agent.context_files import ContextFile, project_files, read_file, shorten
-from tools.skills.index import list_skills
+from tools.skills.index import SkillChoice, skills_of
 
 IDENTITY = """\
 You are Hermes, a capable and honest assistant that runs on its user's own machine. You help with \
@@ -59,6 +59,8 @@ def build_system_prompt(
     *,
     skills: bool = True,
     memory: bool = True,
+    user_profile: bool = True,
+    skill_choice: SkillChoice | None = None,
     context: bool = True,
     now: datetime | None = None,
     small: bool = False,
@@ -66,18 +68,19 @@ def build_system_prompt(
     """The system prompt of a new session.
 
     `cwd` is the folder the conversation is about, if any; `context=False` leaves its files out.
-    `small` gives the few lines that a very small model can follow.
+    `user_profile=False` leaves USER.md out, `skill_choice` says which skills are listed. `small`
+    gives the few lines that a very small model can follow.
     """
     now = now or datetime.now()
     if small:
         return _small_prompt(home, now)
     parts = [_identity(home), PLATFORM_HINTS.get(platform, "")]
     if memory:
-        parts.append(_memory(home))
+        parts.append(_memory(home, user_profile))
     if context and cwd is not None:
         parts.append(_project(cwd))
     if skills:
-        parts.append(_skills(home))
+        parts.append(_skills(home, skill_choice))
     parts.append(_circumstances(cwd, model, now))
     return "\n\n".join(part for part in parts if part)
 
@@ -89,13 +92,15 @@ def _identity(home: Path) -> str:
     return soul.text or f"{IDENTITY}\n\n{_note(soul)}"
 
 
-def _memory(home: Path) -> str:
+def _memory(home: Path, user_profile: bool) -> str:
     folder = home / "memories"
     parts = []
     for name, title in (
         ("MEMORY.md", "# Memory\nWhat you noted in earlier conversations:"),
         ("USER.md", "# The user\nWhat you know about the person you talk to:"),
     ):
+        if name == "USER.md" and not user_profile:
+            continue
         file = read_file(folder / name, name=f"memories/{name}", limit=_MEMORY_LIMIT)
         if file is not None:
             parts.append(f"{title}\n{file.text or _note(file)}")
@@ -114,8 +119,8 @@ def _project(cwd: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _skills(home: Path) -> str:
-    skills = list_skills(home / "skills")
+def _skills(home: Path, choice: SkillChoice | None) -> str:
+    skills = skills_of(home, choice)
     if not skills:
         return ""
     lines = [f"- {skill.name}: {skill.description}" for skill in skills]

@@ -30,7 +30,8 @@ def web_from(section: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str
 
 
 def mcp_servers_from(section: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """The section `mcp_servers` with `${NAME}` filled in, in `env` and `headers`."""
+    """The servers of `mcp_servers` that are not off, with `${NAME}` filled in, in `env` and
+    `headers`."""
     return {
         name: {
             key: _filled(f"mcp_servers.{name}.{key}", value, environ)
@@ -41,6 +42,7 @@ def mcp_servers_from(section: Mapping[str, Any], environ: Mapping[str, str]) -> 
         if isinstance(entry, Mapping)
         else entry
         for name, entry in section.items()
+        if not (isinstance(entry, Mapping) and entry.get("enabled") is False)
     }
 
 

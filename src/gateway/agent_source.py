@@ -6,6 +6,8 @@ import hashlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from tools.toolset_names import wanted_on
+
 from . import agent_cache
 from .asking import ChatAsker
 from .session import SessionEntry, SessionSource
@@ -97,7 +99,7 @@ def _signature(runner: GatewayRunner, entry: SessionEntry, source: SessionSource
         base_url=model.base_url,
         key=hashlib.sha256(model.api_key.encode()).hexdigest(),
         override=entry.model_override,
-        toolsets=runner.settings.raw.get("toolsets"),
+        toolsets=wanted_on(runner.settings.raw, source.platform.value).names,
         user_id=source.user_id,
         user_id_alt=source.user_id_alt,
     )

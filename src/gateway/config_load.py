@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.config import Config
+from agent.config_schema import GATEWAY_KEYS
 
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 
@@ -50,11 +51,7 @@ def load_gateway_config(config: Config) -> GatewayConfig:
         reset_triggers=_names(config.raw.get("reset_triggers")) or ("/new", "/reset"),
         streaming=_mapping(_either(config, "streaming")),
     )
-    for name in (
-        "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
-        "unauthorized_dm_behavior", "max_inbound_media_bytes", "session_store_max_age_days",
-        "drain_timeout", "cache_size", "cache_bytes", "cache_idle_seconds",
-    ):  # fmt: skip
+    for name in GATEWAY_KEYS:
         value = section.get(name, config.raw.get(name))
         if value is not None:
             _set(found, name, value)

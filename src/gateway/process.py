@@ -46,6 +46,7 @@ def run_gateway(home: Path) -> int:
 
 
 async def _serve(home: Path, lock: GatewayLock) -> int:
+    from agent.build import check_tool_choice
     from agent.config import load_config
     from agent.logs import setup_logging
     from agent.store import open_store
@@ -56,7 +57,12 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
 
     settings = load_config(home)
     setup_logging(home, settings.logging, gateway=True)
+    for notice in settings.notices():
+        log.warning("%s", notice)
     config = load_gateway_config(settings)
+    for platform, platform_config in config.platforms.items():
+        if platform_config.enabled:
+            check_tool_choice(settings, platform.value)
     store = open_store(home)
     store.settle_at_startup()
     reap_orphans(home)

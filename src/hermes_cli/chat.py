@@ -93,7 +93,7 @@ class Chat:
 
     def run(self) -> int:
         """Answer one question, or talk until the person leaves."""
-        for warning in self.config.warnings if not self._options.quiet else ():
+        for warning in self.config.notices() if not self._options.quiet else ():
             complain(f"hermes: {warning}")
         with Interrupts(self._interrupt) as interrupts:
             try:

@@ -17,7 +17,8 @@ from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
 from agent import made_pages
-from agent.config_schema import FREE_FORM, KEYS, SECTIONS, Key, Limits
+from agent.config_foreign import RENAMED
+from agent.config_schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits
 
 
 class Row(NamedTuple):
@@ -57,11 +58,14 @@ _TABLES = {
 REST: tuple[Row, ...] = (
     Row("fallback_models", "list", "", "names (`provider:model`) or sections as under `model`"),
     Row("toolsets", "list of texts", "all", "the only toolsets (or tools) the agent gets"),
+    Row("platform_toolsets.<platform>", "list of texts", "as `toolsets`", "the same for one"
+        " platform; `cli` is the terminal"),
     Row("tools.disabled", "list of texts", "", "tools and toolsets it does not get"),
     Row("web.search_provider", "text", "", "`searxng`, `brave` or a plugin's; without one there"
         " is no `web_search`"),
     Row("web.allow_private", "list of texts", "", "hosts, addresses or networks beyond the public"
         " internet that may be read"),
+    Row("web.blocked", "list of texts", "", "sites that are not read, with all below them"),
     Row("web.searxng.url", "text", "", "the address of the instance; its settings must allow"
         " `json`"),
     Row("web.brave.api_key", "text, a secret", "", "the key for Brave Search"),
@@ -72,6 +76,7 @@ REST: tuple[Row, ...] = (
         " environment or `.env`"),
     Row("mcp_servers.<name>.url", "text", "", "where it listens, if it runs already"),
     Row("mcp_servers.<name>.headers", "section", "", "HTTP headers, filled in likewise"),
+    Row("mcp_servers.<name>.enabled", "true or false", "true", "false: it is left alone"),
     Row("mcp_servers.<name>.timeout", "number", "60", "seconds one call may take"),
     Row("plugins.enabled", "list of texts", "", "plugins to load"),
     Row("plugins.disabled", "list of texts", "", "plugins not to load, also those that come with"
@@ -158,14 +163,6 @@ _GATEWAY_TEXTS = {
     "notify": "tell the chat",
     "bg_process_max_age_hours": "hours for which a background process holds a reset back",
 }
-_GATEWAY_KEYS = (
-    "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
-    "unauthorized_dm_behavior", "max_inbound_media_bytes", "session_store_max_age_days",
-    "drain_timeout", "cache_size", "cache_bytes", "cache_idle_seconds",
-)  # fmt: skip
-_EITHER = ("streaming", "restart_loop_guard", "reset_by_type", "reset_by_platform")
-"""Sections that may stand below `gateway` or at the top of the file."""
-_RESET_KEYS = ("mode", "at_hour", "idle_minutes", "notify", "bg_process_max_age_hours")
 
 VARIABLES = {
     "HERMES_HOME": "the Hermes home; `~/.hermes` without it",
@@ -197,12 +194,6 @@ def documented() -> dict[str, Row]:
     return found
 
 
-def without_effect() -> list[str]:
-    """Top-level keys that are accepted and that nothing reads."""
-    heads = {name.split(".")[0].split("[")[0] for name in documented()}
-    return sorted(FREE_FORM - heads - set(_GATEWAY_KEYS) - set(_EITHER))
-
-
 def generated() -> dict[str, str]:
     """The tables by the names of their marks."""
     return {"keys": _keys(), "variables": _variables()}
@@ -217,13 +208,21 @@ def _keys() -> str:
     parts += [
         _table(f"`{name}`", text, _within(name, rows.values())) for name, text in _TABLES.items()
     ]
-    names = ", ".join(f"`{name}`" for name in without_effect())
-    return "\n\n".join([*parts, f"### Without effect\n\nAccepted, and read by nothing: {names}."])
+    return "\n\n".join([*parts, _renamed()])
+
+
+def _renamed() -> str:
+    lines = ["### Keys of Hermes Agent 0.19", ""]
+    lines += ["These are read under our names. Its other keys that mean nothing here are named by"]
+    lines += ["`hermes config check`, and by one line at a start.", ""]
+    lines += ["| Its key | Ours |", "|---|---|"]
+    lines += [f"| `{theirs}` | `{ours}` |" for theirs, ours in RENAMED.items()]
+    return "\n".join(lines)
 
 
 def _within(section: str, rows: Iterable[Row]) -> list[Row]:
     also = {
-        "toolsets": ("tools",),
+        "toolsets": ("tools", "platform_toolsets"),
         "hooks": ("hooks_auto_accept",),
         "gateway": ("reset_triggers",),
     }
@@ -270,8 +269,8 @@ def _code(text: str) -> str:
 def _gateway_rows() -> list[Row]:
     from gateway.config import GatewayConfig, ResetPolicy
 
-    rows = [*_of_dataclass(GatewayConfig, "gateway", _GATEWAY_KEYS)]
-    return [*rows, *_of_dataclass(ResetPolicy, "session_reset", _RESET_KEYS)]
+    rows = [*_of_dataclass(GatewayConfig, "gateway", GATEWAY_KEYS)]
+    return [*rows, *_of_dataclass(ResetPolicy, "session_reset", WITHIN["session_reset"])]
 
 
 def _of_dataclass(cls: Any, prefix: str, names: tuple[str, ...]) -> Iterable[Row]:

@@ -62,15 +62,24 @@ def run(args: argparse.Namespace) -> int:
         return 2
 
 
+def _tell_notices(home: Path) -> None:
+    from agent.config import load_config
+
+    for notice in load_config(home).notices():
+        print(f"hermes: {notice}", file=sys.stderr)
+
+
 def _run(home: Path, args: argparse.Namespace) -> int:
     from gateway.process import run_gateway
 
+    _tell_notices(home)
     return run_gateway(home)
 
 
 def _start(home: Path, args: argparse.Namespace) -> int:
     from gateway.process import start_gateway
 
+    _tell_notices(home)
     print(f"The gateway runs (process {start_gateway(home)}).")
     return 0
 

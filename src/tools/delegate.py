@@ -59,8 +59,10 @@ async def delegate_task(
         wanted.insert(0, Task(goal=goal, context=context or "", role=role or ""))
     if not wanted or any(not str(task.get("goal") or "").strip() for task in wanted):
         raise ToolError("Give a goal, or tasks that each have a goal.")
-    if len(wanted) > MOST_TASKS:
-        raise ToolError(f"At most {MOST_TASKS} tasks at once. Do the rest afterwards.")
+    settings = caller.workspace.settings.get("delegation") or {}
+    most = int(settings.get("max_tasks") or MOST_TASKS)
+    if len(wanted) > most:
+        raise ToolError(f"At most {most} tasks at once. Do the rest afterwards.")
     delegate: Delegate | None = caller.services.get("delegate")
     if delegate is None:
         raise ToolError("Sub-agents are not available here. Do the work yourself.")

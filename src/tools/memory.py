@@ -61,6 +61,9 @@ def memory(
         wanted.insert(0, single)
     if not wanted:
         raise ToolError("Nothing to do. Give an action (add, replace, remove) with its content.")
+    settings = context.workspace.settings.get("memory") or {}
+    if target == "user" and not settings.get("user_profile", True):
+        raise ToolError("Nothing is kept about the person here: the settings say so.")
     path = memory_path(context.workspace.home, target)
     with locked(path):
         entries = read_entries(path)

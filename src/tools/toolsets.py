@@ -1,7 +1,8 @@
 """Which tools an agent gets: all that are usable here, less what the configuration turns off.
 
 A toolset is a named group (`terminal`, `files`, `web`, …); `toolsets:` in config.yaml lists the
-wanted ones, `tools: {disabled: […]}` names tools or toolsets to leave out. Modules are imported
+wanted ones, `tools: {disabled: […]}` names tools or toolsets to leave out; `toolset_names` knows
+the names that Hermes Agent has for them. Modules are imported
 only when a registry is built.
 """
 
@@ -16,9 +17,12 @@ from typing import Any
 
 from .base import Tool
 from .registry import Registry
+from .toolset_names import ALL, NONE, names_in, understand, unwanted_in
 
 log = logging.getLogger(__name__)
 
+MAY_BE_MISSING = frozenset({"web_search"})
+"""Tools of ours that are there only where they were configured; their names are no mistakes."""
 _MODULES = (
     "terminal.tool",
     "processes.tool",
@@ -58,26 +62,29 @@ def default_tools(
     return Registry(selected(found, settings)).usable()
 
 
+def toolset_list() -> list[str]:
+    """The names of our own toolsets."""
+    tools = [one for name in _MODULES for one in importlib.import_module(f"tools.{name}").TOOLS]
+    return sorted({one.toolset for one in tools} | {"web"})
+
+
 def selected(tools: Iterable[Tool], settings: Mapping[str, Any]) -> list[Tool]:
     """The tools that the configuration wants; a name it misspells is logged with the nearest."""
     tools = list(tools)
     known = {name for one in tools for name in (one.name, one.toolset)}
-    wanted = _names(settings.get("toolsets"))
-    section = settings.get("tools")
-    unwanted = _names(section.get("disabled") if isinstance(section, Mapping) else None)
-    for name in (wanted | unwanted) - known:
+    wanted = understand(names_in(settings.get("toolsets")), known)
+    unwanted = understand(unwanted_in(settings), known)
+    for name in (wanted.names | unwanted.names) - known - {ALL, NONE, *MAY_BE_MISSING}:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         log.warning("There is no tool or toolset %r%s", name, hint)
+    if wanted.without_meaning:
+        log.info("There are no toolsets %s here", ", ".join(wanted.without_meaning))
+    is_limited = bool(wanted.names or wanted.without_meaning) and ALL not in wanted.names
     return [
         one
         for one in tools
-        if (not wanted or {one.name, one.toolset} & wanted)
-        and not {one.name, one.toolset} & unwanted
+        if (not is_limited or {one.name, one.toolset} & wanted.names)
+        and ALL not in unwanted.names
+        and not {one.name, one.toolset} & unwanted.names
     ]
-
-
-def _names(value: Any) -> set[str]:
-    if isinstance(value, str):
-        return {value}
-    return {str(name) for name in value} if isinstance(value, list | tuple | set) else set()

@@ -252,7 +252,7 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
     cwd = str(session.get("cwd") or "")
     options = session.get("options") or {}
     effort = options.get("reasoning") or session.get("reasoning_effort")
-    return {
+    told: SessionInfo = {
         "model": getattr(agent, "model", None) or session.get("model") or config.model.name,
         "provider": getattr(getattr(agent, "llm", None), "provider", None)
         or session.get("provider")
@@ -269,6 +269,9 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
         "usage": dict(session.get("usage") or {}),
         "skin": "default",
     }
+    if notices := config.notices():
+        told["config_warning"] = "\n".join(notices)
+    return told
 
 
 def git_branch(folder: Path) -> str:

@@ -39,6 +39,8 @@ class SessionInfo(TypedDict):
     usage: dict[str, Any]
     """Tokens since the session is live."""
     skin: str
+    config_warning: NotRequired[str]
+    """What a person should know about the configuration; several sentences are lines."""
 
 
 class Inflight(TypedDict):

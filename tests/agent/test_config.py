@@ -162,14 +162,14 @@ def test_all_problems_are_told_at_once(tmp_path):
 
 def test_unknown_keys_warn_with_the_nearest_known_one_and_start(tmp_path):
     config = load(
-        tmp_path, "agnet: {}\nagent: {max_iteration: 5}\nzzzzqqq: 1\n7: x\nauxiliary: {vision: {}}"
+        tmp_path, "agnet: {}\nagent: {max_iteration: 5}\nzzzzqqq: 1\n7: x\nauxiliary: {visions: {}}"
     )
     said = "\n".join(config.warnings)
     assert "agnet; did you mean agent?" in said
     assert "agent.max_iteration; did you mean agent.max_iterations?" in said
     assert "zzzzqqq; it has no effect" in said
     assert "unknown key 7" in said
-    assert "auxiliary.vision" in said
+    assert "auxiliary.visions" in said
     assert config.agent.max_iterations == 90
 
 

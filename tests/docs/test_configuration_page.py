@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from agent.config import load_config
-from agent.config_schema import FREE_FORM, SECTIONS, WITHOUT_EFFECT
+from agent.config_foreign import RENAMED
+from agent.config_schema import FREE_FORM, SECTIONS
 from agent.providers.known import KNOWN
-from hermes_cli.config_page import VARIABLES, documented, renewed, without_effect
+from hermes_cli.config_page import VARIABLES, documented, renewed
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -50,17 +51,6 @@ def test_every_top_level_key_is_on_the_page() -> None:
     assert {
         one for one in (*SECTIONS, *FREE_FORM) if f"`{one}" not in PAGE and f".{one}" not in PAGE
     } == set()
-
-
-def test_what_is_said_to_have_no_effect_has_none() -> None:
-    sources = "".join(
-        path.read_text(encoding="utf-8")
-        for path in (ROOT / "src").rglob("*.py")
-        if path.name not in ("config_schema.py", "config_page.py")
-    )
-    assert set(without_effect()) == {*WITHOUT_EFFECT, "_config_version"}
-    reads = r"""(?:section\(|raw\.get\(|raw\[)["']{}["']"""
-    assert [one for one in without_effect() if re.search(reads.format(one), sources)] == []
 
 
 READ = re.compile(
@@ -176,6 +166,6 @@ def test_keys_in_sentences_exist(page: Path) -> None:
             continue
         if name.startswith(PACKAGES) and is_of_the_source(name):
             continue
-        if not is_known(name):
+        if not is_known(name) and name not in RENAMED:
             wrong.append(name)
     assert not wrong

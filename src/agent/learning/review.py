@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from agent.model import Message
 from agent.redact import redact
-from tools.base import Tool, ToolContext
+from tools.base import Tool, ToolContext, Workspace
 from tools.memory import FILES, memory_path, read_entries
-from tools.skills.index import list_skills
+from tools.skills.index import skills_of
 
 from .proposals import Proposal, apply_proposals, read_proposals
 from .text import plain
@@ -67,19 +66,22 @@ async def review(
     if not talk:
         return []
     # Read before the model is asked and changed after: each change finds its own place by text.
-    reply = await ask(SYSTEM, review_prompt(talk, messages, context.workspace.home))
+    reply = await ask(SYSTEM, review_prompt(talk, messages, context.workspace))
     return apply_proposals(read_proposals(reply), tools, context)
 
 
-def review_prompt(talk: str, messages: Sequence[Message], home: Path) -> str:
+def review_prompt(talk: str, messages: Sequence[Message], workspace: Workspace) -> str:
     """What the reviewing model is given."""
     parts = []
+    settings = workspace.settings.get("memory") or {}
     for target, (_, limit) in FILES.items():
-        entries = read_entries(memory_path(home, target))
+        if target == "user" and not settings.get("user_profile", True):
+            continue
+        entries = read_entries(memory_path(workspace.home, target))
         used = sum(len(entry) for entry in entries)
         listed = "\n".join(f"- {entry}" for entry in entries) or "(nothing yet)"
         parts.append(f'# Known, in "{target}" ({used} of {limit} characters)\n{listed}')
-    skills = list_skills(home / "skills")
+    skills = skills_of(workspace.home, workspace.settings.get("skills"))
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills) or "(none yet)"
     parts.append(f"# Skills\n{listed}")
     used_names = viewed_skills(messages)

@@ -81,9 +81,9 @@ def plugin_commands() -> dict[str, PluginCommand]:
 
 def skill_names(surface: Surface) -> dict[str, str]:
     """What skills can be called by, and their own names."""
-    from tools.skills.index import list_skills
+    from tools.skills.index import skills_of
 
-    skills = list_skills(surface.config.home / "skills")
+    skills = skills_of(surface.config.home, surface.config.skills)
     return {normal(one.name.replace(" ", "-")): one.name for one in skills}
 
 
@@ -93,6 +93,7 @@ def skill_result(surface: Surface, name: str, args: str) -> Skill:
     from tools.skills import skill_view
 
     home = surface.config.home
-    text = skill_view.run(ToolContext("", "", workspace=Workspace(home, home)), name)
+    workspace = Workspace(home, home, settings={"skills": surface.config.skills})
+    text = skill_view.run(ToolContext("", "", workspace=workspace), name)
     task = args or "Do what the skill describes; ask if something needed is missing."
     return Skill(f"Use the skill {name!r}:\n\n{text}\n\n{task}", name)

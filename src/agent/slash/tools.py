@@ -45,9 +45,9 @@ def toolsets(surface: Surface, args: str) -> str:
 @command("skills", category=CATEGORY)
 def skills(surface: Surface, args: str) -> str:
     """List the skills; each one can be called as a command."""
-    from tools.skills.index import list_skills
+    from tools.skills.index import skills_of
 
-    found = list_skills(surface.config.home / "skills")
+    found = skills_of(surface.config.home, surface.config.skills)
     lines = [f"/{one.name}  {one.description}" for one in found if args.lower() in one.name.lower()]
     return "\n".join(lines) or "There are no skills yet."
 
@@ -55,9 +55,9 @@ def skills(surface: Surface, args: str) -> str:
 @command("reload-skills", category=CATEGORY)
 def reload_skills(surface: Surface, args: str) -> str:
     """Look for new skills."""
-    from tools.skills.index import list_skills
+    from tools.skills.index import skills_of
 
-    count = len(list_skills(surface.config.home / "skills"))
+    count = len(skills_of(surface.config.home, surface.config.skills))
     return f"{count} skills, usable as commands at once. The agent reads the list with /new."
 
 

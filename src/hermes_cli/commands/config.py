@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_cli.command_parser import meant
 from hermes_cli.command_run import UserError
 
 from .output import print_json
+
+if TYPE_CHECKING:
+    from agent.config import Config
 
 EXAMPLES = """\
 hermes config get                        every key with its value
@@ -125,6 +128,7 @@ def set_(args: argparse.Namespace) -> int:
 
 
 def _refuse_unknown(key: str) -> None:
+    from agent.config_foreign import RENAMED
     from agent.config_schema import FREE_FORM, KEYS, SECTIONS
 
     head = key.split(".")[0]
@@ -132,6 +136,8 @@ def _refuse_unknown(key: str) -> None:
     if head in FREE_FORM or key in known or key == "model":
         return
     hint = meant(key, [*known, *FREE_FORM])
+    if key in RENAMED:
+        hint = f" It is {RENAMED[key]} here."
     if key in SECTIONS or any(name.startswith(f"{key}.") for name in known):
         hint = f" It is a section: {', '.join(n for n in known if n.startswith(f'{key}.'))}."
     raise UserError(f"There is no key {key!r}.{hint} Keep it anyway with --force.")
@@ -157,12 +163,42 @@ def check(args: argparse.Namespace) -> int:
     except ConfigError as error:
         print(error)
         return 1
-    without_effect = config.without_effect()
-    for line in (*config.warnings, *without_effect):
+    wrong = [*config.warnings, *_no_tools(config)]
+    for line in wrong:
         print(line)
-    if not config.warnings and not without_effect:
+    if config.ignored:
+        print(f"{config.home / 'config.yaml'}: these keys mean nothing here:")
+        for line in ignored_lines(config):
+            print(f"  {line}")
+    elif not wrong:
         print(f"{config.home / 'config.yaml'}: all is well.")
-    return 1 if config.warnings else 0
+    return 1 if wrong else 0
+
+
+def _no_tools(config: Config) -> list[str]:
+    from agent.build import check_tool_choice
+    from agent.home import ConfigError
+
+    try:
+        check_tool_choice(config)
+    except ConfigError as error:
+        return [str(error)]
+    return []
+
+
+def ignored_lines(config: Config) -> list[str]:
+    """The keys that mean nothing here, a line per section, and one for each that needs words."""
+    plain: dict[str, list[str]] = {}
+    told = []
+    for key, why in config.ignored.items():
+        head, _, name = key.partition(".")
+        if why:
+            told.append(f"{key}: {why}")
+        elif name and " " not in key:
+            plain.setdefault(f"{head}: ", []).append(name)
+        else:
+            plain.setdefault("", []).append(key)
+    return [*(f"{head}{', '.join(names)}" for head, names in sorted(plain.items())), *told]
 
 
 def path(args: argparse.Namespace) -> int:

@@ -60,13 +60,17 @@ def run(args: argparse.Namespace) -> int:
         can = any(one.fix for one in every) and not args.fix
         hint = " Put right what can be with: hermes doctor --fix" if can else ""
         print(f"\nWrong: {wrong}.{hint}")
+    elif any(not one.is_fine for one in every):
+        print("\nNothing is broken; what is worth knowing stands above.")
     else:
         print("\nAll is well.")
     return 1 if wrong else 0
 
 
 def _print(name: str, ailments: list[Ailment], fixed: list[str]) -> None:
-    mark = "✗" if any(not one.is_hint for one in ailments) else "✓"
+    mark = "!" if any(not one.is_fine for one in ailments) else "✓"
+    if any(not one.is_hint for one in ailments):
+        mark = "✗"
     print(f"{mark} {bold(name)}")
     for problem in fixed:
         print(f"    put right: {problem}")

@@ -28,6 +28,8 @@ class Ailment:
     fix: Callable[[], Any] | None = None
     is_hint: bool = False
     """Worth knowing, but nothing is wrong."""
+    is_fine: bool = False
+    """A hint that is no reason to look at anything."""
 
     def facts(self) -> dict[str, Any]:
         """For scripts."""
@@ -76,7 +78,11 @@ def check_config(home: Path) -> list[Ailment]:
             for line in str(error).splitlines()
         ]
     found = [Ailment(line) for line in config.warnings if "others can read it" not in line]
-    found += [Ailment(line, is_hint=True) for line in config.without_effect()]
+    if config.ignored:
+        from .config import ignored_lines
+
+        found.append(Ailment(config.ignored_line(), is_hint=True))
+        found += [Ailment(f"  {line}", is_hint=True) for line in ignored_lines(config)]
     if config.model.provider == "local":
         from agent.providers.embedded_fetch import WEIGHTS
 
@@ -91,6 +97,34 @@ def check_config(home: Path) -> list[Ailment]:
     return found
 
 
+def check_tools(home: Path) -> list[Ailment]:
+    """Whether the agent has tools, and what is configured is installed."""
+    from agent.build import check_tool_choice
+    from agent.config import load_config
+    from agent.home import ConfigError
+
+    from .doctor_extras import missing_extras
+
+    try:
+        config = load_config(home)
+    except ConfigError:
+        return []  # said already
+    found = [
+        Ailment(f"{what} needs a package that is not installed.", advice)
+        for what, advice in missing_extras(config)
+    ]
+    try:
+        check_tool_choice(config)
+    except ConfigError as error:
+        found.append(Ailment(str(error)))
+    if config.model.provider == "local":
+        text = "The model inside the process is too small for tools: the agent can only talk."
+        found.append(Ailment(text, "Connect a better one: hermes setup", is_hint=True))
+    elif config.raw.get("toolsets") in (["none"], "none"):
+        found.append(Ailment("The agent has no tools: toolsets is [none].", is_hint=True))
+    return found
+
+
 def check_store(home: Path) -> list[Ailment]:
     """Everything that must hold in the store."""
     from hermes_state import StoreError
@@ -98,7 +132,7 @@ def check_store(home: Path) -> list[Ailment]:
     from .home import store
 
     if not (home / "state.db").exists():
-        return [Ailment("There are no conversations yet.", is_hint=True)]
+        return [Ailment("There are no conversations yet.", is_hint=True, is_fine=True)]
     try:
         with store(home) as db:
             salvaged = db.salvage_report
@@ -238,6 +272,7 @@ def check_memory(home: Path) -> list[Ailment]:
 CHECKS: dict[str, Callable[[Path], list[Ailment]]] = {
     "files": check_files,
     "configuration": check_config,
+    "tools": check_tools,
     "conversations": check_store,
     "search": check_search,
     "memory and skills": check_memory,

@@ -38,11 +38,12 @@ def run(args: argparse.Namespace) -> int:
 
 def list_all(args: argparse.Namespace) -> int:
     """Print every skill with what it is for."""
-    from agent.home import hermes_home
-    from tools.skills.index import list_skills
+    from agent.config import load_config
+    from tools.skills.index import skills_of
 
-    folder = hermes_home() / "skills"
-    found = list_skills(folder)
+    config = load_config()
+    folder = config.home / "skills"
+    found = skills_of(config.home, config.skills)
     if args.json:
         print_json([{**one._asdict(), "folder": str(one.folder)} for one in found])
     elif found:
@@ -54,10 +55,11 @@ def list_all(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print a skill's SKILL.md."""
-    from agent.home import hermes_home
-    from tools.skills.index import list_skills
+    from agent.config import load_config
+    from tools.skills.index import skills_of
 
-    found = {one.name: one for one in list_skills(hermes_home() / "skills")}
+    config = load_config()
+    found = {one.name: one for one in skills_of(config.home, config.skills)}
     if args.name not in found:
         raise UserError(f"There is no skill {args.name!r}.{meant(args.name, found)}")
     path = found[args.name].folder / "SKILL.md"

@@ -96,27 +96,32 @@ def show_tool(args: argparse.Namespace) -> int:
 
 
 def _disabled(config: Config) -> list[str]:
-    named = config.section("tools").get("disabled")
-    return [str(one) for one in named] if isinstance(named, list) else [named] if named else []
+    from tools.toolset_names import unwanted_in
+
+    return list(unwanted_in(config.raw))
 
 
 def change(args: argparse.Namespace) -> int:
     """Leave a tool out from the next conversation on, or not any more."""
+    from agent.build import check_tool_choice
     from agent.config import load_config
-    from agent.config_write import set_config_value
+    from agent.config_write import set_config_values, with_values
     from hermes_cli.command_parser import meant
+    from tools.toolset_names import switched, understand
 
     config = load_config()
+    known = {n for one in _registry(config, all_of_them=True) for n in (one.name, one.toolset)}
     disabled = _disabled(config)
-    if args.action == "enable":
-        if args.name not in disabled:
-            raise UserError(f"{args.name!r} is not left out.{meant(args.name, disabled)}")
-        disabled.remove(args.name)
-    else:
-        known = {n for one in _registry(config, all_of_them=True) for n in (one.name, one.toolset)}
-        if args.name not in known:
-            raise UserError(f"There is no tool {args.name!r}.{meant(args.name, known)}")
-        disabled = list(dict.fromkeys([*disabled, args.name]))
-    set_config_value(config.home / "config.yaml", "tools.disabled", disabled)
+    names = sorted(understand([args.name], known).names)
+    if args.name not in disabled and (not names or not known.issuperset(names)):
+        raise UserError(f"There is no tool {args.name!r}.{meant(args.name, [*known, *disabled])}")
+    if args.name in disabled and args.action == "enable":
+        names = [args.name, *names]
+    changes = switched(config.raw, args.action, names)
+    if not changes:
+        print(f"{args.name} is {args.action}d already.")
+        return 0
+    check_tool_choice(load_config(config.home, raw=with_values(config.raw, changes)))
+    set_config_values(config.home / "config.yaml", changes)
     print(f"{args.name} is {args.action}d, from the next conversation on.")
     return 0

@@ -73,6 +73,7 @@ class ChatScreen(Screen[None]):
         """Set when another conversation has been drawn that the server went to."""
         self._sending = asyncio.Lock()
         self._commands = Commands(self)
+        self._config_warning = ""
 
     @property
     def hermes(self) -> HermesApp:
@@ -157,6 +158,7 @@ class ChatScreen(Screen[None]):
         if opened["status"] == "elsewhere":
             await self.tell("Another process is answering here; its answer is shown once it ends.")
         self._tell_info(cast(dict[str, Any], opened["info"]))
+        await self._tell_config_warning(cast(dict[str, Any], opened["info"]))
         for question in opened["pending"]:
             self.questions.ask(question["type"], question["payload"], client, self.sid)
         self._is_open.set()
@@ -203,6 +205,7 @@ class ChatScreen(Screen[None]):
                 self.questions.closed(str(payload.get("request_id")))
             case "session.info":
                 self._tell_info(payload)
+                await self._tell_config_warning(payload)
             case "session.title":
                 self.status.set(title=payload.get("title") or "")
             case "history.changed":
@@ -262,6 +265,13 @@ class ChatScreen(Screen[None]):
     def _asking(self, is_asking: bool) -> None:
         busy = "running" if self.turn.is_running else "ready"
         self.status.set(state="asking" if is_asking else busy)
+
+    async def _tell_config_warning(self, info: dict[str, Any]) -> None:
+        """Say what is to know about the configuration, once until it is something else."""
+        warning = str(info.get("config_warning") or "")
+        if warning and warning != self._config_warning:
+            await self.tell(warning)
+        self._config_warning = warning
 
     def _tell_info(self, info: dict[str, Any]) -> None:
         self.key = info.get("stored_session_id") or self.key

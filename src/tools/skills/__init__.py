@@ -18,7 +18,7 @@ from hermes_cli import plugins
 from ..base import Tool, ToolContext, ToolError, tool
 from ..memory import write_private
 from ..screening import suspicion
-from .index import Skill, check_skill, list_skills
+from .index import Skill, category_of, check_skill, list_skills, skills_of
 
 LONGEST_FILE = 200_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -33,14 +33,14 @@ def skills_list(context: ToolContext, category: str | None = None) -> str:
 
     category: only those in this folder
     """
-    top = context.workspace.home / "skills"
+    home = context.workspace.home
     found = [
         (where, skill)
-        for skill in list_skills(top)
-        if category in (None, where := skill.folder.relative_to(top).parent.as_posix())
+        for skill in _skills(context)
+        if category in (None, where := category_of(skill, home)) or (category == "." and not where)
     ]
     lines = [
-        f"{skill.name}{'' if where == '.' else f' [{where}]'}: {skill.description}"
+        f"{skill.name}{f' [{where}]' if where else ''}: {skill.description}"
         for where, skill in found
     ]
     if category is None:
@@ -103,6 +103,8 @@ def skill_manage(
     if action == "create":
         return create(context, name, content, category)
     skill = find_skill(context, name)
+    if not skill.folder.is_relative_to(context.workspace.home / "skills"):
+        raise ToolError(f"{name} is in {skill.folder}, which is only read. Make one of your own.")
     if action == "delete":
         shutil.rmtree(skill.folder)
         return f"Deleted the skill {skill.name}."
@@ -131,7 +133,7 @@ def create(context: ToolContext, name: str, content: str | None, category: str |
         if not _NAME.fullmatch(word):
             raise ToolError(f"{word!r} is no name: use lower-case letters, digits and dashes.")
     top = context.workspace.home / "skills"
-    if any(skill.name == name for skill in list_skills(top)):
+    if any(skill.name == name for skill in (*list_skills(top), *_skills(context))):
         raise ToolError(f"There is a skill {name!r} already. Use patch or edit.")
     save(top / (category or "") / name / "SKILL.md", checked(content))
     return f"Created the skill {name}. The next session lists it."
@@ -165,9 +167,13 @@ def plugin_skill(name: str) -> Skill | None:
     return None if found is None else Skill(name, found.description, found.path.parent)
 
 
+def _skills(context: ToolContext) -> list[Skill]:
+    return skills_of(context.workspace.home, context.workspace.settings.get("skills"))
+
+
 def find_skill(context: ToolContext, name: str) -> Skill:
     """The skill of that name, or ToolError with those there are."""
-    skills = list_skills(context.workspace.home / "skills")
+    skills = _skills(context)
     for skill in skills:
         if skill.name == name:
             return skill

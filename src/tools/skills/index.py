@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tools.screening import suspicion
 
@@ -26,6 +26,40 @@ class Skill(NamedTuple):
     description: str
     folder: Path
     """Where its SKILL.md and other files are."""
+
+
+class SkillChoice(Protocol):
+    """What the configuration says of skills."""
+
+    @property
+    def external_dirs(self) -> tuple[str, ...]:
+        """Further folders with skills, absolute or below the home."""
+        ...
+
+    @property
+    def disabled(self) -> tuple[str, ...]:
+        """Names of skills that are left out."""
+        ...
+
+
+def skills_of(home: Path, choice: SkillChoice | None = None) -> list[Skill]:
+    """The skills of a home, by name, with those of further folders; its own win over those."""
+    if choice is None:
+        return list_skills(home / "skills")
+    found: dict[str, Skill] = {}
+    for name in ("skills", *choice.external_dirs):
+        for skill in list_skills(home / Path(os.path.expandvars(name)).expanduser()):
+            found.setdefault(skill.name, skill)
+    return [found[name] for name in sorted(found) if name not in choice.disabled]
+
+
+def category_of(skill: Skill, home: Path) -> str:
+    """The folder below skills/ that a skill is in; empty at the top, "external" elsewhere."""
+    top = home / "skills"
+    if not skill.folder.is_relative_to(top):
+        return "external"
+    category = skill.folder.relative_to(top).parent.as_posix()
+    return "" if category == "." else category
 
 
 def list_skills(folder: Path) -> list[Skill]:

@@ -75,8 +75,9 @@ def outside(content: str) -> str:
 
 
 def allowed_private(context: ToolContext) -> AllowedPrivate:
-    """What the settings allow beyond the public internet."""
-    return AllowedPrivate(web_settings(context).get("allow_private") or ())
+    """What the settings allow beyond the public internet, and what they block."""
+    settings = web_settings(context)
+    return AllowedPrivate(settings.get("allow_private") or (), settings.get("blocked") or ())
 
 
 def web_settings(context: ToolContext) -> Mapping[str, Any]:

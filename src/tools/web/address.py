@@ -58,9 +58,14 @@ def _embedded(address: Address) -> ipaddress.IPv4Address | None:
 
 
 class AllowedPrivate:
-    """The names, addresses and networks beyond the public internet that may be reached."""
+    """The names, addresses and networks beyond the public internet that may be reached, and the
+    sites that may not."""
 
-    def __init__(self, entries: Iterable[str] = ()) -> None:
+    def __init__(self, entries: Iterable[str] = (), blocked: Iterable[str] = ()) -> None:
+        self._blocked = {
+            str(name).strip().lower().removeprefix("*.").strip(".")
+            for name in ([blocked] if isinstance(blocked, str) else blocked)
+        } - {""}
         self._names: set[str] = set()
         self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
         for entry in [entries] if isinstance(entries, str) else entries:
@@ -68,6 +73,11 @@ class AllowedPrivate:
                 self._networks.append(ipaddress.ip_network(str(entry).strip("[]"), strict=False))
             except ValueError:
                 self._names.add(str(entry).lower().rstrip("."))
+
+    def blocks(self, host: str) -> bool:
+        """Whether a host, or a domain above it, was listed as one that is not read."""
+        labels = host.lower().strip(".").split(".")
+        return any(".".join(labels[start:]) in self._blocked for start in range(len(labels)))
 
     def permits(self, host: str, address: Address) -> bool:
         """Whether this address, found under this name, was listed."""
@@ -80,6 +90,8 @@ async def checked_addresses(
     host: str, port: int, allowed: AllowedPrivate, resolve: Resolver
 ) -> list[str]:
     """The addresses a host has, all of them permitted; ToolError if there is any that is not."""
+    if allowed.blocks(host):
+        raise ToolError(f"{host} is listed under web.blocked in the settings, so it is not read.")
     literal = literal_address(host)
     if literal is not None:
         found = [str(literal)]

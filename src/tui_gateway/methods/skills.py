@@ -8,8 +8,6 @@ from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tools.skills.index import Skill
 
 BAD_ACTION = 4017
@@ -21,17 +19,17 @@ def manage(
     call: Call, action: str = "list", query: str = "", page: int = 1, page_size: int = 50
 ) -> wire.Skills:
     """Skills: list them, search their names and descriptions, or inspect one by its name."""
-    top = call.hub._get_config().home / "skills"
+    config = call.hub._get_config()
     if action not in ("list", "search", "inspect"):
         raise RpcError(BAD_ACTION, "action must be one of list, search, inspect.")
     if action == "inspect":
         return _inspect(call, query)
-    from tools.skills.index import list_skills
+    from tools.skills.index import category_of, skills_of
 
-    found = list_skills(top)
+    found = skills_of(config.home, config.skills)
     words = query.lower().split() if action == "search" else []
     matching = [
-        _info(one, top)
+        _info(one, category_of(one, config.home))
         for one in found
         if all(word in f"{one.name} {one.description}".lower() for word in words)
     ]
@@ -45,12 +43,11 @@ def manage(
     return told
 
 
-def _info(skill: Skill, top: Path) -> wire.SkillInfo:
-    category = skill.folder.relative_to(top).parent.as_posix()
+def _info(skill: Skill, category: str) -> wire.SkillInfo:
     return {
         "name": skill.name,
         "description": skill.description,
-        "category": "" if category == "." else category,
+        "category": category,
         "path": str(skill.folder),
     }
 
@@ -59,9 +56,10 @@ def _inspect(call: Call, name: str) -> wire.Skills:
     from tools.base import ToolContext, ToolError, Workspace
     from tools.skills import skill_view
 
-    home = call.hub._get_config().home
+    config = call.hub._get_config()
+    workspace = Workspace(config.home, config.home, settings={"skills": config.skills})
     try:
-        text = skill_view.run(ToolContext("", "", workspace=Workspace(home, home)), name)
+        text = skill_view.run(ToolContext("", "", workspace=workspace), name)
     except ToolError as error:
         raise RpcError(NOT_READ, str(error)) from error
     return {"name": name, "info": text}
@@ -70,7 +68,8 @@ def _inspect(call: Call, name: str) -> wire.Skills:
 @method("skills.reload", slow=True)
 def reload(call: Call) -> wire.SkillsReload:
     """Look for skills again; they can be used as commands at once."""
-    from tools.skills.index import list_skills
+    from tools.skills.index import skills_of
 
-    count = len(list_skills(call.hub._get_config().home / "skills"))
+    config = call.hub._get_config()
+    count = len(skills_of(config.home, config.skills))
     return {"output": f"{count} skills. The model is told of new ones with /new.", "result": count}

@@ -18,7 +18,7 @@ def commands(call: Call) -> wire.Catalog:
     """Every slash command that a screen with an input line has."""
     from agent.slash import catalog
     from agent.slash.dispatch import plugin_commands
-    from tools.skills.index import list_skills
+    from tools.skills.index import skills_of
 
     found = catalog("cli")
     by_category: dict[str, list[list[str]]] = {}
@@ -27,7 +27,8 @@ def commands(call: Call) -> wire.Catalog:
     plugins = [[f"/{one.name}", one.description] for one in plugin_commands().values()]
     if plugins:
         by_category["Plugins"] = plugins
-    skills = list_skills(call.hub._get_config().home / "skills")
+    config = call.hub._get_config()
+    skills = skills_of(config.home, config.skills)
     return {
         "pairs": [pair for pairs in by_category.values() for pair in pairs],
         "sub": {f"/{one.name}": _words(one.args) for one in found if _words(one.args)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from .. import agents, live
 from .. import shapes_settings as wire
@@ -35,7 +35,7 @@ def _wanted(config: Config, tools: list[Tool]) -> set[str]:
     from agent.build import tool_settings
     from tools.toolsets import selected
 
-    return {one.name for one in selected(tools, tool_settings(config))}
+    return {one.name for one in selected(tools, tool_settings(config, "tui"))}
 
 
 def _toolsets(call: Call, session_id: str | None) -> wire.Toolsets:
@@ -95,8 +95,10 @@ def configure(
     call: Call, action: Literal["enable", "disable"], names: list[str]
 ) -> wire.ToolsChange:
     """Switch tools or groups of tools on or off, for conversations that begin from now on."""
-    from agent.config import ConfigError
-    from agent.config_write import set_config_value
+    from agent.build import check_tool_choice
+    from agent.config import ConfigError, load_config
+    from agent.config_write import set_config_values, with_values
+    from tools.toolset_names import switched
 
     if not names:
         raise RpcError(NO_NAMES, "Which tools? tools.list has their names.")
@@ -104,10 +106,10 @@ def configure(
     tools = _all_tools(config)
     known = {name for one in tools for name in (one.name, one.toolset)}
     valid = [name for name in dict.fromkeys(names) if name in known]
-    changes = _changes(config.raw, action, valid)
+    changes = switched(config.raw, action, valid, platform="tui")
     try:
-        for key, value in changes.items():
-            set_config_value(config.home / "config.yaml", key, value)
+        check_tool_choice(load_config(config.home, raw=with_values(config.raw, changes)), "tui")
+        set_config_values(config.home / "config.yaml", changes)
         after = call.hub.reload_config()
     except ConfigError as error:
         raise RpcError(NOT_WRITTEN, str(error)) from error
@@ -122,30 +124,6 @@ def configure(
         "info": "A conversation keeps its tools for life; the next one has these.",
         "reset": False,
     }
-
-
-def _changes(raw: Any, action: str, names: list[str]) -> dict[str, list[str]]:
-    """The keys of the configuration that change, with their new values."""
-    section = raw.get("tools")
-    off = _list(section.get("disabled") if isinstance(section, dict) else None)
-    only = _list(raw.get("toolsets"))
-    changes: dict[str, list[str]] = {}
-    if action == "disable":
-        new_off = [*off, *(name for name in names if name not in off)]
-    else:
-        new_off = [name for name in off if name not in names]
-        missing = [name for name in names if name not in only]
-        if only and missing:
-            changes["toolsets"] = [*only, *missing]
-    if new_off != off:
-        changes["tools.disabled"] = new_off
-    return changes
-
-
-def _list(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 @method("reload.mcp", slow=True)

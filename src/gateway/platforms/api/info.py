@@ -128,9 +128,9 @@ async def capabilities(api: Api, owner: str, request: Request) -> Response:
 
 async def skills(api: Api, owner: str, request: Request) -> Response:
     """GET /v1/skills: the skills in the home."""
-    from tools.skills.index import list_skills
+    from tools.skills.index import skills_of
 
-    found = await asyncio.to_thread(list_skills, api.runner.home / "skills")
+    found = await asyncio.to_thread(skills_of, api.runner.home, api.runner.settings.skills)
     listed = [{"name": one.name, "description": one.description} for one in found]
     return json_response({"object": "list", "data": listed})
 
@@ -139,7 +139,7 @@ async def toolsets(api: Api, owner: str, request: Request) -> Response:
     """GET /v1/toolsets: the tools that turns here have, by group."""
     from agent.build import usable_tools
 
-    tools = await asyncio.to_thread(usable_tools, api.runner.settings)
+    tools = await asyncio.to_thread(usable_tools, api.runner.settings, "api_server")
     groups: dict[str, list[str]] = {}
     for one in tools:
         groups.setdefault(one.toolset, []).append(one.name)

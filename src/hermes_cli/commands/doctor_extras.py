@@ -1,0 +1,36 @@
+"""Which optional packages the configuration needs, and whether they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.config import Config
+
+EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "telegram": ("telegram", ("telegram",)),
+    "matrix": ("matrix", ("nio",)),
+    "api_server": ("api", ("starlette", "uvicorn")),
+    "webhook": ("api", ("starlette", "uvicorn")),
+}
+"""Platform → the extra that brings its packages, and what they are imported as."""
+
+
+def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
+    """What is configured and cannot work for want of a package, each with how to get it."""
+    from gateway.config_load import load_gateway_config
+
+    for platform, settings in load_gateway_config(config).platforms.items():
+        extra, modules = EXTRAS.get(platform.value, ("", ()))
+        if settings.enabled and not all(find_spec(module) for module in modules):
+            yield f"The platform {platform.value}", _advice(extra)
+    servers = config.section("mcp_servers").values()
+    is_used = any(not isinstance(one, dict) or one.get("enabled") is not False for one in servers)
+    if is_used and find_spec("mcp") is None:
+        yield "What is under mcp_servers", _advice("mcp")
+
+
+def _advice(extra: str) -> str:
+    return f"Install the extra {extra}, e.g. where Hermes was cloned: pip install '.[{extra}]'"
