@@ -24,7 +24,7 @@ from .learning.learner import LearningSettings
 from .model import Model
 from .providers import build_model
 from .system_prompt import build_system_prompt
-from .tool_environment import mcp_servers_from, web_from
+from .tool_environment import mcp_servers_from, passed_from, web_from
 
 log = logging.getLogger(__name__)
 
@@ -202,6 +202,9 @@ def tool_settings(config: Config, platform: str = "cli") -> dict[str, Any]:
     settings["mcp_servers"] = mcp_servers_from(config.section("mcp_servers"), config.environ)
     for name in ("terminal", "approvals", "code_execution", "checkpoints"):
         settings[name] |= dataclasses.asdict(getattr(config, name))
+    passed = passed_from(config.terminal.pass_env, config.environ)
+    if passed:
+        settings["terminal"]["environ"] = passed
     settings["skills"] = config.skills
     settings["memory"] = {"user_profile": config.memory.user_profile}
     settings["delegation"] = {

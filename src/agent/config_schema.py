@@ -198,7 +198,9 @@ class TerminalSettings:
     cwd: str = setting(".", "folder commands start in")
     timeout: float = setting(180, "seconds one command may take", minimum=1)
     pass_env: tuple[str, ...] = setting(
-        (), "variables with credentials that commands see after all: names, or AWS_*"
+        (),
+        "variables with credentials that commands see after all, of the environment or .env:"
+        " names, or AWS_*",
     )
     docker_image: str = setting("", "docker: a container of this image for each conversation")
     docker_container: str = setting("", "docker: this container instead, which runs already")

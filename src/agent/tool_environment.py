@@ -7,7 +7,7 @@ settings is known here, where `.env` is known too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .config_values import Findings
@@ -44,6 +44,13 @@ def mcp_servers_from(section: Mapping[str, Any], environ: Mapping[str, str]) -> 
         for name, entry in section.items()
         if not (isinstance(entry, Mapping) and entry.get("enabled") is False)
     }
+
+
+def passed_from(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """What `terminal.pass_env` names, also if it is only in `.env`."""
+    from tools.terminal.environ import named
+
+    return named(environ, names)
 
 
 def _filled(key: str, value: Any, environ: Mapping[str, str]) -> Any:

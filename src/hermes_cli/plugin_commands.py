@@ -172,7 +172,7 @@ def try_hooks(args: argparse.Namespace, config: Config) -> int:
             continue
         facts = {"tool_name": args.tool, "args": {"command": "echo hello"}, "session_id": "test"}
         try:
-            answer = run_hook(one, config.home, facts)
+            answer = run_hook(one, config.home, facts, config.environ)
         except (OSError, TookTooLong) as error:
             print(f"{one.command}: {error}")
             failed = True

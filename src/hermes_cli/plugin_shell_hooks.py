@@ -130,7 +130,10 @@ def add_shell_hooks(
         if (one.event, one.command) in agreed:
             # The command is stopped at its own limit; this one is for a system that does not obey.
             callback = Callback(
-                f"shell hook {one.command!r}", one.event, _caller(one, home), one.timeout + 5
+                f"shell hook {one.command!r}",
+                one.event,
+                _caller(one, home, environ),
+                one.timeout + 5,
             )
             hooks.add(one.event, callback)
         else:
@@ -142,18 +145,23 @@ def add_shell_hooks(
             )
 
 
-def _caller(hook: ShellHook, home: Path) -> Any:
+def _caller(hook: ShellHook, home: Path, environ: Mapping[str, str]) -> Any:
     def call(**kwargs: Any) -> Any:
         tool = kwargs.get("tool_name")
         if hook.matcher and not (isinstance(tool, str) and hook.matcher.fullmatch(tool)):
             return None
-        return run_hook(hook, home, kwargs).value
+        return run_hook(hook, home, kwargs, environ).value
 
     return call
 
 
-def run_hook(hook: ShellHook, home: Path, kwargs: Mapping[str, Any]) -> Answer:
-    """Run the command once; TookTooLong if it had to be stopped, OSError if it cannot start."""
+def run_hook(
+    hook: ShellHook, home: Path, kwargs: Mapping[str, Any], environ: Mapping[str, str]
+) -> Answer:
+    """Run the command once; TookTooLong if it had to be stopped, OSError if it cannot start.
+
+    `environ` is the environment with `.env` beneath it, for what `pass_env` names.
+    """
     words = shlex.split(hook.command)
     words[0] = os.path.expanduser(words[0])  # noqa: PTH111 - a word of a command, not a path yet
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
@@ -164,7 +172,7 @@ def run_hook(hook: ShellHook, home: Path, kwargs: Mapping[str, Any]) -> Answer:
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=_environment(hook, home),
+            env=_environment(hook, home, environ),
             start_new_session=True,
         )
         too_late = threading.Event()
@@ -231,11 +239,11 @@ def asked_for(hook: ShellHook, output: str) -> dict[str, Any] | None:
     return None
 
 
-def _environment(hook: ShellHook, home: Path) -> dict[str, str]:
+def _environment(hook: ShellHook, home: Path, environ: Mapping[str, str]) -> dict[str, str]:
     from gateway.session_context import session_environ
-    from tools.terminal.environ import child_environment
+    from tools.terminal.environ import child_environment, named
 
-    kept = child_environment(os.environ, hook.pass_env)
+    kept = child_environment({**named(environ, hook.pass_env), **os.environ}, hook.pass_env)
     return {**kept, **session_environ(), "HERMES_HOME": str(home)}
 
 

@@ -18,6 +18,7 @@ from tools import checkpoints
 from tools.base import ToolContext, Workspace
 from tools.files.write import write_file
 from tools.mcp.client import ServerConfig
+from tools.terminal.tool import terminal
 from tools.web.search import check_search
 
 TERMINAL = """\
@@ -57,6 +58,19 @@ def test_every_key_of_the_terminal_is_known_and_handed_on(tmp_path: Path) -> Non
         "ssh_user": "you", "ssh_port": 2222, "ssh_key": "~/.ssh/far",
     }  # fmt: skip
     assert found["code_execution"] == {"timeout": 20}
+
+
+def test_pass_env_finds_what_it_names_in_dotenv(tmp_path: Path) -> None:
+    dotenv = "GITHUB_TOKEN=from-file\nAWS_REGION=here\nOTHER_KEY=kept\n"
+    yaml = "terminal: {pass_env: [GITHUB_TOKEN, 'AWS_*']}\napprovals: {mode: 'off'}\n"
+    found = of(tmp_path / "home", yaml, dotenv)
+    assert found["terminal"]["environ"] == {"GITHUB_TOKEN": "from-file", "AWS_REGION": "here"}
+    workspace = Workspace(tmp_path / "home", tmp_path, settings=found)
+    context = ToolContext("s", "c", workspace=workspace)
+    command = "echo $GITHUB_TOKEN $AWS_REGION ${OTHER_KEY-none}"
+    assert terminal.run(context, command) == "from-file here none"
+    stronger = of(tmp_path / "home", yaml, dotenv, GITHUB_TOKEN="stronger")
+    assert stronger["terminal"]["environ"]["GITHUB_TOKEN"] == "stronger"
 
 
 def test_a_port_that_is_none_is_refused(tmp_path: Path) -> None:

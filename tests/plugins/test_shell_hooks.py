@@ -139,12 +139,14 @@ def test_credentials_stay_at_home(script: Any, home: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SOME_API_KEY", "secret")
     monkeypatch.setenv("PASSED_API_KEY", "passed")
     monkeypatch.setenv("HARMLESS", "yes")
-    names = ["SOME_API_KEY", "PASSED_API_KEY", "HARMLESS", "HERMES_HOME"]
+    names = ["SOME_API_KEY", "PASSED_API_KEY", "HARMLESS", "HERMES_HOME", "PASSED_IN_FILE"]
+    names += ["OTHER_IN_FILE"]
+    with_file = {**ACCEPT, "PASSED_IN_FILE": "from .env", "OTHER_IN_FILE": "kept"}
     code = f"print(json.dumps({{'context': repr([os.environ.get(n) for n in {names}])}}))"
     raw = {"hooks": {"pre_llm_call": [script(code)]}, "terminal": {"pass_env": ["PASSED_*"]}}
-    plugins.load_plugins(raw, home, ACCEPT)
+    plugins.load_plugins(raw, home, with_file)
     (answer,) = plugins.invoke_hook("pre_llm_call")
-    assert answer["context"] == repr([None, "passed", "yes", str(home)])
+    assert answer["context"] == repr([None, "passed", "yes", str(home), "from .env", None])
 
 
 def test_without_consent_nothing_runs(

@@ -20,9 +20,10 @@ with (lab / "calls").open("a") as file:
     file.write(json.dumps([Path(sys.argv[0]).name, *words]) + "\n")
 
 
-def elsewhere(argv, container, tty, stdin):
+def elsewhere(argv, container, tty, stdin, given=()):
     """Run a command as a server over there would."""
     environ = {"HOME": str(lab / "there"), "PATH": "/usr/bin:/bin", "CONTAINER": container}
+    environ.update(given)
     if tty:
         assert os.isatty(0), "the input device is not a TTY"
         os.environ.clear()
@@ -87,16 +88,21 @@ def docker():
         return 0
     assert action == "exec"
     tty = stdin = False
+    given = {}
     while words[0].startswith("-"):
         word = words.pop(0)
         if word == "-u":
             words.pop(0)
+        if word == "-e":
+            variable = words.pop(0)
+            given[variable] = os.environ[variable]
+            continue
         tty, stdin = tty or "t" in word, stdin or "i" in word
     name, *command = words
     if not (lab / ("container-" + name)).exists():
         print("Error response from daemon: No such container: " + name, file=sys.stderr)
         return 1
-    return elsewhere(["/usr/bin/env", *command], name, tty, stdin)
+    return elsewhere(["/usr/bin/env", *command], name, tty, stdin, given)
 
 
 sys.exit({"ssh": ssh, "docker": docker}[Path(sys.argv[0]).name]())

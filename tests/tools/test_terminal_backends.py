@@ -6,6 +6,7 @@ There is no Docker engine to rely on, so `docker` (and, beside a real sshd, `ssh
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
 import os
@@ -189,11 +190,6 @@ def sleeping(seconds: str) -> int:
     return len(sleepers(seconds))
 
 
-def run_folders() -> set[Path]:
-    """What runs that are going on have over there."""
-    return set(Path("/tmp").glob("hermes-" + "[0-9a-f]" * 32))
-
-
 @pytest.fixture
 def seconds() -> Iterator[str]:
     """A length of sleep that no other process sleeps."""
@@ -240,19 +236,39 @@ def test_credentials_stay_here(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not any("sk-very-secret" in word for call in lab.calls() for word in call)
 
 
+@pytest.mark.parametrize("pty", [False, True])
+def test_credentials_that_are_named_stand_in_no_command_line(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, pty: bool
+) -> None:
+    value = 'it\'s a "named" $one'
+    monkeypatch.setenv("GITHUB_TOKEN", value)
+    lab.workspace.settings = {"terminal": {**lab.settings, "pass_env": ["GITHUB_TOKEN"]}}
+    left = "test -e /tmp/hermes-$HERMES_TOOL_RUN/environ && echo left"
+    assert lab.run(f'printf %s "$GITHUB_TOKEN"; {left}; true', pty=pty) == value
+    # What a command reads is as secret in the next one.
+    lab.run("export MY_PASSWORD=$(echo jung | tr g k); export PLAIN=1; unset GITHUB_TOKEN")
+    assert lab.run('echo "$MY_PASSWORD $PLAIN ${GITHUB_TOKEN-none}"', pty=pty) == "junk 1 none"
+    said = " ".join(word for call in lab.calls() for word in call)
+    payloads = re.findall(r"[A-Za-z0-9+/]{100,}={0,2}", said)
+    assert bool(payloads) == bool(lab.calls())
+    texts = [said, *(base64.b64decode(payload).decode() for payload in payloads)]
+    assert [text for text in texts if "named" in text or "junk" in text] == []
+
+
 def test_a_time_limit_ends_everything_over_there(
     lab: Lab, seconds: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.terminal.run.TIMEOUT_GRACE", 0.5)
-    before = run_folders()
     text = lab.run(
-        f"echo begun; setsid sleep {seconds} & (trap '' TERM; sleep {seconds}) & sleep {seconds}",
+        f"echo $HERMES_TOOL_RUN; setsid sleep {seconds} & (trap '' TERM; sleep {seconds}) &"
+        f" sleep {seconds}",
         timeout=2,
     )
-    assert text.startswith("begun\n")
+    marker = text.partition("\n")[0].rpartition(":")[2]
+    assert re.fullmatch(r"[0-9a-f]{32}", marker), text
     assert "[timed out after 2 s;" in text
     assert sleeping(seconds) == 0
-    assert run_folders() == before
+    assert not Path(f"/tmp/hermes-{marker}").exists()
 
 
 def test_an_interrupt_ends_everything_over_there(lab: Lab, seconds: str) -> None:

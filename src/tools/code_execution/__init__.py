@@ -150,10 +150,11 @@ def _cause(code: int) -> str:
 
 def _environment(context: ToolContext) -> dict[str, str]:
     from ..terminal.environ import child_environment, names
+    from ..terminal.place import passed_environment, terminal_settings
 
-    terminal = context.workspace.settings.get("terminal")
-    allow = terminal.get("pass_env") if isinstance(terminal, Mapping) else None
-    return child_environment({**os.environ, **context.workspace.environ}, names(allow))
+    settings = terminal_settings(context.workspace)
+    environ = {**passed_environment(settings), **context.workspace.environ}
+    return child_environment(environ, names(settings.get("pass_env")))
 
 
 def _seconds(settings: Mapping[str, Any]) -> float:

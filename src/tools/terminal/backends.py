@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base import ToolError
 from ..processes.identity import MARKER, marker_value
-from .environ import child_environment
+from .environ import child_environment, is_secret
 from .shell import Memory, ShellState, parse_state, script
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Launch:
     """The part of `base` that goes along wherever the command runs."""
     memory: Memory
     cwd: str | None
+    passed: frozenset[str] = frozenset()
+    """The names in `sent` that `pass_env` allows: credentials."""
     pty: bool = False
     stdin: bool = False
     sudo: bool = False
@@ -57,6 +59,18 @@ class Launch:
     def needs_input(self) -> bool:
         """Whether something will be written to its standard input."""
         return self.stdin or self.sudo
+
+    @property
+    def private(self) -> dict[str, str]:
+        """The variables that go along and must not stand in any command line, where every user of
+        a machine can read them."""
+        going = {**self.sent, **self.memory.environ}
+        return {
+            name: value
+            for name, value in going.items()
+            if name not in self.memory.unset
+            and (name in self.passed or (name in self.memory.environ and is_secret(name, value)))
+        }
 
     def environ(self) -> dict[str, str]:
         """The command's environment, where it inherits ours."""
@@ -199,6 +213,7 @@ def helper(
     environ: dict[str, str],
     seconds: float,
     give_up: Callable[[], bool] = lambda: False,
+    stdin: bytes = b"",
 ) -> tuple[int, str]:
     """Run a helper process to its end: its exit code and the little it printed.
 
@@ -206,11 +221,13 @@ def helper(
     """
     from tempfile import TemporaryFile
 
-    with TemporaryFile() as printed:
+    with TemporaryFile() as printed, TemporaryFile() as given:
+        given.write(stdin)
+        given.seek(0)
         process = subprocess.Popen(
             argv,
             env=environ,
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=printed,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -63,8 +63,12 @@ class DockerBackend:
         """`docker exec`, after starting the conversation's container if there is none yet."""
         self._ensure_container(launch.cancelled)
         options = ["-it"] if launch.pty else ["-i"] if launch.needs_input else []
+        private = launch.private
+        for name in private:
+            options += ["-e", name]  # the client takes the value from its own environment
         argv = ["docker", "exec", *options, *self._user(), self._container, *remote_argv(launch)]
-        return Invocation(argv, dict(launch.base), trailer=trailer_start(launch.marker))
+        environ = {**launch.base, **private}
+        return Invocation(argv, environ, trailer=trailer_start(launch.marker))
 
     def ending(self, launch: Launch, code: int | None, trailer: bytes) -> Ending:
         """Read the trailer; without one, the container is to blame."""

@@ -32,6 +32,16 @@ def child_environment(environ: Mapping[str, str], allow: Iterable[str] = ()) -> 
     }
 
 
+def named(environ: Mapping[str, str], allow: Iterable[str]) -> dict[str, str]:
+    """The variables that names, or patterns such as "AWS_*", stand for."""
+    patterns = tuple(allow)
+    return {
+        name: value
+        for name, value in environ.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
+
+
 def names(value: object) -> list[str]:
     """Names from the configuration: a list, or one text with blanks or commas between them."""
     given = value if isinstance(value, list | tuple) else [value or ""]

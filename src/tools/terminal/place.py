@@ -13,7 +13,6 @@ import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..processes.identity import new_marker
 from ..processes.ledger import RUN_FOLDER, Ledger
 from ..wall.guardhouse import NO_GRANTS, Grants, close_walls, guardhouse_of
 from .backends import Backend, Ending, Launch, make_backend
-from .environ import child_environment, names
+from .environ import child_environment, named, names
 from .shell import Memory
 
 log = logging.getLogger(__name__)
@@ -58,8 +57,9 @@ class Place:
         settings = terminal_settings(context.workspace)
         sent = _session_environ(context)
         allow = names(settings.get("pass_env"))
-        base = {"TERM": "dumb", **child_environment(os.environ, allow)}
-        sent |= {name: base[name] for name in base if any(fnmatchcase(name, p) for p in allow)}
+        base = {"TERM": "dumb", **child_environment(passed_environment(settings), allow)}
+        passed = named(base, allow)
+        sent |= passed
         base |= sent
         if pty:
             base |= _FOR_TERMINALS
@@ -80,6 +80,7 @@ class Place:
             folder=folder / marker,
             base=base,
             sent=sent,
+            passed=frozenset(passed),
             memory=memory,
             cwd=cwd,
             pty=pty,
@@ -156,6 +157,11 @@ def terminal_settings(workspace: Workspace) -> Mapping[str, Any]:
     """The `terminal` section of the configuration."""
     section = workspace.settings.get("terminal")
     return section if isinstance(section, Mapping) else {}
+
+
+def passed_environment(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The process's environment, with what `pass_env` names in `.env` beneath it."""
+    return {**(settings.get("environ") or {}), **os.environ}
 
 
 def sudo_password(context: ToolContext, place: Place, command: str) -> str | None:

@@ -27,10 +27,14 @@ def trailer_start(marker: str) -> bytes:
     return b"\x1eHERMES:" + marker.encode() + b":"
 
 
-def remote_argv(launch: Launch) -> list[str]:
+def remote_argv(launch: Launch, *, environ_file: bool = False) -> list[str]:
     """The words that run a command over there: safe for any login shell, since all that is quoted
-    is plain, and the rest is base64."""
-    payload = base64.b64encode(_remote_script(launch).encode()).decode()
+    is plain, and the rest is base64.
+
+    Of the variables the private ones are not among the words: they are in the environment already,
+    or with `environ_file` in a file that `leave_environ` has left.
+    """
+    payload = base64.b64encode(_remote_script(launch, environ_file).encode()).decode()
     if len(payload) > _ARGUMENT_LIMIT:
         raise ToolError(
             "The command with its environment is too long for this backend. Put it into a file"
@@ -39,19 +43,36 @@ def remote_argv(launch: Launch) -> list[str]:
     return ["sh", "-c", 'eval "$(printf %s "$1" | base64 -d)"', "hermes", payload]
 
 
-def _remote_script(launch: Launch) -> str:
+def leave_environ(launch: Launch) -> tuple[str, bytes]:
+    """Shell text that leaves the private variables in a private file, and its standard input."""
+    folder = f"/tmp/hermes-{launch.marker}"
+    return (
+        f"umask 077; mkdir {folder} && cat >{folder}/environ",
+        exports(launch.private, set(), None).encode("utf-8", "surrogateescape"),
+    )
+
+
+def _remote_script(launch: Launch, environ_file: bool) -> str:
     folder = f"/tmp/hermes-{launch.marker}"
     command = encoded(launch.command).decode()
-    changed = {**launch.sent, **launch.memory.environ}
+    private = launch.private
+    changed = {
+        name: value
+        for name, value in {**launch.sent, **launch.memory.environ}.items()
+        if name not in private and name not in launch.memory.unset
+    }
+    environ = f"{folder}/environ"
+    make = ":" if environ_file else f"mkdir {folder}"  # `leave_environ` has made it
     prelude = "; ".join(
         (
+            f". {environ}; PATH=/usr/bin:/bin:$PATH rm -f {environ}" if environ_file else ":",
             exports(changed, launch.memory.unset, launch.cwd) or ":",
             f"/usr/bin/env -0 >{folder}/before 2>/dev/null",
         )
     )
     inner = script(folder, prelude=prelude, sudo=launch.sudo, stdin=launch.stdin)
     return f"""
-(umask 077; mkdir {folder} && printf %s {shlex.quote(command)} >{folder}/command &&
+(umask 077; {make} && printf %s {shlex.quote(command)} >{folder}/command &&
   : >{folder}/state && : >{folder}/before) || exit 125
 export {MARKER}={launch.marker}
 if command -v bash >/dev/null 2>&1; then s=bash; else s=sh; fi

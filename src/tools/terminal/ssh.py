@@ -16,12 +16,13 @@ from typing import Any
 from ..base import ToolError
 from .backends import Ending, Invocation, Launch, helper
 from .environ import child_environment
-from .remote import kill_script, read_trailer, remote_argv, trailer_start
+from .remote import kill_script, leave_environ, read_trailer, remote_argv, trailer_start
 
 _KEYS = ("backend", "ssh_host", "ssh_user", "ssh_port", "ssh_key")
 _SOCKET_PATH_LIMIT = 60
 """Characters of the folder for shared connections; a socket's whole path has room for 100."""
 _CONTROL_SECONDS = 15
+_SEND_SECONDS = 60
 
 
 class SshBackend:
@@ -50,8 +51,29 @@ class SshBackend:
         options = ["-tt"] if launch.pty else ["-T"]
         if not (launch.pty or launch.needs_input):
             options.append("-n")
-        argv = [*self._client(), *options, "--", self._host, _line(remote_argv(launch))]
+        private = bool(launch.private)
+        if private:
+            self._send_environ(launch)
+        words = _line(remote_argv(launch, environ_file=private))
+        argv = [*self._client(), *options, "--", self._host, words]
         return Invocation(argv, dict(launch.base), trailer=trailer_start(launch.marker))
+
+    def _send_environ(self, launch: Launch) -> None:
+        """Leave the private variables over there, through the client's standard input."""
+        text, content = leave_environ(launch)
+        argv = [*self._client(), "-T", "--", self._host, _line(["sh", "-c", text])]
+        code, printed = helper(
+            argv,
+            child_environment(os.environ),
+            _SEND_SECONDS,
+            launch.cancelled.is_set,
+            stdin=content,
+        )
+        if code != 0:
+            raise ToolError(
+                f"The variables of terminal.pass_env could not be sent to {self._host}:"
+                f" {printed[-300:] or f'ssh ended with {code}'}"
+            )
 
     def ending(self, launch: Launch, code: int | None, trailer: bytes) -> Ending:
         """Read the trailer; without one, the connection is to blame."""
