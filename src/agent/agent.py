@@ -206,6 +206,7 @@ class AIAgent:
             system="",
             emit=emit,
             take_steering=self._occupation.take_steering,
+            occupation=self._occupation,
             cost=lambda usage: step_cost(usage, self.llm),
             max_iterations=self.max_iterations,
             request_options=self._request_options,
@@ -332,6 +333,22 @@ class AIAgent:
     def interrupt(self) -> bool:
         """Stop the running turn, from any thread; what it did is stored. False if none runs."""
         return self._occupation.interrupt()
+
+    def make_way(self) -> bool:
+        """Interrupt the running turn for a further message of the person; False if none runs.
+
+        If nothing was answered yet, the history says that the question is still open, so that the
+        next turn answers both.
+        """
+        return self._occupation.interrupt(message_waits=True)
+
+    def join(self, content: str | list[dict[str, Any]], inbox_id: str | None = None) -> bool:
+        """Let the running turn answer a further message together with its question, as long as the
+        model has not said anything; False if it has, or if no turn runs.
+
+        With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
+        """
+        return self._occupation.join(running.inbound(content, inbox_id))
 
     def steer(self, text: str, inbox_id: str | None = None) -> bool:
         """Add a message to the running turn; it is read at the next step. False if none runs.

@@ -301,8 +301,9 @@ SECTIONS: dict[str, type] = {
 
 GATEWAY_KEYS = (
     "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
-    "unauthorized_dm_behavior", "max_inbound_media_bytes", "session_store_max_age_days",
-    "drain_timeout", "cache_size", "cache_bytes", "cache_idle_seconds",
+    "message_parts_wait", "unauthorized_dm_behavior", "max_inbound_media_bytes",
+    "session_store_max_age_days", "drain_timeout", "cache_size", "cache_bytes",
+    "cache_idle_seconds",
 )  # fmt: skip
 """Plain keys of the gateway, below `gateway` or at the top of the file."""
 GATEWAY_SECTIONS = ("streaming", "restart_loop_guard", "reset_by_type", "reset_by_platform")

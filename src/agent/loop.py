@@ -22,12 +22,19 @@ from .events import Event, ReplyFinished, Steered, StreamRestarted
 from .hooks import TurnHooks
 from .hooks_model import is_watched, watched
 from .journal import Journal
-from .model import Message, Model, ModelRequest, Usage
+from .model import Chunk, Message, Model, ModelRequest, TextDelta, ToolCallDelta, Usage
+from .occupation import Occupation
 from .overlay import overlay_last_user
 from .reply import Reply
 from .tool_calls import ToolRunner
 
 EMPTY_RETRIES = 2
+
+INTERRUPTED = "[Interrupted before an answer.]"
+STILL_OPEN = (
+    "[Interrupted by the next message before an answer. What was asked here is still open: it is to"
+    " be answered together with the next message.]"
+)
 
 
 async def _nothing() -> None:
@@ -46,6 +53,8 @@ class Turn:
     emit: Callable[[Event], None]
     take_steering: Callable[[], list[Message]]
     cost: Callable[[Usage], dict[str, Any]]
+    occupation: Occupation = field(default_factory=Occupation)
+    """Through which messages join it before its model says anything."""
     max_iterations: int = 90
     request_options: dict[str, Any] = field(default_factory=dict)
     deliver_results: Callable[[], Awaitable[None]] = _nothing
@@ -123,7 +132,8 @@ async def close(turn: Turn) -> None:
     elif turn.exhausted:
         await note(turn, f'[Stopped after {turn.api_calls} model calls. Say "continue" to go on.]')
     else:
-        await note(turn, partial_text(turn) or "[Interrupted before an answer.]", "interrupted")
+        open_end = STILL_OPEN if turn.occupation.message_waits else INTERRUPTED
+        await note(turn, partial_text(turn) or open_end, "interrupted")
 
 
 async def run_tools(turn: Turn, calls: list[dict[str, Any]]) -> None:
@@ -157,16 +167,54 @@ async def ask(turn: Turn) -> None:
 
 
 async def ask_once(turn: Turn) -> None:
-    """Send the request; `turn.reply` holds what has come so far, also if it breaks."""
-    turn.reply = Reply()
-    messages = await turn.compressor.make_room(turn) if turn.compressor else turn.journal.history()
-    request = ModelRequest(
-        messages=overlay_last_user(messages, turn.overlay, turn.asked),
-        system=turn.system,
-        tools=turn.tool_schemas,
-        session_id=turn.journal.session_id,
-        **turn.request_options,
-    )
+    """Send the request; `turn.reply` holds what has come so far, also if it breaks.
+
+    What the user adds before the model says anything is read too: the request is sent anew.
+    """
+    while True:
+        if joined := turn.occupation.take_joined():
+            await steer(turn, joined)
+        turn.reply = Reply()
+        room = turn.compressor
+        messages = await room.make_room(turn) if room else turn.journal.history()
+        request = ModelRequest(
+            messages=overlay_last_user(messages, turn.overlay, turn.asked),
+            system=turn.system,
+            tools=turn.tool_schemas,
+            session_id=turn.journal.session_id,
+            **turn.request_options,
+        )
+        if not turn.occupation.is_opening:
+            await receive(turn, request)
+            break
+        if await receive_unless_joined(turn, request):
+            break
+    turn.reply.require_finished()
+    turn.usage += turn.reply.usage
+    turn.last_prompt_tokens = turn.reply.usage.input_tokens
+    if turn.compressor:
+        turn.compressor.note_answer(turn.last_prompt_tokens)
+
+
+async def receive_unless_joined(turn: Turn, request: ModelRequest) -> bool:
+    """Receive the reply to the turn's first request; False if a message joined before a word."""
+    task = asyncio.create_task(receive(turn, request))
+    try:
+        if turn.occupation.attach_request(task):
+            return await task
+        task.cancel()
+    except asyncio.CancelledError:
+        outer = asyncio.current_task()
+        if outer is not None and outer.cancelling():
+            raise  # the turn is interrupted, not the request alone
+    finally:
+        turn.occupation.attach_request(None)
+    turn.occupation.restart()
+    return False
+
+
+async def receive(turn: Turn, request: ModelRequest) -> bool:
+    """Receive the reply; False if a message joined that is to be read before it is given."""
     model_stream = (
         watched(turn, turn.hooks, request)
         if turn.hooks is not None and is_watched()
@@ -174,12 +222,17 @@ async def ask_once(turn: Turn) -> None:
     )
     async with contextlib.aclosing(model_stream) as stream:
         async for chunk in stream:
+            if says_something(chunk) and not turn.occupation.begin_speaking():
+                return False
             turn.reply.add(chunk, turn.emit)
-    turn.reply.require_finished()
-    turn.usage += turn.reply.usage
-    turn.last_prompt_tokens = turn.reply.usage.input_tokens
-    if turn.compressor:
-        turn.compressor.note_answer(turn.last_prompt_tokens)
+    return True
+
+
+def says_something(chunk: Chunk) -> bool:
+    """Whether a chunk is part of what the model says or does, not of what it thinks."""
+    return isinstance(chunk, ToolCallDelta) or (
+        isinstance(chunk, TextDelta) and bool(chunk.text.strip())
+    )
 
 
 async def finish_reply(

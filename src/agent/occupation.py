@@ -13,8 +13,16 @@ class TurnRunningError(RuntimeError):
     """The agent is in the middle of a turn; interrupt it, steer it, or wait."""
 
 
+MOST_RESTARTS = 8
+"""Requests of one turn that are sent anew because a message joined: each costs its input again."""
+
+
 class Occupation:
-    """What one agent is doing: nothing, a turn, or a compression."""
+    """What one agent is doing: nothing, a turn, or a compression.
+
+    A turn is opening until its model has said something. A message that joins an opening turn is
+    read together with the turn's question: a request that is under way is sent anew.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,6 +30,13 @@ class Occupation:
         self._compressing = False
         self._steering: list[Message] = []
         self._task: asyncio.Task[Any] | None = None
+        self._opening = False
+        self._joined = False
+        """Whether a message joined that no request holds yet."""
+        self._restarts = 0
+        self._request: asyncio.Task[Any] | None = None
+        self.message_waits = False
+        """Whether the turn was interrupted for the sake of a further message."""
         self.interrupt_wanted = False
         """Somebody asked for an end; a task that begins later is cancelled at once."""
 
@@ -31,13 +46,15 @@ class Occupation:
             if self._busy:
                 raise TurnRunningError(refusal)
             self._busy, self._compressing = True, compressing
-            self.interrupt_wanted = False
-            self._task = None
+            self._opening, self._joined, self._restarts = not compressing, False, 0
+            self.interrupt_wanted = self.message_waits = False
+            self._task = self._request = None
 
     def release(self) -> None:
         """It has ended."""
         with self._lock:
-            self._busy, self._compressing, self._task = False, False, None
+            self._busy = self._compressing = self._opening = False
+            self._task = self._request = None
 
     def require_free(self, refusal: str) -> None:
         """Raise TurnRunningError with that refusal while something runs."""
@@ -52,12 +69,13 @@ class Occupation:
             if self.interrupt_wanted:
                 task.cancel()
 
-    def interrupt(self) -> bool:
+    def interrupt(self, *, message_waits: bool = False) -> bool:
         """Stop what runs, from any thread; False if nothing does."""
         with self._lock:
             if not self._busy:
                 return False
             self.interrupt_wanted = True
+            self.message_waits = self.message_waits or message_waits
             task = self._task
         if task is not None:
             task.get_loop().call_soon_threadsafe(task.cancel)
@@ -74,5 +92,48 @@ class Occupation:
     def take_steering(self) -> list[Message]:
         """What was added and not read yet."""
         with self._lock:
-            taken, self._steering = self._steering, []
+            taken, self._steering, self._joined = self._steering, [], False
         return taken
+
+    # Until the model says something
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether a turn runs whose model has not said anything yet."""
+        return self._opening
+
+    def join(self, message: Message) -> bool:
+        """Let the opening turn read a message with its question; False if it is too late."""
+        with self._lock:
+            late = not self._opening or self.interrupt_wanted
+            if late or (self._request is not None and self._restarts >= MOST_RESTARTS):
+                return False
+            self._steering.append(message)
+            self._joined = True
+            request = self._request
+        if request is not None:
+            request.get_loop().call_soon_threadsafe(request.cancel)
+        return True
+
+    def take_joined(self) -> list[Message]:
+        """What was added, if a message has joined; otherwise nothing yet."""
+        return self.take_steering() if self._joined else []
+
+    def attach_request(self, request: asyncio.Task[Any] | None) -> bool:
+        """This is the request that a message may restart; False if one has joined meanwhile."""
+        with self._lock:
+            self._request = request
+            return not self._joined
+
+    def restart(self) -> None:
+        """The request is sent anew."""
+        with self._lock:
+            self._restarts += 1
+
+    def begin_speaking(self) -> bool:
+        """The model says something; False if a message joined that it has not read."""
+        with self._lock:
+            if self._opening and self._joined:
+                return False
+            self._opening = False
+            return True

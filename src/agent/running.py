@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gateway import session_context
@@ -184,7 +184,7 @@ async def give_back(turn: Turn) -> None:
         log.error("The turn in %s could not be ended: %s", turn.journal.session_id, error)
 
 
-def inbound(content: str | list[dict[str, Any]], inbox_id: str | None) -> Message:
-    """A user's message, with the row of the inbox it comes from."""
+def inbound(content: str | list[dict[str, Any]], inbox_id: str | Sequence[str] | None) -> Message:
+    """A user's message, with the row or rows of the inbox it comes from."""
     message: Message = {"role": "user", "content": content}
     return message if inbox_id is None else {**message, INBOX_ID: inbox_id}

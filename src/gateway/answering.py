@@ -66,7 +66,7 @@ class Answering:
             # No silent turn: whatever failed, the chat reads it.
             log.exception("The turn in %s failed", key)
             if inbound.taken is None:
-                await runner.turns.drop(inbound.inbox_id)
+                await runner.turns.drop(*inbound.inbox_ids)
             result = {"failed": True, "error": f"{type(error).__name__}: {error}", "api_calls": 0}
         finally:
             runner._running_agents.pop(key, None)
@@ -119,7 +119,7 @@ class Answering:
             user_id=source.user_id, user_name=source.user_name, session_key=key,
             session_id=entry.session_id, message_id=inbound.event.message_id,
         )  # fmt: skip
-        session_context.set_inbox_id(None if inbound.taken else inbound.inbox_id)
+        session_context.set_inbox_id(None if inbound.taken else inbound.inbox_ids)
         if source.platform is not Platform.API_SERVER:
             agent.deliver_to = delivery_target(inbound)
         events = TurnEvents(runner, source, entry, inbound.event.text)
@@ -136,6 +136,8 @@ class Answering:
         else:
             content = content_of(inbound.event.text, inbound.event.media)
             async with watched(runner, key, source, agent):
+                # It runs as soon as the turn has the agent: what came since its beginning joins it.
+                runner.spawn(runner.turns.join_waiting(key, key))
                 result = await agent.run(content, stream_callback=stream.feed)
             await self._settle_inbox(key, inbound, result)
         runner.note_weight(key, agent)
@@ -148,7 +150,7 @@ class Answering:
         if result.get("superseded") or result.get("api_calls"):
             return
         if result.get("failed") or (result.get("interrupted") and self._runner._running):
-            await self._runner.turns.drop(inbound.inbox_id)
+            await self._runner.turns.drop(*inbound.inbox_ids)
         elif result.get("interrupted"):
             waiting = await self._runner._session_db.list_waiting(session_key=key)
             if inbound.inbox_id in {row["id"] for row in waiting}:

@@ -105,6 +105,8 @@ class GatewayConfig:
     max_concurrent_sessions: int | None = None
     """Turns at once; None for as many as come."""
     busy_input_mode: str = "interrupt"
+    message_parts_wait: float = 1.0
+    """Seconds to wait for further parts of an album or a split text; 0 takes each as a message."""
     unauthorized_dm_behavior: str = "pair"
     """pair: a stranger gets a code; ignore: nothing."""
     streaming: Mapping[str, Any] = field(default_factory=dict)

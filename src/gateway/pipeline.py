@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .accepted import facts_of
 from .commands import command_line, is_answer, run_command
 from .one_turn import Places
 from .platforms.base import MessageEvent
@@ -44,6 +45,13 @@ class Inbound:
     """The turn it belongs to was begun by a process that died; `inbox_id` is its new name."""
     alive: Callable[[], None] | None = None
     """Called at every sign of life of such a turn, from any thread."""
+    further_ids: tuple[str, ...] = ()
+    """The other inbox rows of a message that came in several parts."""
+
+    @property
+    def inbox_ids(self) -> tuple[str, ...]:
+        """Every inbox row that is taken with it."""
+        return (self.inbox_id, *self.further_ids)
 
 
 class Pipeline:
@@ -63,10 +71,11 @@ class Pipeline:
             if await self._stored_once(inbound):
                 self.take_up(inbound)
             else:
-                log.info("%s was delivered again; it is known", inbound.inbox_id)
+                log.info("Ignoring duplicate delivery of %s", inbound.inbox_id)
 
     def take_up(self, inbound: Inbound) -> None:
         """Let a message that is stored take its way, behind those of its chat before it."""
+        self._runner.turns.parts.note(inbound.event)
         self._runner.spawn(self._go_on(inbound))
 
     async def _stored_once(self, inbound: Inbound) -> bool:
@@ -81,7 +90,7 @@ class Pipeline:
                 session_key=inbound.session_key,
                 user_id=event.source.owner,
                 platform_message_id=event.message_id,
-                facts={"source": event.source.to_dict(), "media": event.media},
+                facts=facts_of(event),
             )
         )
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,6 +192,10 @@ class GatewayRunner:
     async def handle_message(self, event: MessageEvent) -> None:
         """A message has come in; returns when it is stored."""
         await self.pipeline.accept(event)
+
+    def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
+        """While the files of a message are fetched: the earlier parts of that message wait."""
+        return self.turns.parts.fetching(self.session_store._generate_session_key(source))
 
     async def _handle_reset_command(self, event: MessageEvent) -> str:
         """/new and /reset: end the chat's session and begin a new one."""

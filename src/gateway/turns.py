@@ -1,8 +1,9 @@
 """Turns of chats: one at a time per conversation, any number beside each other.
 
-A message that comes while a turn runs interrupts it, is read by it, or waits, as configured. What
-waits is in the store's inbox, so a restart finds it. A turn that another process left comes before
-what waits. However a turn ends, the chat is told.
+A message that comes while a turn runs interrupts it, is read by it, or waits, as configured. While
+a turn has not said anything, a further message of the same person joins it instead of interrupting
+it, so that both are answered. What waits is in the store's inbox, so a restart finds it. A turn
+that another process left comes before what waits. However a turn ends, the chat is told.
 """
 
 from __future__ import annotations
@@ -12,20 +13,22 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sized
+from collections.abc import AsyncIterator, Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
 
 from . import take_over
+from .accepted import event_of, facts_of
 from .answering import Answering
 from .config import Platform
+from .message_parts import PartsExpected, merge_parts, select_parts
 from .one_turn import Conversations
 from .pace import Pace
 from .patience import patiently
-from .pipeline import Inbound
+from .pipeline import Inbound, content_of
 from .platforms.base import MessageEvent, SendError
-from .session import SessionEntry, SessionSource
+from .session import SessionEntry
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
@@ -57,8 +60,12 @@ class Turns:
         self.answering = Answering(runner)
         self._steered: dict[str, set[tuple[str, str]]] = {}
         """By the key whose turn it is: what it was given to read, each with its chat's key."""
-        self._admitted: set[str] = set()
-        """Messages that passed the stages and wait here; others in the inbox are still in them."""
+        self._admitted: dict[str, dict[str, Inbound]] = {}
+        """By chat and by inbox id: messages that passed the stages and wait here; others in the
+        inbox are still in them."""
+        self._askers: dict[str, str | None] = {}
+        """By the key whose turn it is: the person whose message is being answered."""
+        self.parts = PartsExpected(runner.config.message_parts_wait)
         self._lines: dict[str, Sized] = {}
         """Messages of others' conversations: the one that runs, and those behind it."""
         self.in_flight = 0
@@ -70,12 +77,14 @@ class Turns:
     @property
     def waiting(self) -> int:
         """Messages that wait for the turn before them."""
-        return len(self._admitted) + sum(max(0, len(line) - 1) for line in self._lines.values())
+        admitted = sum(map(len, self._admitted.values()))
+        return admitted + sum(max(0, len(line) - 1) for line in self._lines.values())
 
     async def take(self, inbound: Inbound) -> None:
         """Begin with a message, or do with the running turn of its chat as configured."""
         key = inbound.session_key
-        self._admitted.add(inbound.inbox_id)
+        self._admitted.setdefault(key, {})[inbound.inbox_id] = inbound
+        self.parts.arrived(key)
         self._runner.spawn(self._acknowledge(inbound.event))
         holder = self.running_key(key)
         if key not in self._chats:
@@ -87,7 +96,7 @@ class Turns:
             return
         agent = self._runner._running_agents.get(holder)
         mode = self._runner.config.busy_input_mode
-        steer, interrupt = getattr(agent, "steer", None), getattr(agent, "interrupt", None)
+        steer, make_way = getattr(agent, "steer", None), getattr(agent, "make_way", None)
         if mode == "steer" and steer is not None and not inbound.event.media:
             waiting = await self._runner._session_db.list_waiting(session_key=key, limit=LOOK_AHEAD)
             steered = self._steered.get(holder, set())
@@ -96,8 +105,36 @@ class Turns:
                 self._steered.setdefault(holder, set()).add((key, inbound.inbox_id))
                 await self.answering.mirror_question(inbound)
                 steer(inbound.event.text, inbound.inbox_id)
-        elif mode == "interrupt" and interrupt is not None:
-            interrupt()
+        elif mode == "interrupt" and make_way is not None:
+            await self.join_waiting(key, holder)
+            if (key, inbound.inbox_id) not in self._steered.get(holder, ()):
+                make_way()
+
+    async def join_waiting(self, key: str, holder: str) -> None:
+        """Let what waits in a chat join the turn that runs there, where that has not said anything.
+
+        Only messages of the person who is being answered, in the order they came, and not those
+        that an earlier run accepted.
+        """
+        join = getattr(self._runner._running_agents.get(holder), "join", None)
+        if self._runner.config.busy_input_mode != "interrupt" or join is None:
+            return
+        if key != holder or key not in self._askers:
+            return
+        steered = self._steered.setdefault(holder, set())
+        joined = []
+        for inbound in self._admitted.get(key, {}).values():
+            if (key, inbound.inbox_id) in steered:
+                continue
+            event = inbound.event
+            if inbound.waited or event.source.user_id != self._askers[key]:
+                break
+            if not join(content_of(event.text, event.media), inbound.inbox_id):
+                break
+            steered.add((key, inbound.inbox_id))
+            joined.append(inbound)
+        for inbound in joined:
+            await self.answering.mirror_question(inbound)
 
     def _was_waiting(self, event: MessageEvent, holder: str) -> bool:
         """Whether a message was sent before anybody could see that its chat's turn goes on."""
@@ -188,7 +225,7 @@ class Turns:
             source=event.source.platform.value,
             session_key=inbound.session_key,
             user_id=event.source.owner,
-            facts={"source": event.source.to_dict(), "media": event.media},
+            facts=facts_of(event),
         )
         event.text = message if isinstance(message, str) else str(message[0].get("text", ""))
         await self.take(Inbound(event, inbound.session_key, inbox_id))
@@ -196,16 +233,10 @@ class Turns:
     async def resume(self, platform: Platform) -> None:
         """After a start: go on with what a platform's chats had sent and was not begun."""
         for row in await self._runner._session_db.list_waiting():
-            source = row["facts"].get("source")
-            if not row["session_key"] or not source:
+            if not row["session_key"] or not row["facts"].get("source"):
                 continue  # another front end's
             try:
-                event = MessageEvent(
-                    str(row["content"] or ""),
-                    SessionSource.from_dict(source),
-                    row["platform_message_id"],
-                    list(row["facts"].get("media") or ()),
-                )
+                event = event_of(row)
             except (KeyError, ValueError, TypeError):
                 log.warning("%s is of a platform that is not known here", row["id"])
                 continue
@@ -213,14 +244,18 @@ class Turns:
                 inbound = Inbound(event, row["session_key"], row["id"], waited=True)
                 self._runner.pipeline.take_up(inbound)
 
-    async def drop(self, inbox_id: str) -> None:
-        """Take a message from the inbox; if the store cannot do that now, as soon as it can."""
+    async def drop(self, *inbox_ids: str) -> None:
+        """Take messages from the inbox; if the store cannot do that now, as soon as it can."""
+        for inbox_id in inbox_ids:
+            try:
+                await self._runner._session_db.drop_message(inbox_id)
+            except StoreError as error:
+                log.warning("%s stays in the inbox for now: %s", inbox_id, error)
+                self._runner.spawn(self._drop_patiently(inbox_id))
+
+    async def _drop_patiently(self, inbox_id: str) -> None:
         db = self._runner._session_db
-        try:
-            await db.drop_message(inbox_id)
-        except StoreError as error:
-            log.warning("%s stays in the inbox for now: %s", inbox_id, error)
-            self._runner.spawn(patiently(lambda: db.drop_message(inbox_id), f"Dropping {inbox_id}"))
+        await patiently(lambda: db.drop_message(inbox_id), f"Dropping {inbox_id}")
 
     async def drain(self, seconds: float) -> list[str]:
         """Let running turns end; those that take longer are interrupted. Returns their keys."""
@@ -277,23 +312,36 @@ class Turns:
             await self.take(late)
 
     async def _next(self, key: str) -> Inbound | None:
+        return next(iter(await self._waiting(key)), None)
+
+    async def _waiting(self, key: str) -> list[Inbound]:
+        """The next messages of a chat that passed the stages, oldest first."""
+        admitted = self._admitted.get(key)
+        if not admitted:
+            return []
         waiting = await self._runner._session_db.list_waiting(session_key=key, limit=LOOK_AHEAD)
-        for row in waiting:
-            if row["id"] not in self._admitted:
-                continue
-            source = SessionSource.from_dict(row["facts"]["source"])
-            event = MessageEvent(
-                str(row["content"] or ""),
-                source,
-                row["platform_message_id"],
-                list(row["facts"].get("media") or ()),
-            )
-            return Inbound(event, key, row["id"])
-        return None
+        return [admitted[row["id"]] for row in waiting if row["id"] in admitted]
+
+    def _parts_of(self, inbound: Inbound, waiting: Iterable[Inbound]) -> list[Inbound]:
+        """A message with those of the waiting ones that are parts of it."""
+        seconds = self._runner.config.message_parts_wait
+        return select_parts(inbound, list(waiting), seconds) if seconds else [inbound]
+
+    def _remove_admitted(self, key: str, inbox_ids: Iterable[str]) -> None:
+        admitted = self._admitted.get(key, {})
+        for inbox_id in inbox_ids:
+            admitted.pop(inbox_id, None)
+        if not admitted:
+            self._admitted.pop(key, None)
 
     async def _take_turn(self, key: str, inbound: Inbound) -> None:
-        """Run a message when no other chat has the turn in its conversation."""
+        """Run a message with all its parts when no other chat has its conversation's turn."""
         store = self._runner.session_store
+        waited = await self.parts.complete(
+            key, lambda: self._parts_of(inbound, self._admitted.get(key, {}).values())
+        )
+        if waited and not self._runner._running:
+            return  # it waits in the inbox, and its further parts with the platform
         entry: SessionEntry | None = None
         with contextlib.suppress(StoreError):  # the turn meets it too, and tells it
             entry = store.get_or_create_session(inbound.event.source)
@@ -309,8 +357,16 @@ class Turns:
                         return
                     inbound = inbound if found.inbox_id == inbound.inbox_id else found
                 await room.enter_async_context(self.slot())
-                self._admitted.discard(inbound.inbox_id)
-                result, stream = await self.answering.run(key, inbound, entry and store.entry(key))
+                waiting = await patiently(lambda: self._waiting(key), "Looking what waits")
+                inbound = merge_parts(self._parts_of(inbound, waiting))
+                self.parts.forget(key)
+                self._remove_admitted(key, inbound.inbox_ids)
+                self._askers[key] = inbound.event.source.user_id
+                try:
+                    entry = entry and store.entry(key)
+                    result, stream = await self.answering.run(key, inbound, entry)
+                finally:
+                    del self._askers[key]
             # Where a platform makes us wait, the other chats of the conversation do not.
             await self.answering.deliver(key, inbound, result, stream)
 
@@ -338,4 +394,4 @@ class Turns:
         for chat in {one for one, _ in steered}:
             waiting = await self._runner._session_db.list_waiting(session_key=chat)
             read = {name for one, name in steered if one == chat}
-            self._admitted -= read - {row["id"] for row in waiting}
+            self._remove_admitted(chat, read - {row["id"] for row in waiting})

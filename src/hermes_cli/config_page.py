@@ -152,6 +152,8 @@ _GATEWAY_TEXTS = {
     "group_sessions_per_user": "everybody in a group has a conversation of their own",
     "thread_sessions_per_user": "also within a thread of a group",
     "max_inbound_media_bytes": "the largest file that is fetched from a chat",
+    "message_parts_wait": "seconds to wait for further parts of an album or of a text that a client"
+    " split; 0: each part is a message",
     "session_store_max_age_days": "days after which a chat that nobody uses is forgotten; its"
     " conversation stays",
     "drain_timeout": "seconds a restart waits for running turns",

@@ -18,7 +18,8 @@ from .errors import AlreadyTakenError
 from .lineage import get_compression_lineage
 
 INBOX_ID = "_inbox"
-"""Key under which a message says which row of the inbox it comes from."""
+"""Key under which a message says which row of the inbox it comes from, or which rows: the parts of
+a message are taken together."""
 
 KEPT_SECONDS = 30 * 86_400
 """How long a taken row is remembered."""
@@ -129,12 +130,13 @@ def taken(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mappi
         if inbox_id is None:
             done.append(message)
             continue
-        known = row(conn, "SELECT platform_message_id FROM inbox WHERE id = ?", (inbox_id,))
-        if known is None or not _settle(conn, inbox_id, "taken"):
-            raise AlreadyTakenError(inbox_id)
         plain = {key: value for key, value in message.items() if key != INBOX_ID}
-        if known["platform_message_id"] is not None:
-            plain.setdefault("platform_message_id", known["platform_message_id"])
+        for part_id in (inbox_id,) if isinstance(inbox_id, str) else inbox_id:
+            known = row(conn, "SELECT platform_message_id FROM inbox WHERE id = ?", (part_id,))
+            if known is None or not _settle(conn, part_id, "taken"):
+                raise AlreadyTakenError(part_id)
+            if known["platform_message_id"] is not None:
+                plain.setdefault("platform_message_id", known["platform_message_id"])
         done.append(plain)
     return done
 

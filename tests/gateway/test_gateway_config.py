@@ -110,3 +110,14 @@ def test_sections_may_stand_at_the_top_of_the_file(tmp_path: Path, place: str) -
     assert config.policy_for("telegram", "dm").mode == "idle"
     assert (config.max_restarts, config.restart_window) == (9, 5)
     assert config.streaming["enabled"] is True
+
+
+def test_what_works_at_the_top_of_the_file_is_not_called_unknown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = {"drain_timeout": 7, "cache_size": 8, "cache_bytes": 9, "cache_idle_seconds": 10}
+    keys["message_parts_wait"] = 2
+    (tmp_path / "config.yaml").write_text("".join(f"{name}: {n}\n" for name, n in keys.items()))
+    found = load_gateway_config(load_config(tmp_path, {}))
+    assert {name: getattr(found, name) for name in keys} == keys
+    assert "unknown" not in caplog.text

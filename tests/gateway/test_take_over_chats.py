@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from agent.loop import STILL_OPEN
 from agent.recovery import CUT_OFF
 from agent.scripted import say
 from gateway import take_over
@@ -146,7 +147,11 @@ async def test_only_what_is_sent_live_interrupts_it(tmp_path: Path) -> None:
         assert chats.local.texts() == [] and KEY in runner._running_agents
         sent = datetime.now(UTC) + timedelta(seconds=1)
         await runner.handle_message(MessageEvent("live", source, "live", timestamp=sent))
-        assert await chats.local.wait_for(3) == ["re: kept", "re: late", "re: live"]
+        # What it interrupts is still open, and the other two join the first that waited.
+        assert await chats.local.wait_for(1) == ["re: kept\n\nlate\n\nlive"]
+        said = [one["content"] for one in chats.db.get_messages(chats.session_id())]
+        assert said[-5:-1] == [STILL_OPEN, "kept", "late", "live"]
+        assert chats.db.list_waiting() == []
 
 
 async def test_a_turn_that_was_taken_away_is_left_without_a_word(tmp_path: Path) -> None:

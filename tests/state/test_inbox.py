@@ -84,6 +84,19 @@ def test_steering_is_taken_with_its_step(db: SessionDB) -> None:
     assert db.list_waiting("s") == []
 
 
+def test_the_parts_of_a_message_are_taken_together_or_not_at_all(db: SessionDB) -> None:
+    db.create_session("s", "telegram")
+    for name in ("a", "b", "c"):
+        db.accept_message(name, "s", name, platform_message_id=f"p{name}")
+    db.record_step("s", [{"role": "user", "content": "ab", INBOX_ID: ("a", "b")}])
+    assert [one["id"] for one in db.list_waiting("s")] == ["c"]
+    assert db.has_platform_message_id("s", "pa")
+    with pytest.raises(AlreadyTakenError):
+        db.record_step("s", [{"role": "user", "content": "cb", INBOX_ID: ("c", "b")}])
+    assert [one["id"] for one in db.list_waiting("s")] == ["c"]
+    assert db.message_count("s") == 1
+
+
 def test_what_waits_follows_the_conversation(db: SessionDB) -> None:
     db.create_session("s", "tui")
     db.append_message("s", "user", "one")

@@ -32,6 +32,13 @@ class MessageEvent:
     is_edit: bool = False
     button: str | None = None
     """What a pressed button says, for approvals and questions."""
+    album: str | None = None
+    """The platform's id of the album it is part of: its parts are one message."""
+    split_with: str | None = None
+    """Where its client may have split a longer message and sends the rest next: what stood between
+    the two, as far as that can be known. None for a message that is whole."""
+    order: int | None = None
+    """Its place among the messages of its chat, where the platform tells it."""
     raw: Any = field(default=None, repr=False)
 
 

@@ -7,6 +7,7 @@ import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..config import Platform, PlatformConfig
 from ..session import SessionSource
@@ -70,13 +71,14 @@ class LocalAdapter(PlatformAdapter):
         chat_type: str = "dm",
         thread_id: str | None = None,
         button: str | None = None,
+        **more: Any,
     ) -> None:
-        """A message arrives; returns when it was accepted."""
+        """A message arrives; returns when it was accepted. `more` are further fields of it."""
         source = SessionSource(
             Platform.LOCAL, chat_id, chat_type=chat_type, user_id=user_id, user_name=user_id,
             thread_id=thread_id,
         )  # fmt: skip
-        event = MessageEvent(text, source, message_id or self._new_id(), button=button)
+        event = MessageEvent(text, source, message_id or self._new_id(), button=button, **more)
         await self.on_message(event)
 
     async def send(

@@ -6,10 +6,12 @@ End-to-end encryption is not supported: whoever writes in an encrypted room is t
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import os
 from collections.abc import Awaitable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -124,6 +126,12 @@ class MatrixAdapter(PlatformAdapter):
 
             self._home = hermes_home()
         return self._home
+
+    def expecting(self, source: SessionSource, has_file: bool) -> AbstractContextManager[None]:
+        """While a file is fetched: the message it may belong to waits."""
+        if self._runner is None or not has_file:
+            return contextlib.nullcontext()
+        return self._runner.expecting(source)
 
     @property
     def media_limit(self) -> int:

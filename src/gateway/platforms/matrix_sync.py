@@ -210,19 +210,22 @@ class Reader:
             user_name=(room.user_name(incoming.sender) if room else None) or incoming.sender,
             thread_id=incoming.thread_id,
         )
-        text, media = await self._with_file(room_id, as_command(text) or text, incoming)
-        await self._hand_in(
-            MessageEvent(
-                text,
-                chat,
-                incoming.event_id,
-                media,
-                reply_to=incoming.reply_to,
-                timestamp=incoming.timestamp,
-                is_edit=incoming.replaces is not None,
-                raw=source,
+        with self._adapter.expecting(chat, incoming.attachment is not None):
+            text, media = await self._with_file(room_id, as_command(text) or text, incoming)
+            await self._hand_in(
+                MessageEvent(
+                    text,
+                    chat,
+                    incoming.event_id,
+                    media,
+                    reply_to=incoming.reply_to,
+                    timestamp=incoming.timestamp,
+                    is_edit=incoming.replaces is not None,
+                    # Clients send each of several files, and what is said of them, by itself.
+                    split_with="\n" if incoming.attachment is not None else None,
+                    raw=source,
+                )
             )
-        )
 
     async def _hand_in(self, event: MessageEvent) -> None:
         """Have a message stored, however long the store takes to be well again."""

@@ -13,7 +13,7 @@ from ..config import Platform, PlatformConfig
 from ..markdown import to_telegram_html
 from ..markdown.telegram import without_tags
 from ..splitting import utf16_length
-from .base import Button, Capabilities, OnMessage, PlatformAdapter
+from .base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter
 from .telegram_polling import Poller
 from .telegram_sending import Sender
 from .telegram_updates import (
@@ -165,7 +165,9 @@ class TelegramAdapter(PlatformAdapter):
         """Deal with one update; returns when it is stored or is nothing to us."""
         try:
             only_named = bool(self.config.extra.get("require_mention", True))
-            incoming = read_update(update, self.me, require_mention=only_named)
+            incoming = read_update(
+                update, self.me, require_mention=only_named, expected=self._expects
+            )
         except MalformedUpdateError as error:
             log.warning("Update %s cannot be read: %s", update_id(update), error)
             return
@@ -182,15 +184,21 @@ class TelegramAdapter(PlatformAdapter):
             from .telegram_files import fetch_all
 
             assert self._runner is not None
-            await fetch_all(self, self._runner, incoming)
-        elif incoming.attachments and not event.text:
-            event.text = f"[{incoming.attachments[0].name}]"
-        await self.on_message(event)
+            with self._runner.expecting(event.source):
+                await fetch_all(self, self._runner, incoming)
+                await self.on_message(event)
+        else:
+            if incoming.attachments and not event.text:
+                event.text = f"[{incoming.attachments[0].name}]"
+            await self.on_message(event)
         if incoming.callback_id is not None:
             # Telegram need not wait for it.
             task = asyncio.ensure_future(self._settle_button(incoming))
             self._aside.add(task)
             task.add_done_callback(self._aside.discard)
+
+    def _expects(self, event: MessageEvent) -> bool:
+        return self._runner is not None and self._runner.turns.parts.expects(event)
 
     async def _is_known(self, incoming: Incoming) -> bool:
         """Whether the sender may use the gateway: nobody else's files are fetched."""

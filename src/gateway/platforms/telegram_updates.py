@@ -7,7 +7,7 @@ not what the Bot API describes raises MalformedUpdateError and nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -15,12 +15,15 @@ from typing import Any
 from ..config import Platform
 from ..media import safe_name
 from ..session import SessionSource
+from ..splitting import utf16_length
 from .base import MessageEvent
 
 MESSAGE_KINDS = ("message", "edited_message", "channel_post", "edited_channel_post")
 ALLOWED_UPDATES = (*MESSAGE_KINDS, "callback_query")
 _CHAT_TYPES = {"private": "dm", "group": "group", "supergroup": "group", "channel": "channel"}
 _ENDINGS = {"voice": "ogg", "audio": "mp3", "video": "mp4", "video_note": "mp4", "animation": "mp4"}
+LONGEST_TEXT = 4096
+"""UTF-16 units of a message."""
 _QUOTED = 500
 """Characters of a message that is replied to."""
 
@@ -56,14 +59,26 @@ class Incoming:
     callback_id: str | None = None
 
 
-def read_update(update: Any, me: Me, *, require_mention: bool = True) -> Incoming | None:
-    """What an update says to the agent, if anything."""
+def read_update(
+    update: Any,
+    me: Me,
+    *,
+    require_mention: bool = True,
+    expected: Callable[[MessageEvent], bool] = lambda event: False,
+) -> Incoming | None:
+    """What an update says to the agent, if anything.
+
+    `expected` says whether a message belongs to one before it: only one part of an album, or of a
+    text that was split, names the bot.
+    """
     try:
         if "callback_query" in update:
             return _pressed(update["callback_query"])
         for kind in MESSAGE_KINDS:
             if kind in update:
-                return _message(update[kind], me, require_mention, kind.startswith("edited"))
+                is_edit = kind.startswith("edited")
+                incoming, addressed = _message(update[kind], me, require_mention, is_edit)
+                return incoming if incoming and (addressed or expected(incoming.event)) else None
         return None
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         raise MalformedUpdateError(f"{type(error).__name__}: {error}") from error
@@ -88,17 +103,17 @@ def chat_of(update: Any) -> str:
 
 def _message(
     message: dict[str, Any], me: Me, require_mention: bool, is_edit: bool
-) -> Incoming | None:
+) -> tuple[Incoming | None, bool]:
+    """What somebody wrote, if it can be answered, and whether it is meant for the bot."""
     source = _source(message, message.get("from") or {})
     if source.is_bot or source.user_id == str(me.id):
-        return None
+        return None, False
     attachments = _attachments(message)
     text = clean(message.get("text") or message.get("caption") or _described(message))
     if not text and not attachments:
-        return None  # somebody joined, a title changed, …
+        return None, False  # somebody joined, a title changed, …
     entities = message.get("entities") or message.get("caption_entities") or []
-    if not _addressed(message, text, entities, me, require_mention, source.chat_type):
-        return None
+    addressed = _addressed(message, text, entities, me, require_mention, source.chat_type)
     replied = message.get("reply_to_message") or {}
     text = _without_name(text, me)
     if not text.startswith("/"):
@@ -111,9 +126,21 @@ def _message(
         reply_to=str(replied["message_id"]) if replied else None,
         timestamp=datetime.fromtimestamp(sent_at, UTC) if sent_at else None,
         is_edit=is_edit,
+        album=clean(message["media_group_id"]) if message.get("media_group_id") else None,
+        split_with=_split_with(message),
+        order=int(message["message_id"]),
         raw=message,
     )
-    return Incoming(event, attachments)
+    return Incoming(event, attachments), addressed
+
+
+def _split_with(message: Mapping[str, Any]) -> str | None:
+    """Clients cut a text that is too long at a good place in the second half of what is allowed,
+    or exactly at the limit, in the middle of a word."""
+    length = utf16_length(str(message.get("text") or ""))
+    if length <= LONGEST_TEXT // 2:
+        return None
+    return "\n" if length < LONGEST_TEXT else ""
 
 
 def _pressed(query: dict[str, Any]) -> Incoming | None:
