@@ -64,6 +64,15 @@ class ChatSurface(Surface):
             self._runner._running_agents
         )
 
+    def session_facts(self) -> dict[str, Any]:
+        """Whose a new session is, and in which chat."""
+        source = self._source
+        return {
+            "user_id": source.owner, "session_key": self._key, "chat_id": source.chat_id,
+            "chat_type": source.chat_type, "thread_id": source.thread_id,
+            "display_name": source.chat_name or source.user_name,
+        }  # fmt: skip
+
     def new_session(self, title: str | None) -> None:
         """Begin anew in this chat."""
         self._in_loop(self._runner._handle_reset_command(self._inbound.event))

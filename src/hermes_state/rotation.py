@@ -42,6 +42,8 @@ _CARRIED = [
     "billing_mode",
     "profile_name",
 ]
+_CARRIED_TO_OTHERS = ["model", "billing_provider", "billing_base_url", "billing_mode"]
+"""What somebody else's branch has in common with the session."""
 _STATE_CARRIED = [
     "archived",
     "expiry_finalized",
@@ -203,23 +205,32 @@ def branch_session(
     until_message_id: int | None = None,
     source: str | None = None,
     end_parent: bool = False,
+    new_owner: Mapping[str, Any] | None = None,
 ) -> str:
     """Copy a session, up to and including a message, into a conversation of its own.
 
     Returns the new session's id. The title defaults to the next one in the lineage. Branching
     twice at the same point gives the same history.
+
+    `new_owner` holds the `user_id`, and the chat's columns, of somebody who was let into the
+    conversation and makes a branch: it is theirs alone. The live messages are copied as their own;
+    nothing leads from the branch to the owner's session, and what was made for the owner (system
+    prompt, working directory, title) stays behind.
     """
     parent = conversation_facts(conn, session_id)
     _require_unused(conn, new_session_id)
     config = decode_json(parent["model_config"])
-    config = {**(config if isinstance(config, dict) else {}), BRANCH_MARK: session_id}
+    config = config if isinstance(config, dict) else {}
     carried = {name: parent[name] for name in _CARRIED if parent[name] is not None}
-    create_session(
-        conn,
-        new_session_id,
-        source or parent["source"],
-        **{**carried, "model_config": config, "parent_session_id": session_id},
-    )
+    if new_owner is None:
+        carried |= {
+            "model_config": {**config, BRANCH_MARK: session_id},
+            "parent_session_id": session_id,
+        }
+    else:
+        carried = {name: carried[name] for name in _CARRIED_TO_OTHERS if name in carried}
+        carried |= {name: given for name, given in new_owner.items() if given is not None}
+    create_session(conn, new_session_id, source or parent["source"], **carried)
     ids = [
         message_id
         for (message_id,) in conn.execute(
@@ -227,11 +238,11 @@ def branch_session(
             (session_id, until_message_id if until_message_id is not None else 2**62),
         )
     ]
-    _copy_rows(conn, ids, new_session_id)
+    _copy_rows(conn, ids, new_session_id, repeats=new_owner is None)
     recount(conn, new_session_id)
     if title is not None:
         set_session_title(conn, new_session_id, title)
-    elif parent["title"]:
+    elif parent["title"] and new_owner is None:
         set_session_title(conn, new_session_id, get_next_title_in_lineage(conn, parent["title"]))
     if end_parent:
         conn.execute(
@@ -320,14 +331,16 @@ def _insert_all(conn: Connection, session_id: str, rows: list[dict[str, Any]]) -
         insert_message(conn, session_id, **fields)
 
 
-def _copy_rows(conn: Connection, message_ids: list[int], session_id: str) -> None:
+def _copy_rows(conn: Connection, message_ids: list[int], session_id: str, *, repeats: bool) -> None:
+    """Copy messages into a session: told again there, or (without `repeats`) its own."""
+    origin = "COALESCE(origin_id, id)" if repeats else "NULL"
     columns = (
         "role, content, tool_call_id, tool_calls, tool_name, effect_disposition, timestamp,"
         " token_count, finish_reason, reasoning, reasoning_content, reasoning_details,"
         " codex_reasoning_items, codex_message_items, platform_message_id, observed, api_content"
     )
     conn.executemany(
-        f"INSERT INTO messages (session_id, {columns}, origin_id) SELECT ?, {columns},"
-        " COALESCE(origin_id, id) FROM messages WHERE id = ?",
+        f"INSERT INTO messages (session_id, {columns}, origin_id) SELECT ?, {columns}, {origin}"
+        " FROM messages WHERE id = ?",
         [(session_id, message_id) for message_id in message_ids],
     )

@@ -358,3 +358,54 @@ async def test_stop_in_a_linked_chat_stops_the_turn(tmp_path: Path) -> None:
         await chats.say("/stop", chat_id="2")
         await until(lambda: not chats.runner.turns.in_flight)
         assert any("Stopped the answer" in one for one in await chats.local.wait_for(3, "2"))
+
+
+async def test_a_guests_branch_is_the_guests_alone(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("/title Holidays")
+        await chats.ask("shared thing")
+        host = chats.session_id()
+        chats.db.update_system_prompt(host, "what is remembered of u1")
+        await link(chats, user_id="bob")
+        told = await chats.ask("/branch", chat_id="2", user_id="bob")
+        assert "yours alone" in told and host not in told
+        branch = chats.session_id("2")
+        seen = len(chats.local.texts())
+        assert await chats.ask("guest word", chat_id="2", user_id="bob") == "re: guest word"
+        assert sent(chats) == ["shared thing", "re: shared thing", "guest word"]
+        row = chats.db.get_session(branch)
+        assert row is not None
+        assert (row["user_id"], row["chat_id"], row["session_key"]) == (
+            "local:bob", "2", chats.key("2"),
+        )  # fmt: skip
+        assert row["parent_session_id"] is None and row["conversation_id"] == branch
+        assert "u1" not in (row["system_prompt"] or "") and row["title"] != "Holidays"
+        # The host does not see it: not in the chat, not in a list, not by searching.
+        assert await chats.ask("host word") == "re: host word"
+        assert chats.local.texts()[seen:] == ["re: host word"]
+        assert "guest" not in "".join(chats.local.texts()[seen:])
+        mine = chats.db.list_sessions_rich(user_id="local:u1", include_children=True)
+        assert [one["id"] for one in mine] == [host]
+        assert chats.db.search_messages("guest", user_id="local:u1") == []
+        # And the guest sees only what was shared.
+        theirs = chats.db.list_sessions_rich(user_id="local:bob", include_children=True)
+        assert [one["id"] for one in theirs] == [branch]
+        assert chats.db.search_messages("host", user_id="local:bob") == []
+        found = chats.db.search_messages("shared", user_id="local:bob")
+        assert found and {one["session_id"] for one in found} == {branch}
+        refused = await chats.ask(f"/resume {host}", chat_id="2", user_id="bob")
+        assert "no conversation" in refused
+
+
+async def test_the_hosts_branch_stays_the_hosts(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("shared thing")
+        host = chats.session_id()
+        await link(chats, user_id="bob")
+        assert f"/resume {host}" in await chats.ask("/branch")
+        await chats.ask("private word")
+        row = chats.db.get_session(chats.session_id())
+        assert row is not None
+        assert (row["user_id"], row["parent_session_id"]) == ("local:u1", host)
+        assert "private" not in "".join(chats.local.texts("2"))
+        assert chats.session_id("2") == host

@@ -69,9 +69,22 @@ def branch(surface: Surface, args: str) -> str:
         raise CommandError("Nothing was said yet, so there is nothing to branch from.")
     wanted = _free_title(surface, args) if args else None
     origin = surface.db.get_compression_tip(surface.session_id)
-    branched = surface.db.branch_session(origin, new_session_id(), title=wanted)
+    row = surface.db.get_session(origin) or {}
+    is_guest = surface.user_id is not None and row.get("user_id") != surface.user_id
+    branched = surface.db.branch_session(
+        origin,
+        new_session_id(),
+        title=wanted,
+        source=surface.platform if is_guest else None,
+        new_owner=surface.session_facts() if is_guest else None,
+    )
     surface.switch_session(branched)
     name = surface.db.get_session_title(branched) or branched
+    if is_guest:
+        return (
+            f"Now in the branch {name}. It is yours alone: the others do not see what is said here."
+            " To come back, ask for another /link code."
+        )
     return f"Now in the branch {name}. Back: /resume {origin}"
 
 

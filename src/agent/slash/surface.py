@@ -70,6 +70,10 @@ class Surface:
         """Whether a turn runs in the conversation."""
         return False
 
+    def session_facts(self) -> dict[str, Any]:
+        """Whose a new session is, and where: columns of its row."""
+        return {"user_id": self.user_id}
+
     def new_session(self, title: str | None) -> None:
         """End this conversation and begin another; a running turn is stopped first."""
         _not_here("A new conversation")
