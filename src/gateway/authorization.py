@@ -1,8 +1,8 @@
 """Who may talk: those on the list, those who paired, and nobody else.
 
 A stranger who writes in a direct chat gets a short-lived code and nothing more; whoever runs the
-gateway lets them in with `hermes pairing approve CODE`. Codes are kept as hashes and handed out
-sparingly. In groups strangers are not answered at all.
+gateway lets them in with `hermes pairing approve CODE`. Codes are kept as hashes, and each account
+is given few, however many accounts ask. In groups strangers are not answered at all.
 """
 
 from __future__ import annotations

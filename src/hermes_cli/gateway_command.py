@@ -160,6 +160,13 @@ def _pairing(home: Path, args: argparse.Namespace) -> int:
             return 0
         if args.pairing_action == "approve":
             paired = db.approve_pairing(args.code)
+            if paired is None and (pause := db.pairing_pause()):
+                print(
+                    f"hermes: too many wrong codes; none is taken for {pause / 60:.0f} minutes."
+                    " Meanwhile, allowed_users in config.yaml lets people in.",
+                    file=sys.stderr,
+                )
+                return 1
             if paired is None:
                 print("hermes: that code is wrong, used or too old.", file=sys.stderr)
                 return 1

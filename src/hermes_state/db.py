@@ -225,6 +225,7 @@ class SessionDB:
     approve_pairing = _writes(pairing.approve_pairing)
     revoke_pairing = _writes(pairing.revoke_pairing)
     is_paired = _reads(pairing.is_paired)
+    pairing_pause = _reads(pairing.pairing_pause)
     list_paired = _reads(pairing.list_paired)
 
     # Background work

@@ -1,7 +1,8 @@
 """Who was let in on a chat platform, and the codes by which strangers ask.
 
-A code is short-lived, kept only as a hash, and given out a few times per hour at most; guessing is
-answered with a pause.
+A code is short-lived and kept only as a hash. An account is given a few per hour at most, whatever
+others do: however many strangers ask, nobody is refused a code because of them. How many codes are
+kept is bounded for each platform; the oldest make room. Guessing is answered with a pause.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from .codec import encode_text
 from .connection import Connection, row, rows, value
 
 CODE_SECONDS = 3600.0
-CODES_PER_HOUR = 3
-WAITING_AT_ONCE = 50
+CODE_PAUSE = 1200.0
+"""Seconds after which an account that writes again is given another code; the first stays valid."""
+KEPT_PER_PLATFORM = 5000
+"""A code is good until so many newer ones were given out on its platform within its hour."""
+SHOWN = 50
+"""Of those who ask, how many are listed, newest first."""
 WRONG_TRIES = 10
 """Wrong codes within an hour after which none is taken for the rest of it."""
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
@@ -34,19 +39,23 @@ class Paired(NamedTuple):
 def offer_pairing(
     conn: Connection, platform: str, user_id: str, user_name: str | None = None
 ) -> str | None:
-    """A code for a stranger; None if they were given enough, or too many wait."""
+    """A code for a stranger; None if they were given one a moment ago."""
     now = time.time()
     conn.execute("DELETE FROM pairing_codes WHERE expires_at <= ?", (now,))
     if not user_id:
         return None
-    given = value(
+    latest = value(
         conn,
-        "SELECT COUNT(*) FROM pairing_codes WHERE platform = ? AND user_id = ?",
+        "SELECT MAX(created_at) FROM pairing_codes WHERE platform = ? AND user_id = ?",
         (platform, user_id),
     )
-    waiting = value(conn, "SELECT COUNT(*) FROM pairing_codes")
-    if int(given) >= CODES_PER_HOUR or int(waiting) >= WAITING_AT_ONCE:
+    if latest is not None and now - CODE_PAUSE < float(latest) <= now:
         return None
+    conn.execute(
+        "DELETE FROM pairing_codes WHERE platform = ?1 AND code_hash IN (SELECT code_hash"
+        " FROM pairing_codes WHERE platform = ?1 ORDER BY created_at DESC LIMIT -1 OFFSET ?2)",
+        (platform, KEPT_PER_PLATFORM - 1),
+    )
     code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(8))
     conn.execute(
         "INSERT INTO pairing_codes (code_hash, platform, user_id, user_name, created_at,"
@@ -88,6 +97,15 @@ def approve_pairing(conn: Connection, code: str) -> Paired | None:
     return Paired(found["platform"], found["user_id"], found["user_name"])
 
 
+def pairing_pause(conn: Connection) -> float:
+    """Seconds for which no code is taken, because too many wrong ones were tried; usually 0."""
+    now = time.time()
+    if _wrong_tries(conn, now) < WRONG_TRIES:
+        return 0.0
+    kept = value(conn, "SELECT value FROM state_meta WHERE key = ?", (_TRIES_KEY,))
+    return max(0.0, float(str(kept).partition(":")[0]) + 3600 - now)
+
+
 def is_paired(conn: Connection, platform: str, user_id: str) -> bool:
     """Whether somebody was let in."""
     return bool(
@@ -100,7 +118,7 @@ def is_paired(conn: Connection, platform: str, user_id: str) -> bool:
 
 
 def list_paired(conn: Connection) -> list[dict[str, Any]]:
-    """Everybody who was let in, and (with `waiting`) who asks."""
+    """Everybody who was let in, and (with `waiting`) who asks: the latest of them."""
     found = rows(
         conn,
         "SELECT platform, user_id, user_name, approved_at FROM paired_users"
@@ -108,12 +126,17 @@ def list_paired(conn: Connection) -> list[dict[str, Any]]:
     )
     asking = rows(
         conn,
-        "SELECT DISTINCT platform, user_id, user_name FROM pairing_codes WHERE expires_at > ?",
-        (time.time(),),
+        "SELECT platform, user_id, user_name, MAX(created_at) AS asked_at FROM pairing_codes"
+        " WHERE expires_at > ? GROUP BY platform, user_id ORDER BY asked_at DESC LIMIT ?",
+        (time.time(), SHOWN),
     )
     return [
         *({**one, "waiting": False} for one in found),
-        *({**one, "approved_at": None, "waiting": True} for one in asking),
+        *(
+            {name: one[name] for name in ("platform", "user_id", "user_name")}
+            | {"approved_at": None, "waiting": True}
+            for one in asking
+        ),
     ]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes_state import SessionDB
-from hermes_state.pairing import CODES_PER_HOUR, WAITING_AT_ONCE, WRONG_TRIES
+import pytest
+
+from hermes_state import SessionDB, pairing
+from hermes_state.pairing import CODE_PAUSE, SHOWN, WRONG_TRIES
 
 
 def test_a_code_lets_its_owner_in(db: SessionDB) -> None:
@@ -29,12 +31,49 @@ def test_the_code_itself_is_not_kept(db: SessionDB) -> None:
 
 
 def test_codes_are_given_sparingly(db: SessionDB) -> None:
-    given = [db.offer_pairing("telegram", "42") for _ in range(CODES_PER_HOUR + 2)]
-    assert sum(code is not None for code in given) == CODES_PER_HOUR
-    for number in range(WAITING_AT_ONCE):
-        db.offer_pairing("telegram", f"flood{number}")
-    assert db.offer_pairing("telegram", "late") is None
+    first, *more = [db.offer_pairing("telegram", "42") for _ in range(5)]
+    assert first is not None and more == [None] * 4
     assert db.offer_pairing("telegram", "") is None
+
+    def later(conn: Any) -> None:
+        conn.execute("UPDATE pairing_codes SET created_at = created_at - ?", (CODE_PAUSE,))
+
+    db._execute_write(later)
+    assert db.offer_pairing("telegram", "42") not in (None, first)
+    assert db.approve_pairing(first) is not None, "the first is still good"
+
+
+def test_a_flood_of_strangers_keeps_nobody_out(db: SessionDB) -> None:
+    def flood(conn: Any, name: str) -> None:
+        for number in range(1000):
+            assert pairing.offer_pairing(conn, "telegram", f"{name}{number}") is not None
+            assert pairing.offer_pairing(conn, "telegram", f"{name}{number}") is None
+
+    db._execute_write(lambda conn: flood(conn, "before"))
+    code = db.offer_pairing("telegram", "42", "Ann")
+    db._execute_write(lambda conn: flood(conn, "after"))
+    assert code is not None
+    assert len([one for one in db.list_paired() if one["waiting"]]) == SHOWN
+    assert db.approve_pairing(code) == ("telegram", "42", "Ann")
+
+
+def test_what_a_flood_leaves_is_bounded(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "KEPT_PER_PLATFORM", 20)
+    elsewhere = db.offer_pairing("matrix", "42")
+    lost = db.offer_pairing("telegram", "early")
+    for number in range(50):
+        db.offer_pairing("telegram", f"flood{number}")
+    latest = db.offer_pairing("telegram", "late")
+
+    def count(conn: Any) -> int:
+        found = conn.execute("SELECT COUNT(*) FROM pairing_codes WHERE platform = 'telegram'")
+        return int(next(iter(found))[0])
+
+    assert db._execute_write(count) == 20
+    assert lost is not None and latest is not None and elsewhere is not None
+    assert db.approve_pairing(latest) and db.approve_pairing(elsewhere)
+    assert db.approve_pairing(lost) is None
+    assert db.offer_pairing("telegram", "early") is not None, "whose code was lost gets another"
 
 
 def test_codes_grow_old(db: SessionDB) -> None:
@@ -51,11 +90,13 @@ def test_guessing_stops_even_a_right_code_for_a_while(db: SessionDB) -> None:
     for _ in range(WRONG_TRIES):
         assert db.approve_pairing("WRONG") is None
     assert db.approve_pairing(code) is None
+    assert 3500 < db.pairing_pause() <= 3600
 
     def hour_later(conn: Any) -> None:
         conn.execute("UPDATE state_meta SET value = '1.0:10' WHERE key = 'pairing:wrong_tries'")
 
     db._execute_write(hour_later)
+    assert db.pairing_pause() == 0
     assert db.approve_pairing(code) is not None
 
 
