@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from . import seeds
+from . import seeds, skips
 from .conformance import summary
 
 MODEL_CACHE = Path(
@@ -25,6 +25,7 @@ MODEL_CACHE = Path(
 def pytest_configure(config: pytest.Config) -> None:
     """Before the processes that share the tests are begun."""
     seeds.configure(config)
+    skips.find_programs_of_venv()
     summary.choose_seed()
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -43,7 +44,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What the conformance suite found, wherever it ran, and what a search has found."""
+    """What was skipped, what the conformance suite found, and what a search has found."""
+    skips.write_reasons(terminalreporter)
     summary.write_table(terminalreporter)
     seeds.write_failures(terminalreporter)
 

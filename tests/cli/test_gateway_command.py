@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import stat
 import subprocess
@@ -23,6 +22,8 @@ from gateway.status import GatewayLock, GatewayRunningError, running_pid
 from gateway.systemd import UNIT_NAME, install_unit, quoted, stop_command
 from hermes_cli.gateway_setup import set_up, write_env
 from hermes_state import SessionDB
+
+from .. import skips
 
 
 def hermes(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -194,7 +195,7 @@ def test_a_home_of_any_name_stays_one_word(name: str) -> None:
     assert read_word(quoted(name)) == name
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+@skips.needs("systemd-analyze")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     home = tmp_path / 'my "own" 100% home'
     path = install_unit(home, tmp_path)

@@ -9,7 +9,6 @@ import hmac
 import itertools
 import json
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -32,6 +31,7 @@ from gateway.platforms.webhook_signing import SignatureError, delivery_id, sign
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB, StoreError
 
+from .. import skips
 from .adapter_conformance import AdapterConformance, Place, running
 from .chats import CONFIG, Chats, echo
 
@@ -293,9 +293,7 @@ async def test_a_route_to_a_platform_that_is_off_is_an_error(tmp_path: Path) -> 
         await adapter.connect()
 
 
-@pytest.mark.skipif(
-    not (shutil.which("curl") and shutil.which("openssl")), reason="curl and openssl are needed"
-)
+@skips.needs("curl", "openssl")
 async def test_the_documentation_shows_how_to_sign(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
     shown = text.split("```sh\n")[1].split("```")[0]

@@ -18,7 +18,7 @@ from hermes_state import SessionDB, StoreError, StoreFullError, StoreUnavailable
 from hermes_state.connection import damage_marker
 from hermes_state.errors import StoreIOError, StoreReadOnlyError
 
-from .. import seeds
+from .. import seeds, skips
 from .children import Child, in_child
 from .faults import Disk, faulty_disk
 from .kill_model import Operation, State, check_whole, choose, observe, perform
@@ -353,7 +353,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         folder.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
         if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("file systems cannot be mounted here")
+            skips.no_mounting()
         made.append(folder)
         return folder
 

@@ -29,6 +29,7 @@ from hermes_state.connection import (
     require_safe_sqlite,
 )
 
+from .. import skips
 from . import old_store
 from .children import in_child
 
@@ -122,7 +123,7 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         folder.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
         if os.geteuid() != 0 or subprocess.run(command, capture_output=True).returncode:
-            pytest.skip("file systems cannot be mounted here")
+            skips.no_mounting()
         made.append(folder)
         return folder
 
@@ -278,7 +279,7 @@ def test_a_disk_that_cannot_be_written_is_named(mounted: Callable[[str], Path]) 
     talk(disk / "state.db", "before")
     remount = ["mount", "-o", "remount,ro", str(disk)]
     if subprocess.run(remount, capture_output=True).returncode:
-        pytest.skip("file systems cannot be remounted here")
+        skips.no_mounting()
     with pytest.raises(StoreUnavailableError, match="its folder written"):
         SessionDB(disk / "state.db")
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)

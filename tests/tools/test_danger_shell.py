@@ -24,6 +24,8 @@ from tools.danger.budget import Budget, TooComplex
 from tools.danger.paths import Places
 from tools.danger.walk import Walker
 
+from .. import skips
+
 PROBE = """#!/bin/sh
 [ $# -gt 0 ] && printf '%s\\037' "$@" >> "$PROBED"
 printf '\\036' >> "$PROBED"
@@ -213,8 +215,7 @@ def test_scripts_that_make_sense(ground: Ground, block: int) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 def test_scripts_that_hardly_make_sense(ground: Ground, shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+    skips.need(shell)
     ran = 0
     for seed in range(1500):
         script = soup(seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,9 @@ from hypothesis import strategies as st
 
 from tools.files.gitignore import glob_regex, ignore_at
 
-pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is the judge here")
+from .. import skips
+
+pytestmark = skips.needs("git")
 
 NAMES = ["a", "b", "ab", "a.b", "[x]", "é", "!b", "#a", "a b ", "b-", "a\\b"]
 FOLDERS = ["", "a/", "a/b/", "b/", "b/a/ab/", "é/"]

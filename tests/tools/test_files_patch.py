@@ -22,6 +22,8 @@ from tools.files.patch_parse import parse_patch
 from tools.files.read import read_file
 from tools.files.write import write_file
 
+from .. import skips
+
 
 @pytest.fixture
 def folder(context: ToolContext) -> Path:
@@ -377,7 +379,7 @@ def split(text: str) -> list[str]:
     return [line + "\n" for line in text.split("\n")[:-1]]
 
 
-@pytest.mark.skipif(not shutil.which("git"), reason="git writes the diffs here")
+@skips.needs("git")
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tools.base import ToolContext, ToolError, Workspace
 from tools.files.search import search_files
 
-RIPGREP = shutil.which("rg")
+from .. import skips
 
 
 def context_in(folder: Path) -> ToolContext:
@@ -36,8 +36,8 @@ def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Each test runs with both searches."""
     if request.param == "built-in":
         monkeypatch.setenv("PATH", "/nowhere")
-    elif not RIPGREP:
-        pytest.skip("ripgrep is not installed")
+    else:
+        skips.need("rg")
     return str(request.param)
 
 
@@ -233,7 +233,7 @@ def test_cancelling_ends_a_search_and_its_process(tmp_path: Path) -> None:
 def children() -> list[str]:
     task = Path(f"/proc/{os.getpid()}/task")
     if not task.exists():
-        pytest.skip("needs /proc")
+        pytest.skip("needs /proc, which only Linux has")
     found: list[str] = []
     for thread in task.iterdir():
         try:
@@ -307,7 +307,7 @@ def roots(tmp_path: Path) -> Iterator[Any]:
     yield lambda: tmp_path / str(next(count))
 
 
-@pytest.mark.skipif(not RIPGREP, reason="ripgrep is not installed")
+@skips.needs("rg")
 @settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,8 @@ from tools.base import ApprovalRequest, Choice, ToolContext, ToolError
 from tools.files.patch import patch
 from tools.files.read import read_file
 from tools.files.search import search_files
+
+from .. import skips
 
 SECRET = "hunter2-and-more"
 
@@ -119,8 +120,8 @@ def test_a_search_over_a_folder_leaves_them_out_and_says_so(
 ) -> None:
     if not with_ripgrep:
         monkeypatch.setenv("PATH", "/nowhere")
-    elif not shutil.which("rg"):
-        pytest.skip("ripgrep is not installed")
+    else:
+        skips.need("rg")
     (context.workspace.cwd / "notes.txt").write_text("the password is elsewhere\n")
     context, person = with_person(context, "always")
     for mode in ("content", "files_only", "count"):

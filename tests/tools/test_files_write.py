@@ -20,6 +20,8 @@ from tools.base import ToolContext, ToolError
 from tools.files.read import read_file
 from tools.files.write import write_file
 
+from .. import skips
+
 
 @pytest.fixture
 def folder(context: ToolContext) -> Path:
@@ -276,7 +278,7 @@ def test_a_really_full_disk(context: ToolContext, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     if os.geteuid() or os.system(f"mount -t tmpfs -o size=64k tmpfs {small} 2>/dev/null"):
-        pytest.skip("cannot mount a small file system here")
+        skips.no_mounting()
     try:
         context.workspace.cwd = small
         path = seen(context, small / "x", b"old\n")
@@ -295,7 +297,7 @@ def test_a_really_full_disk(context: ToolContext, tmp_path: Path) -> None:
 def open_folder(context: ToolContext, tmp_path: Path) -> Path:
     """A working directory that other users may use too, and a home of theirs."""
     if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
+        pytest.skip("only root can become somebody else; run the tests as root")
     at = tmp_path
     while at != Path("/tmp") and at != at.parent:
         at.chmod(0o755)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ _SOCKET_PATH_LIMIT = 60
 """Characters of the folder for shared connections; a socket's whole path has room for 100."""
 _CONTROL_SECONDS = 15
 _SEND_SECONDS = 60
+_SSH_FAILED = 255
+"""How ssh ends when the connection is to blame; also a command may, but none of ours does."""
 
 
 class SshBackend:
@@ -84,14 +86,22 @@ class SshBackend:
         return read_trailer(trailer, code, problem)
 
     def kill(self, marker: str, grace: float) -> None:
-        """End the run's processes on the host."""
-        if self.call(kill_script(marker, grace), _CONTROL_SECONDS + grace) != 0:
+        """End the run's processes on the host.
+
+        If ssh itself fails, try once more without the shared connection: it may be one that ends
+        at this moment.
+        """
+        text, seconds = kill_script(marker, grace), _CONTROL_SECONDS + grace
+        code = self.call(text, seconds)
+        if code == _SSH_FAILED:
+            code = self.call(text, seconds, options=["-o", "ControlPath=none"])
+        if code != 0:
             raise ConnectionError(f"a run on {self._host} may still be going on")
 
-    def call(self, text: str, seconds: float) -> int:
+    def call(self, text: str, seconds: float, options: Sequence[str] = ()) -> int:
         """Run a line of shell on the host."""
         words = _line(["sh", "-c", text])
-        argv = [*self._client(), "-T", "-n", "--", self._host, words]
+        argv = [*self._client(options), "-T", "-n", "--", self._host, words]
         return helper(argv, child_environment(os.environ), seconds)[0]
 
     def abandon(self, marker: str, kind: str) -> None:
@@ -104,8 +114,9 @@ class SshBackend:
         argv = [*self._client(), "-O", "exit", "--", self._host]
         helper(argv, child_environment(os.environ), _CONTROL_SECONDS)
 
-    def _client(self) -> list[str]:
-        argv = ["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
+    def _client(self, options: Sequence[str] = ()) -> list[str]:
+        # Of two values for an option, ssh takes the first.
+        argv = ["ssh", *options, "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]
         argv += ["-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"]
         if len(str(self._sockets)) <= _SOCKET_PATH_LIMIT:
             self._sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
