@@ -25,7 +25,7 @@ from .codec import without_surrogates
 from .search_collect import Wanted
 from .search_feed import Progress
 from .search_filters import Filters
-from .search_hits import read_hit
+from .search_hits import read_hits
 from .search_index import IndexConnection, IndexFile
 from .search_query import Query, parse
 from .search_run import Search
@@ -116,8 +116,7 @@ class SearchIndex:
         def work(conn: IndexConnection) -> list[dict[str, Any]]:
             with self._current(conn):
                 hits = Search(conn, parsed, filters, wanted).hits()[first:last]
-                read = [read_hit(conn, *hit, include_inactive) for hit in hits]
-            return [hit for hit in read if hit is not None]
+                return read_hits(conn, hits, include_inactive)
 
         return self._file.run(work)
 

@@ -7,16 +7,18 @@ each occur in most messages, and that nowhere stand together, does not hold anyo
 
 from __future__ import annotations
 
+import functools
 import heapq
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .connection import tuples
 from .search_filters import Filters
 from .search_index import IndexConnection, facet
-from .search_spans import Range, ranges
+from .search_spans import Range, Spans
 
 BLOCK = 400
 """How many matches are ranked against each other."""
@@ -31,13 +33,17 @@ _TITLES_LOOKED_AT = 1000
 class Candidate(NamedTuple):
     """A message, or a title, that matches."""
 
-    block: int
-    """Candidates of a block with a smaller number come first whatever their score."""
     message_id: int | None
     session_id: str
     conversation_id: str
     timestamp: float
     score: float
+
+
+_as_candidate = cast(
+    Callable[[tuple[Any, ...]], Candidate], functools.partial(tuple.__new__, Candidate)
+)
+"""Makes a row that was read a candidate; called for each match, so quicker than `_make`."""
 
 
 class Wanted(NamedTuple):
@@ -64,12 +70,15 @@ class Collector:
         filters: Filters,
         wanted: Wanted,
         deadline: float,
+        match: str,
+        spans: Spans,
     ) -> None:
-        """`expression` makes the full-text expression, given further facets not to occur.
+        """`match` is the full-text expression; `expression` makes it, given facets not to occur.
 
         The deadline is one of `time.thread_time()`: the work counts, not what else goes on.
         """
         self.candidates: list[Candidate] = []
+        """Block after block: those of an earlier block come first whatever their score."""
         self.complete = True
         """False if some of the index was not looked at for want of time."""
         self._conn = conn
@@ -77,7 +86,8 @@ class Collector:
         self._filters = filters
         self._wanted = wanted
         self._deadline = deadline
-        self._match = expression([])
+        self._match = match
+        self._spans = spans
         self._conversations: set[str] = set()
         self._flooding: list[str] = []
         self._slowest = 0.0
@@ -85,7 +95,7 @@ class Collector:
     def run(self) -> None:
         """Collect what is wanted, if there is as much; in whole blocks unless ordered by time."""
         filters, oldest_first = self._filters, self._wanted.order == "oldest"
-        for place in ranges(self._conn, filters.since, filters.until, oldest_first):
+        for place in self._spans.ranges(filters.since, filters.until, oldest_first):
             if self._enough() and not self._may_come_first(place):
                 return
             if self._out_of_time():
@@ -136,10 +146,9 @@ class Collector:
                 wanted = min(wanted, max(self._wanted.need, _FEW))
             rows = tuples(self._conn, sql, (self._match, low, high, *values, wanted))
             self._slowest = max(self._slowest, time.thread_time() - began)
-            self.candidates += [
-                Candidate((found + at) // BLOCK, *row) for at, row in enumerate(rows)
-            ]
-            self._conversations.update(row[2] for row in rows)
+            self.candidates += map(_as_candidate, rows)
+            if self._wanted.one_per_conversation:
+                self._conversations.update(row[2] for row in rows)
             taken += len(rows)
             if len(rows) < wanted or (self._enough() and taken >= self._wanted.need):
                 return
@@ -165,17 +174,27 @@ def collect_titles(conn: IndexConnection, match: str, filters: Filters) -> list[
         if time_limit is not None:
             condition += f" AND s.started_at {operator} ?"
             values.append(time_limit)
-    visible = "" if filters.include_inactive else "AND (active = 1 OR compacted = 1)"
     conn.scorer.new_table()
+    # Most searches match no title, and are spared the statement that looks at sessions.
+    scores = dict(
+        tuples(
+            conn,
+            "SELECT rowid, relevance(title_doc) FROM title_doc WHERE title_doc MATCH ?"
+            " ORDER BY rowid DESC LIMIT ?",
+            (match, _TITLES_LOOKED_AT),
+        )
+    )
+    if not scores:
+        return []
+    visible = "" if filters.include_inactive else "AND (active = 1 OR compacted = 1)"
     rows = tuples(
         conn,
         f"SELECT (SELECT id FROM state.messages WHERE session_id = s.id {visible}"
-        "  ORDER BY id LIMIT 1), s.id, coalesce(s.conversation_id, s.id), s.started_at, hit.score"
-        " FROM (SELECT rowid, relevance(title_doc) AS score FROM title_doc WHERE title_doc MATCH ?"
-        "  ORDER BY rowid DESC LIMIT ?) AS hit"
-        " CROSS JOIN title ON title.id = hit.rowid"
+        "  ORDER BY id LIMIT 1), s.id, coalesce(s.conversation_id, s.id), s.started_at, title.id"
+        " FROM json_each(?) AS hit"
+        " CROSS JOIN title ON title.id = hit.value"
         " CROSS JOIN state.sessions AS s ON s.id = title.session_id"
-        f" WHERE {condition} LIMIT ?",
-        (match, _TITLES_LOOKED_AT, *values, MOST_TITLES),
+        f" WHERE {condition} ORDER BY hit.key LIMIT ?",
+        (json.dumps(list(scores)), *values, MOST_TITLES),
     )
-    return [Candidate(0, *row) for row in rows]
+    return [_as_candidate((*row[:4], scores[row[4]])) for row in rows]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .codec import decode_content, decode_json
+from .codec import JSON_MARK, decode_content, decode_json
 
 _EMBEDDED = re.compile(r"data:[\w.+/-]*(?:;[\w.=+-]*)*;base64,[A-Za-z0-9+/=_-]*")
 _RAW_TEXT_PART = re.compile(r'"text":\s*"((?:[^"\\]|\\.)*)')
@@ -29,6 +29,8 @@ def without_embedded_data(text: str) -> str:
 
 def content_text(raw: str | None) -> str:
     """The text in a `messages.content` value; parts of a list are separated by line breaks."""
+    if raw is None or not raw.startswith(JSON_MARK):
+        return without_embedded_data(raw or "")
     try:
         text = "\n".join(_texts(decode_content(raw)))
     except RecursionError:  # nested deeper than Python follows; its letters can still be found
@@ -50,7 +52,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def cut_content_text(raw: str) -> str:
     """The text in the beginning of a `messages.content` value that was cut off somewhere."""
-    if not raw.startswith("\x00json:"):
+    if not raw.startswith(JSON_MARK):
         return without_embedded_data(raw)
     texts = []
     for match in _RAW_TEXT_PART.finditer(raw):

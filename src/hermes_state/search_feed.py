@@ -26,6 +26,7 @@ from .search_index import (
     FORMAT,
     IndexConnection,
     IndexFile,
+    Outline,
     create,
     create_part,
     facet,
@@ -130,16 +131,21 @@ def catch_up(
             if progress is not None and total > 0:
                 progress(min(feeder.seq - feeder.first, total), total)
         if feeder.indexed > BATCH_ROWS:
-            _merge(conn, [f"doc_{part}" for part in feeder.parts])
+            _merge(conn, [*(f"doc_{part}" for part in feeder.parts), "word_part"])
         conn.versions, conn.reached = None, feeder.goal
     return feeder.indexed
 
 
 def is_at_hand(conn: IndexConnection) -> bool:
     """Whether what `catch_up` reached is still there: another process may have started over."""
-    return bool(
-        tuples(conn, "SELECT 1 FROM feed WHERE message_seq >= ? AND change_seq >= ?", conn.reached)
+    feed = tuples(
+        conn, "SELECT * FROM feed WHERE message_seq >= ? AND change_seq >= ?", conn.reached
     )
+    if not feed:
+        return False
+    if conn.outline is None or conn.outline.feed != feed[0]:
+        conn.outline = Outline(feed[0], common_words(conn), parts(conn), search_spans.Spans(conn))
+    return True
 
 
 def optimize(file: IndexFile, conn: IndexConnection) -> int:

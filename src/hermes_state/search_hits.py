@@ -1,30 +1,56 @@
-"""Reading what a search found: the message with its snippet and its neighbours.
+"""Reading what a search found: the messages with their snippets and their neighbours.
 
-Messages may be very long. Of a long one only pieces are read from the file, not the whole value.
+Hits are read in groups, with one statement each for their sessions, their messages and the messages
+around them: what a search of few hits costs is mostly the number of its statements. Messages may be
+very long. Of a long one only pieces are read from the file, not the whole value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .connection import tuples
 from .search_collect import Candidate
 from .search_document import as_text, calls_text, content_text, cut_content_text
 from .search_index import IndexConnection
-from .search_snippet import Matcher, shortened, snippet
+from .search_snippet import Matcher, matching_snippet, shortened, snippet
 
 CONTEXT_WIDTH = 200
+GROUP = 32
+"""How many rows one statement reads; whatever the limit, no more messages are in memory at once."""
+
 _WHOLE = 1 << 15  # bytes up to which a value is read as a whole
 _BEGINNING = 1 << 12
+_ANY = f"({', '.join('?' * GROUP)})"
 
 _MESSAGE = (
-    "SELECT m.id, m.role, CAST(m.tool_name AS BLOB), octet_length(m.content),"
-    " CASE WHEN octet_length(m.content) <= :whole THEN CAST(m.content AS BLOB) END,"
+    "m.id, m.role, CAST(m.tool_name AS BLOB), octet_length(m.content),"
+    " CASE WHEN octet_length(m.content) <= {whole} THEN CAST(m.content AS BLOB) END,"
     " octet_length(m.tool_calls),"
-    " CASE WHEN octet_length(m.tool_calls) <= :whole THEN CAST(m.tool_calls AS BLOB) END"
-    " FROM state.messages AS m WHERE "
+    " CASE WHEN octet_length(m.tool_calls) <= {whole} THEN CAST(m.tool_calls AS BLOB) END"
 )
-_SESSION = "SELECT source, model, CAST(title AS BLOB), started_at FROM state.sessions WHERE id = ?"
+_NEIGHBOUR = (
+    ", (SELECT id FROM state.messages WHERE session_id = m.session_id AND id {than} m.id{visible}"
+    " ORDER BY id {direction} LIMIT 1)"
+)
+_VISIBLE = " AND (active = 1 OR compacted = 1)"
+_BY_ID = f" FROM state.messages AS m WHERE m.id IN {_ANY}"
+
+
+def _found_messages_sql(visible: str) -> str:
+    before = _NEIGHBOUR.format(than="<", direction="DESC", visible=visible)
+    after = _NEIGHBOUR.format(than=">", direction="ASC", visible=visible)
+    return f"SELECT {_MESSAGE.format(whole=_WHOLE)}{before}{after}{_BY_ID}"
+
+
+_FOUND_MESSAGES = {False: _found_messages_sql(_VISIBLE), True: _found_messages_sql("")}
+"""Messages with the ids of those before and after, by whether inactive ones count."""
+_AROUND = f"SELECT {_MESSAGE.format(whole=_BEGINNING)}, NULL, NULL{_BY_ID}"
+_SESSIONS = (
+    "SELECT id, source, model, CAST(title AS BLOB), started_at FROM state.sessions"
+    f" WHERE id IN {_ANY}"
+)
 
 
 class _Message(NamedTuple):
@@ -35,47 +61,89 @@ class _Message(NamedTuple):
     content: bytes | None
     calls_size: int | None
     calls: bytes | None
+    before: int | None
+    """The message before it in its session, if that was asked for."""
+    after: int | None
 
 
-def read_hit(
+def read_hits(
     conn: IndexConnection,
-    candidate: Candidate,
-    match: str,
-    matcher: Matcher,
+    hits: Sequence[tuple[Candidate, str, Matcher]],
     include_inactive: bool,
-) -> dict[str, Any] | None:
-    """The hit as it is returned; None if the session has gone."""
-    sessions = tuples(conn, _SESSION, (candidate.session_id,))
-    if not sessions:
-        return None
-    source, model, raw_title, started = sessions[0]
-    title = as_text(raw_title)
-    found = _messages(conn, "m.id = :id", id=candidate.message_id)
-    message = found[0] if found else None
-    if match == "title" or message is None:
-        shown = snippet(title or "", matcher)
-    else:
-        shown = _snippet(conn, message, matcher)
-    return {
-        "id": candidate.message_id,
-        "session_id": candidate.session_id,
-        "conversation_id": candidate.conversation_id,
-        "role": message.role if message else None,
-        "snippet": shown,
-        "timestamp": candidate.timestamp,
-        "tool_name": as_text(message.tool_name) if message else None,
-        "source": source,
-        "model": model,
-        "title": title,
-        "session_started": started,
-        "match": match,
-        "context": _context(conn, candidate, message, include_inactive) if message else [],
+) -> list[dict[str, Any]]:
+    """The hits as they are returned, without those whose session has gone."""
+    read: list[dict[str, Any]] = []
+    for first in range(0, len(hits), GROUP):
+        read += _read_group(conn, hits[first : first + GROUP], include_inactive)
+    return read
+
+
+def _read_group(
+    conn: IndexConnection,
+    hits: Sequence[tuple[Candidate, str, Matcher]],
+    include_inactive: bool,
+) -> list[dict[str, Any]]:
+    session_ids = [candidate.session_id for candidate, _, _ in hits]
+    sessions = {row[0]: row for row in _select(conn, _SESSIONS, session_ids)}
+    ids = [candidate.message_id for candidate, _, _ in hits if candidate.message_id is not None]
+    messages = {
+        row[0]: _Message._make(row) for row in _select(conn, _FOUND_MESSAGES[include_inactive], ids)
     }
+    around = [id for message in messages.values() for id in message[-2:] if id is not None]
+    context: dict[int | None, tuple[str, str]] = {}
+    for row in _select(conn, _AROUND, around):
+        neighbour = _Message._make(row)
+        context[neighbour.id] = neighbour.role, _beginning(conn, neighbour, _text(neighbour))
+    read = []
+    for candidate, match, matcher in hits:
+        session = sessions.get(candidate.session_id)
+        if session is None:
+            continue
+        _, source, model, raw_title, started = session
+        title = as_text(raw_title)
+        found = messages.get(candidate.message_id) if candidate.message_id is not None else None
+        hit = {
+            "id": candidate.message_id,
+            "session_id": candidate.session_id,
+            "conversation_id": candidate.conversation_id,
+            "role": None,
+            "snippet": "",
+            "timestamp": candidate.timestamp,
+            "tool_name": None,
+            "source": source,
+            "model": model,
+            "title": title,
+            "session_started": started,
+            "match": match,
+            "context": [],
+        }
+        if found is not None:
+            text = _text(found)
+            shown = [
+                context.get(found.before),
+                (found.role, _beginning(conn, found, text)),
+                context.get(found.after),
+            ]
+            hit["role"] = found.role
+            hit["tool_name"] = as_text(found.tool_name)
+            hit["context"] = [{"role": one[0], "content": one[1]} for one in shown if one]
+        if found is None or match == "title":
+            hit["snippet"] = snippet(title or "", matcher)
+        else:
+            hit["snippet"] = _snippet(conn, found, text, matcher)
+        read.append(hit)
+    return read
 
 
-def _messages(conn: IndexConnection, condition: str, **values: Any) -> list[_Message]:
-    values.setdefault("whole", _WHOLE)
-    return [_Message(*row) for row in tuples(conn, _MESSAGE + condition, values)]
+def _select(conn: IndexConnection, sql: str, keys: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """The rows with these keys, each of them once."""
+    wanted = list(dict.fromkeys(keys))
+    rows: list[tuple[Any, ...]] = []
+    for first in range(0, len(wanted), GROUP):
+        some = wanted[first : first + GROUP]
+        # Always as many values, so that the statement stays prepared; NULL is no row's key.
+        rows += tuples(conn, sql, (*some, *[None] * (GROUP - len(some))))
+    return rows
 
 
 def _piece(conn: IndexConnection, message_id: int, column: str, start: int, length: int) -> str:
@@ -86,49 +154,45 @@ def _piece(conn: IndexConnection, message_id: int, column: str, start: int, leng
     return found.decode(errors="ignore")
 
 
-def _snippet(conn: IndexConnection, message: _Message, matcher: Matcher) -> str:
+def _text(message: _Message) -> str | None:
+    """What the message says; None if it is too long to be read as a whole."""
+    if message.content is None and message.content_size:
+        return None
+    return content_text(as_text(message.content))
+
+
+def _snippet(conn: IndexConnection, message: _Message, text: str | None, matcher: Matcher) -> str:
     """Around the first match in its text or, failing that, in its tool calls."""
-    size = message.content_size or 0
-    if size > _WHOLE:
-        text = cut_content_text(_piece(conn, message.id, "content", 0, _WHOLE))
-        place = conn.scorer.places.get(message.id, 0.0)
-        if place and not matcher.occurs_in(text):
-            start = max(0, int(size * place) - _WHOLE // 2)
-            there = _piece(conn, message.id, "content", start, _WHOLE)
-            text = there if matcher.occurs_in(there) else text
-    else:
-        text = content_text(as_text(message.content))
-    if not matcher.occurs_in(text):
+    if text is None:
+        text = _surroundings(conn, message, matcher)
+    shown = matching_snippet(text, matcher)
+    if shown is None:
         calls = _calls_text(conn, message)
-        if not text.strip() or matcher.occurs_in(calls):
-            text = calls
-    return snippet(text, matcher)
+        shown = matching_snippet(calls, matcher)
+        if shown is None:
+            shown = snippet(text if text.strip() else calls, matcher)
+    return shown
+
+
+def _surroundings(conn: IndexConnection, message: _Message, matcher: Matcher) -> str:
+    """A piece of a long text: its beginning or, if nothing matches there, where the match is."""
+    text = cut_content_text(_piece(conn, message.id, "content", 0, _WHOLE))
+    place = conn.scorer.places.get(message.id, 0.0)
+    if place and not matcher.occurs_in(text):
+        start = max(0, int((message.content_size or 0) * place) - _WHOLE // 2)
+        there = _piece(conn, message.id, "content", start, _WHOLE)
+        text = there if matcher.occurs_in(there) else text
+    return text
 
 
 def _calls_text(conn: IndexConnection, message: _Message) -> str:
     name = as_text(message.tool_name)
-    if (message.calls_size or 0) > _WHOLE:
+    if message.calls is None and message.calls_size:
         return f"{name or ''}\n{_piece(conn, message.id, 'tool_calls', 0, _WHOLE)}"
     return calls_text(name, as_text(message.calls))
 
 
-def _context(
-    conn: IndexConnection, candidate: Candidate, message: _Message, include_inactive: bool
-) -> list[dict[str, Any]]:
-    """The message before, the message, the message after."""
-    visible = "" if include_inactive else " AND (m.active = 1 OR m.compacted = 1)"
-    same = f"m.session_id = :session{visible} AND m.id"
-    around = {"session": candidate.session_id, "id": message.id, "whole": _BEGINNING}
-    before = _messages(conn, f"{same} < :id ORDER BY m.id DESC LIMIT 1", **around)
-    after = _messages(conn, f"{same} > :id ORDER BY m.id LIMIT 1", **around)
-    return [
-        {"role": one.role, "content": _beginning(conn, one)} for one in (*before, message, *after)
-    ]
-
-
-def _beginning(conn: IndexConnection, message: _Message) -> str:
-    if message.content_size and message.content is None:
+def _beginning(conn: IndexConnection, message: _Message, text: str | None) -> str:
+    if text is None:
         text = cut_content_text(_piece(conn, message.id, "content", 0, _BEGINNING))
-    else:
-        text = content_text(as_text(message.content))
     return shortened(text if text.strip() else _calls_text(conn, message), CONTEXT_WIDTH)

@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
@@ -102,6 +102,17 @@ def create(conn: Connection) -> None:
     conn.execute(f"PRAGMA user_version = {FORMAT}")
 
 
+class Outline(NamedTuple):
+    """What a search asks of the index whatever it looks for; kept while `feed` stays the same."""
+
+    feed: tuple[Any, ...]
+    """The row it belongs to."""
+    common: frozenset[str]
+    """The words whose pairs are in the index."""
+    parts: list[int]
+    spans: search_spans.Spans
+
+
 class IndexConnection(Connection):
     """A connection to `search.db` with `state.db` attached read-only as `state`."""
 
@@ -113,11 +124,18 @@ class IndexConnection(Connection):
     """`data_version` of both files when the index was last found to be current."""
     reached: tuple[int, int] = (0, 0)
     """How far the index was then."""
+    outline: Outline | None = None
+    """As of the last search."""
+
+    def require_outline(self) -> Outline:
+        """The outline, which there is once the index was found to be at hand."""
+        assert self.outline is not None
+        return self.outline
 
 
-def _file_id(path: Path) -> FileId:
+def _file_id(path: str) -> FileId:
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - twice as quick, and asked for with every search
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
@@ -138,6 +156,7 @@ class IndexFile:
         require_safe_sqlite()
         self.state_path = state_path.absolute()
         self.path = search_path.absolute()
+        self._names = str(self.state_path), str(self.path)
         self.feeding = threading.Lock()
         """Held by the thread that feeds the index; the others of this process wait for it."""
         self._guard = threading.Lock()
@@ -146,7 +165,7 @@ class IndexFile:
         self._pid = os.getpid()
 
     def _files(self) -> tuple[FileId, FileId]:
-        return _file_id(self.state_path), _file_id(self.path)
+        return _file_id(self._names[0]), _file_id(self._names[1])
 
     def _open(self) -> IndexConnection:
         private_folder(self.path.parent)
@@ -186,9 +205,9 @@ class IndexFile:
     def _connection(self) -> Iterator[IndexConnection]:
         if self._closed or os.getpid() != self._pid:
             raise StoreClosedError(f"The search index {self.path} was closed; open it again.")
-        if not self.state_path.exists():
-            raise StoreUnavailableError(f"There is no session store {self.state_path} to search.")
         files = self._files()
+        if files[0] is None:
+            raise StoreUnavailableError(f"There is no session store {self.state_path} to search.")
         conn: IndexConnection | None = None
         while conn is None:
             with self._guard:
@@ -214,7 +233,7 @@ class IndexFile:
     def run(self, work: Callable[[IndexConnection], T]) -> T:
         """Run `work` on a connection of its own; a damaged index is discarded and tried anew."""
         for retry in (True, False):
-            index_file = _file_id(self.path)
+            index_file = _file_id(self._names[1])
             try:
                 with self._connection() as conn:
                     return work(conn)
@@ -231,7 +250,7 @@ class IndexFile:
             stale, self._idle = self._idle, []
         for conn in stale:
             conn.close()
-        if _file_id(self.path) != index_file:
+        if _file_id(self._names[1]) != index_file:
             return
         try:
             # The file itself last: as long as it is there nobody makes new ones beside it.

@@ -21,8 +21,10 @@ NEARNESS = 0.5
 RECENCY = 0.3
 HALF_LIFE = 30 * 86400.0
 
+_LEAST_PENALTY = SATURATION * (1.0 - LENGTH_WEIGHT)
 _LONG = 20_000  # words; in longer documents occurrences are not counted
 _COUNTED_PHRASES = 8
+_MOST_OFFSETS = 1_000_000
 _ASSUMED_LENGTH = 50.0
 
 
@@ -52,40 +54,67 @@ class Scorer:
     def __init__(self) -> None:
         self.places: dict[int, float] = {}
         """How far into each long document the first match is, from 0 to 1."""
+        self.new_search()
         self.prepare(())
+
+    def new_search(self) -> None:
+        """Forget what the last search found."""
+        self.places.clear()
+        self._offsets_left = _MOST_OFFSETS
 
     def prepare(self, terms: Sequence[ScoredTerm]) -> None:
         """Set what to score by, in the order in which it was typed."""
         self._terms = tuple(terms)
-        self._average = 0.0
+        self._only = -1
+        """The number of the phrase if the query is nothing else."""
+        if len(self._terms) == 1 and len(self._terms[0].phrases) == 1:
+            self._only = self._terms[0].phrases[0]
+        self.new_table()
 
     def new_table(self) -> None:
         """The next documents come from another table."""
-        self._average = 0.0
+        self._per_word = 0.0
 
     def __call__(self, api: apsw.FTS5ExtensionApi, /, *_: object) -> float:
-        if not self._average:
+        if not self._per_word:
             rows = api.row_count
-            self._average = api.column_total_size(0) / rows if rows else _ASSUMED_LENGTH
+            average = api.column_total_size(0) / rows if rows else _ASSUMED_LENGTH
+            self._per_word = SATURATION * LENGTH_WEIGHT / max(average, 1.0)
         length = api.column_size(0)
-        penalty = SATURATION * (
-            1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * length / max(self._average, 1.0)
-        )
+        penalty = _LEAST_PENALTY + self._per_word * length
+        if self._only >= 0 and length <= _LONG:
+            weight, _phrases, occurs = self._terms[0]
+            count = len(api.phrase_column_offsets(self._only, 0)) or occurs
+            return weight * count * (SATURATION + 1.0) / (count + penalty)
         score = 0.0
         before: list[int] = []
         for weight, phrases, occurs in self._terms:
-            places: list[int] = []
-            if length <= _LONG or not self.places.get(api.rowid):
+            if length <= _LONG:
+                places: list[int] = []
                 for phrase in phrases[:_COUNTED_PHRASES]:
                     places += api.phrase_column_offsets(phrase, 0)
-                if length > _LONG and places:
-                    self.places[api.rowid] = min(places) / length
-            count = len(places) or int(occurs)
+            else:
+                places = self._places_in_long(api, phrases, length)
+            count = len(places) or occurs
             score += weight * count * (SATURATION + 1.0) / (count + penalty)
             if before and places:
                 score += NEARNESS * weight / _gap(before, places)
             before = places
         return score
+
+    def _places_in_long(self, api: apsw.FTS5ExtensionApi, phrases: range, length: int) -> list[int]:
+        """Where the first term that occurs stands; nothing for the terms after it.
+
+        There may be millions of places. After so many in one search, no more are asked for.
+        """
+        places: list[int] = []
+        if self._offsets_left > 0 and not self.places.get(api.rowid):
+            for phrase in phrases[:_COUNTED_PHRASES]:
+                places += api.phrase_column_offsets(phrase, 0)
+            if places:
+                self.places[api.rowid] = min(places) / length
+                self._offsets_left -= len(places)
+        return places
 
 
 def _gap(first: list[int], second: list[int]) -> int:

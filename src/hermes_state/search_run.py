@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from . import search_vocabulary as vocabulary
 from .connection import Connection, tuples
-from .search_collect import Candidate, Collector, Wanted, collect_titles
-from .search_feed import common_words
+from .search_collect import BLOCK, Candidate, Collector, Wanted, collect_titles
 from .search_filters import Filters
-from .search_index import IndexConnection, parts
+from .search_index import IndexConnection
 from .search_pairs import as_pairs
 from .search_query import Expression, Query, Term, build, can_be_widened
 from .search_rank import ScoredTerm, rarity, with_recency
@@ -46,9 +45,11 @@ class Search:
         self._now = time.time()
         self._tried = ""
         self._required = filters.required(conn)
-        self._common = common_words(conn)
-        self._frequency = _frequencies(conn, self._terms)
-        conn.scorer.places.clear()
+        self._outline = conn.require_outline()
+        self._common = self._outline.common
+        self._frequency = _frequencies(conn, self._terms, self._outline.parts)
+        self._occurring: dict[str, bool] = {}
+        conn.scorer.new_search()
 
     def hits(self) -> Hits:
         """What was found, best first; at least as much as is wanted, if there is as much."""
@@ -58,10 +59,8 @@ class Search:
         titles, messages = self._pass(
             lambda term: vocabulary.expand_prefix(self._conn, term, limit), need
         )
-        hits: Hits = self._ordered(
-            [(one, "title", exact) for one in titles[:first]],
-            [(one, "exact", exact) for one in messages],
-            [(one, "title", exact) for one in titles[first:]],
+        hits = self._ordered(
+            exact, ("title", titles[:first]), ("exact", messages), ("title", titles[first:])
         )
         too_late = self._deadline - time.thread_time() < LEFT_FOR_WIDENING
         if len(hits) >= need or too_late or not any(map(can_be_widened, self._terms)):
@@ -81,10 +80,7 @@ class Search:
             if self._wanted.one_per_conversation
             else set()
         )
-        further = self._ordered(
-            [(one, "title", matcher) for one in titles],
-            [(one, "partial", matcher) for one in messages],
-        )
+        further = self._ordered(matcher, ("title", titles), ("partial", messages))
         return [
             hit
             for hit in further
@@ -98,16 +94,20 @@ class Search:
         """Titles and messages that match when each term stands for its `alternatives`."""
         stands_for = {
             term: [
-                as_pairs(one, self._common) for one in alternatives(term) if self._may_occur(one)
+                as_pairs(one, self._common)
+                for place, one in enumerate(alternatives(term))
+                # Single words after the first come from the vocabulary.
+                if (place and len(one.words) == 1) or self._may_occur(one)
             ]
             for term in self._terms
         }
         if not all(any(stands_for[term] for term in group) for group in self._query.groups):
             return [], []
 
-        query = replace(
-            self._query, excluded=tuple(as_pairs(one, self._common) for one in self._query.excluded)
-        )
+        query = self._query
+        if query.excluded:
+            excluded = tuple(as_pairs(one, self._common) for one in query.excluded)
+            query = replace(query, excluded=excluded)
 
         def expression(also_forbidden: Sequence[str] = ()) -> Expression:
             return build(
@@ -134,13 +134,15 @@ class Search:
         titles: list[Candidate] = []
         if self._filters.allow_titles:
             titles = collect_titles(self._conn, first.text, self._filters)
-            titles.sort(key=self._rank)
+            titles = self._sorted(titles)
         collector = Collector(
             self._conn,
             lambda forbidden: expression(forbidden).text,
             self._filters,
             self._wanted._replace(need=need),
             self._deadline,
+            first.text,
+            self._outline.spans,
         )
         collector.run()
         if not collector.complete:
@@ -148,23 +150,45 @@ class Search:
         return titles, collector.candidates
 
     def _may_occur(self, term: Term) -> bool:
-        whole = term.words[:-1] if term.prefix else term.words
-        return all(vocabulary.may_occur(self._conn, word) for word in whole)
+        for word in term.words[:-1] if term.prefix else term.words:
+            if word not in self._occurring:
+                self._occurring[word] = vocabulary.may_occur(self._conn, word)
+            if not self._occurring[word]:
+                return False
+        return True
 
-    def _rank(self, one: Candidate) -> tuple[float, ...]:
-        """Sort key: smaller comes first."""
-        if self._wanted.order == "newest":
-            return (-one.timestamp, -(one.message_id or 0))
-        if self._wanted.order == "oldest":
-            return (one.timestamp, one.message_id or 0)
-        score = with_recency(one.score, self._now - one.timestamp)
-        return (one.block, -score, -one.timestamp, -(one.message_id or 0))
-
-    def _ordered(self, *lists: Hits) -> Hits:
-        """The lists one after the other, each in order; by time they are one list."""
+    def _keys(self, candidates: Sequence[Candidate]) -> list[tuple[float, ...]]:
+        """For each candidate of a block its sort key: smaller comes first."""
         if self._wanted.order:
-            lists = ([hit for hits in lists for hit in hits],)
-        hits = [hit for some in lists for hit in sorted(some, key=lambda hit: self._rank(hit[0]))]
+            sign = -1 if self._wanted.order == "newest" else 1
+            return [(sign * at, sign * (number or 0)) for number, _, _, at, _ in candidates]
+        now = self._now
+        return [
+            (-with_recency(score, now - at), -at, -(number or 0))
+            for number, _, _, at, score in candidates
+        ]
+
+    def _sorted(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        keys = self._keys(candidates)
+        return [candidates[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
+
+    def _ordered(self, matcher: Matcher, *lists: tuple[str, list[Candidate]]) -> Hits:
+        """The lists (how they were found, candidates) one after the other, each in order.
+
+        By time they are one list.
+        """
+        hits: Hits
+        if self._wanted.order:
+            hits = [(one, kind, matcher) for kind, found in lists for one in found]
+            keys = self._keys([hit[0] for hit in hits])
+            hits = [hits[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
+        else:
+            hits = [
+                (one, kind, matcher)
+                for kind, found in lists
+                for start in range(0, len(found), BLOCK)
+                for one in self._sorted(found[start : start + BLOCK])
+            ]
         if self._wanted.one_per_conversation:
             firsts: dict[str, tuple[Candidate, str, Matcher]] = {}
             for hit in hits:
@@ -173,9 +197,13 @@ class Search:
         return hits
 
 
-def _frequencies(conn: Connection, terms: Sequence[Term]) -> dict[Term, float]:
-    """For each term, roughly in which share of the messages it occurs, from a sample."""
-    numbers = parts(conn)
+def _frequencies(
+    conn: Connection, terms: Sequence[Term], numbers: Sequence[int]
+) -> dict[Term, float]:
+    """For each term, roughly in which share of the messages it occurs, from a sample.
+
+    `numbers` are those of the full-text tables.
+    """
     if len(terms) < 2 or not numbers:
         return dict.fromkeys(terms, _UNKNOWN)
     table = f"doc_{numbers[-2] if len(numbers) > 1 else numbers[-1]}"

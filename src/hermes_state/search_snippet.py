@@ -7,20 +7,20 @@ index says the first match is.
 
 from __future__ import annotations
 
-import re
+import functools
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .search_query import Term, can_be_widened
-from .search_text import is_unspaced, located_words, words
+from .search_text import fold, folded_words, is_unspaced, located_words, place_in_ascii, words
 
 WIDTH = 150
 """Characters of a snippet, marks not counted."""
 LEAD = 40
 """How many of them stand before the first match, at most."""
 _WINDOW = 1200
-_SPACE = re.compile(r"\s+")
+_FEW_MATCHES = 8  # more are found faster by going through all words
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,12 @@ class Matcher:
     widened: bool
     """Bare words also match inside longer words."""
 
+    @functools.cached_property
+    def _needles(self) -> list[tuple[str, int]]:
+        """For each term, what to look for between single spaces, and how many words it has."""
+        return [(self._needle(term), len(term.words)) for term in self.terms]
+
     def _needle(self, term: Term) -> str:
-        """What to look for in folded words that stand between single spaces."""
         text = " ".join(term.words)
         if self.widened and can_be_widened(term):
             first, last = term.words[0], term.words[-1]
@@ -48,14 +52,15 @@ class Matcher:
         limit = min(limit, max(4, 256 // len(self.terms)))
         text = f" {' '.join(found)} "
         matches = []
-        for number, term in enumerate(self.terms):
-            needle = self._needle(term)
+        for number, (needle, length) in enumerate(self._needles):
             at = text.find(needle)
+            counted = spaces = 0
             for _ in range(limit):
                 if at < 0:
                     break
-                first = text.count(" ", 0, at + 1) - 1
-                matches.append((number, first, first + len(term.words) - 1))
+                spaces += text.count(" ", counted, at + 1)
+                counted = at + 1
+                matches.append((number, spaces - 1, spaces + length - 2))
                 at = text.find(needle, at + 1)
         return matches
 
@@ -64,12 +69,36 @@ class Matcher:
         return bool(self.find(words(text), limit=1))
 
 
+def matching_snippet(text: str, matcher: Matcher) -> str | None:
+    """The snippet of `text`, or None if nothing in it matches."""
+    if len(text) > 2 * _WINDOW or not text.isascii():
+        return snippet(text, matcher) if matcher.occurs_in(text) else None
+    folded = fold(text)
+    matches = matcher.find(folded_words(folded))
+    if not matches:
+        return None
+    if len(matches) > _FEW_MATCHES:
+        return snippet(text, matcher)
+    marks = []
+    for number, first, last in matches:
+        start, end = place_in_ascii(folded, first)
+        if last > first:
+            _, end = place_in_ascii(folded, last)
+        marks.append((start, end, number))
+    return _shown(text, marks)
+
+
 def snippet(text: str, matcher: Matcher) -> str:
     """About 150 characters of `text` around the best place, matches marked."""
     text = unicodedata.normalize("NFC", _window(text, matcher))
     located = list(located_words(text))
     matches = matcher.find([word for word, _, _ in located])
-    marks = [(located[first][1], located[last][2], number) for number, first, last in matches]
+    return _shown(text, [(located[one][1], located[last][2], n) for n, one, last in matches])
+
+
+def _shown(text: str, marks: list[tuple[int, int, int]]) -> str:
+    """The piece of `text` with most of the marks (begin, end, number of the term)."""
+    marks.sort()
     best = _best(marks)
     start = max(0, min(best - LEAD, len(text) - WIDTH))
     if start:
@@ -101,9 +130,10 @@ def _window(text: str, matcher: Matcher) -> str:
     return text[max(0, start - _WINDOW // 2) : end + _WINDOW // 2]
 
 
-def _best(marks: Iterable[tuple[int, int, int]]) -> int:
+def _best(ordered: Sequence[tuple[int, int, int]]) -> int:
     """Where to begin so that most different terms are shown."""
-    ordered = sorted(marks)
+    if len(ordered) == 1:
+        return ordered[0][0]
     best, most = 0, 0
     for at, (start, _, _) in enumerate(ordered):
         near = ordered[at : at + 64]
@@ -121,17 +151,17 @@ def _word_start(text: str, start: int, before: int) -> int:
 
 def _marked(text: str, start: int, end: int, marks: Iterable[tuple[int, int, int]]) -> str:
     pieces, at = ["…" if start else ""], start
-    for first, last, _ in sorted(marks):
+    for first, last, _ in marks:
         if first < at or first >= end:
             continue
         at_most = min(last, first + WIDTH)
         pieces += [text[at:first], ">>>", text[first:at_most], "<<<"]
         at = at_most
     pieces += [text[at:end], "…" if max(at, end) < len(text) else ""]
-    return _SPACE.sub(" ", "".join(pieces)).strip()
+    return " ".join("".join(pieces).split())
 
 
 def shortened(text: str, width: int) -> str:
     """`text` on one line, cut to `width` characters."""
-    line = _SPACE.sub(" ", text[: width * 4]).strip()
+    line = " ".join(text[: width * 4].split())
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"

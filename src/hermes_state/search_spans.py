@@ -72,18 +72,39 @@ def include(conn: Connection, times: Iterable[tuple[int, float]]) -> None:
         )
 
 
-def ranges(
-    conn: Connection, since: float | None, until: float | None, oldest_first: bool
-) -> list[Range]:
-    """Ranges that hold all messages of the wanted time, newest (or oldest) first."""
-    rows = tuples(conn, "SELECT first_id, first_time, last_time FROM span ORDER BY first_id")
-    spans = []
-    for row, following in itertools.pairwise([*rows, (_END, 0.0, 0.0)]):
-        first_id, first_time, last_time = row
-        part = first_id >> PART_BITS
-        if (since is None or last_time >= since) and (until is None or first_time <= until):
+class Spans:
+    """All spans, as they were read."""
+
+    def __init__(self, conn: Connection) -> None:
+        rows = tuples(conn, "SELECT first_id, first_time, last_time FROM span ORDER BY first_id")
+        self._spans: list[Range] = []
+        for row, following in itertools.pairwise([*rows, (_END, 0.0, 0.0)]):
+            first_id, first_time, last_time = row
+            part = first_id >> PART_BITS
             end = min(following[0], (part + 1) << PART_BITS) - 1
-            spans.append(Range(part, first_id, end, first_time, last_time))
+            self._spans.append(Range(part, first_id, end, first_time, last_time))
+        self._of_all_times: dict[bool, list[Range]] = {}
+
+    def ranges(
+        self, since: float | None, until: float | None, oldest_first: bool
+    ) -> Sequence[Range]:
+        """Ranges that hold all messages of the wanted time, newest (or oldest) first."""
+        if since is None and until is None:
+            if oldest_first not in self._of_all_times:
+                self._of_all_times[oldest_first] = _in_order(self._spans, oldest_first)
+            return self._of_all_times[oldest_first]
+        return _in_order(
+            [
+                span
+                for span in self._spans
+                if (since is None or span.last_time >= since)
+                and (until is None or span.first_time <= until)
+            ],
+            oldest_first,
+        )
+
+
+def _in_order(spans: Sequence[Range], oldest_first: bool) -> list[Range]:
     if oldest_first:
         ordered = _joined(sorted(spans, key=lambda span: (span.first_time, span.first_id)))
     else:

@@ -100,8 +100,13 @@ def fold(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """The words of `text` in order, as they are indexed and searched."""
-    found = fold(text).split()
-    if len(text) > MAX_WORD and max(map(len, found), default=0) > MAX_WORD:
+    return folded_words(fold(text))
+
+
+def folded_words(folded: str) -> list[str]:
+    """The words of a text that was folded."""
+    found = folded.split()
+    if len(folded) > MAX_WORD and max(map(len, found), default=0) > MAX_WORD:
         return [word[:MAX_WORD] for word in found]
     return found
 
@@ -109,6 +114,13 @@ def words(text: str) -> list[str]:
 def is_unspaced(word: str) -> bool:
     """Whether `word` is one character of a script without spaces (or a pictogram)."""
     return len(word) == 1 and _FOLDED[ord(word)] == f" {word} "
+
+
+def place_in_ascii(folded: str, number: int) -> tuple[int, int]:
+    """Where a word of an ASCII text begins and ends; folding leaves each of them in its place."""
+    start = len(folded) - len(folded.split(None, number)[number])
+    end = folded.find(" ", start)
+    return start, end if end >= 0 else len(folded)
 
 
 def located_words(text: str) -> Iterator[tuple[str, int, int]]:

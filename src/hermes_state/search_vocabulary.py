@@ -88,7 +88,9 @@ def beginning_with(conn: Connection, start: str, limit: int) -> list[tuple[int, 
 
 def containing(conn: Connection, part: str, limit: int) -> list[str]:
     """Words that contain `part` (three letters or more), the commonest first."""
-    pieces = " AND ".join(f'"{part[at : at + 3]}"' for at in range(len(part) - 2))
+    # Pieces that together have every letter; that they stand together is seen in the word itself.
+    places = dict.fromkeys([*range(0, len(part) - 2, 3), len(part) - 3])
+    pieces = " AND ".join(f'"{part[at : at + 3]}"' for at in places)
     found = tuples(
         conn,
         "SELECT word.word FROM word_part CROSS JOIN word ON word.id = word_part.rowid"

@@ -1,0 +1,89 @@
+"""How many statements a search takes: few, however much it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from .search_store import SearchStore
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement of connections that are opened from now on, in order."""
+    statements: list[str] = []
+
+    def note(_cursor: apsw.Cursor, sql: str, _values: Any) -> bool:
+        statements.append(sql)
+        return True
+
+    hooks = [*apsw.connection_hooks, lambda conn: conn.set_exec_trace(note)]
+    monkeypatch.setattr(apsw, "connection_hooks", hooks)
+    return statements
+
+
+@pytest.fixture
+def store(tmp_path: Path, executed: list[str]) -> Iterator[SearchStore]:
+    store = SearchStore(tmp_path)
+    for number in range(40):
+        store.session(f"s{number}", title=f"about lamps {number}")
+        store.message(f"s{number}", "before")
+        store.message(f"s{number}", f"the lamp number {number} of the hall is lit")
+        store.message(f"s{number}", "after")
+    store.index.catch_up()
+    store.ids("warm")
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("query", ["lamp", "lamp lit", '"the lamp"', '"of the"', "lam*"])
+def test_reading_more_hits_takes_no_more_statements(
+    store: SearchStore, executed: list[str], query: str
+) -> None:
+    counts = []
+    for limit in (2, 30):
+        store.ids(query, limit=limit)
+        executed.clear()
+        assert len(store.ids(query, limit=limit)) == limit
+        counts.append(len(executed))
+    few, many = counts
+    assert many <= few + 2  # their neighbours may be too many for one statement
+    assert many <= 20
+
+
+def test_what_each_search_asks_of_the_index_is_kept_until_it_changes(
+    store: SearchStore, executed: list[str]
+) -> None:
+    def reads_spans() -> bool:
+        executed.clear()
+        store.ids("lamp")
+        return any("FROM span" in sql for sql in executed)
+
+    assert not reads_spans()
+    number = store.message("s0", "another lamp")
+    assert reads_spans()
+    assert not reads_spans()
+    assert number in store.ids("another")
+
+
+def test_a_group_of_hits_larger_than_one_statement_reads(store: SearchStore) -> None:
+    hits = store.index.search_messages("number", limit=100)
+    assert len(hits) == 40
+    for hit in hits:
+        assert [message["content"] for message in hit["context"]][::2] == ["before", "after"]
+        assert hit["title"] == f"about lamps {hit['session_id'][1:]}"
+        assert ">>>number<<<" in hit["snippet"]
+
+
+def test_a_neighbour_that_is_only_a_long_call_is_shown(store: SearchStore) -> None:
+    calls = '[{"function": {"name": "write_file", "arguments": "' + "word " * 2000 + '"}}]'
+    store.session("long")
+    store.message("long", None, "assistant", tool_calls=calls)
+    number = store.message("long", "unmistakable")
+    (hit,) = store.index.search_messages("unmistakable")
+    assert hit["id"] == number
+    assert "write_file" in hit["context"][0]["content"]
