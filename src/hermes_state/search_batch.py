@@ -1,22 +1,73 @@
-"""Messages on their way into the index: as many as fit into one transaction."""
+"""Messages on their way into the index: as many as fit into one transaction.
+
+Of a long message, what is indexed is bounded, so that no message takes more time or memory than a
+batch does: its first words with their order, then each further word once, and only so many
+different ones. Words that nobody would type (see `search_vocabulary`) are counted on their own:
+the numbers and hashes of a long log do not crowd out its words.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from .search_document import as_text, calls_text, content_text
 from .search_pairs import BREAK, pairs
 from .search_spans import PART_BITS
 from .search_text import words
+from .search_vocabulary import is_listed
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 4 * 1024 * 1024
 
-_PIECE = 1 << 20  # characters turned into words at a time
+MOST_WORDS = 1_000_000
+"""Words of a message that can be found as phrases; those after them are found one by one."""
+MOST_DIFFERENT = 100_000
+"""Different words of a long message that can be found; as many again that only machines write."""
+
+_LONG = 1 << 20  # characters of a text from which on what is indexed of it is bounded
+_PIECE = 1 << 18  # characters turned into words at a time
+
+
+class WordLimit:
+    """What is indexed of one long message."""
+
+    def __init__(self) -> None:
+        self._admitted: set[str] = set()
+        self._words_left = MOST_WORDS
+        self._machine_words_left = self._others_left = MOST_DIFFERENT
+
+    def admit(self, found: list[str]) -> list[str]:
+        """The words of its next piece that are indexed, with a break where some are left out."""
+        new = [word for word in dict.fromkeys(found) if self._is_new(word)]
+        if self._words_left <= 0:  # each further word once, in no order that could be searched
+            return [part for word in new for part in (BREAK, word)]
+        self._words_left -= len(found)
+        if self._admitted.issuperset(found):
+            return found
+        kept: list[str] = []
+        for word in found:
+            if word in self._admitted:
+                kept.append(word)
+            elif not kept or kept[-1] != BREAK:
+                kept.append(BREAK)
+        return kept
+
+    def _is_new(self, word: str) -> bool:
+        """Whether a word is met for the first time and there is room for it."""
+        if word in self._admitted:
+            return False
+        if is_listed(word):
+            if self._others_left <= 0:
+                return False
+            self._others_left -= 1
+        else:
+            if self._machine_words_left <= 0:
+                return False
+            self._machine_words_left -= 1
+        self._admitted.add(word)
+        return True
 
 
 @dataclass
@@ -32,31 +83,35 @@ class Batch:
     rows: int = 0
     last: tuple[int, float] | None = None
 
-    def add(self, row: tuple[Any, ...], facets: str) -> None:
-        message_id, _, _, content, tool_name, tool_calls, timestamp, *_ = row
+    def add(
+        self, message_id: int, timestamp: float, size: int, facets: str, texts: Iterable[str]
+    ) -> None:
+        """Take a message in; `size` is what it counts for in bytes."""
         self.rows += 1
         self.last = message_id, timestamp
-        self.size += len(content or b"") + len(tool_calls or b"")
+        self.size += size
         body, listed = [facets], []
-        for text in (
-            content_text(as_text(content)),
-            calls_text(as_text(tool_name), as_text(tool_calls)),
-        ):
+        limit: WordLimit | None = None
+        for text in texts:
             if not text:
                 continue
             if len(body) > 1:
                 body.append(BREAK)
+            if len(text) > _LONG:
+                limit = limit or WordLimit()
             before = ""
-            for piece in _pieces(text):
+            for piece in pieces(text):
                 found = words(piece)
+                if limit is not None:
+                    found = limit.admit(found)
                 self.counted.update(found)
                 listed += pairs(found, self.common, before)
                 before = found[-1] if found and found[-1] in self.common else ""
-                body += found if len(text) <= _PIECE else [" ".join(found)]
+                body += found if limit is None else [" ".join(found)]
         if len(body) == 1:
             return  # without words it cannot be found
-        text = " ".join(itertools.chain(body, listed))
-        self.documents.setdefault(message_id >> PART_BITS, []).append((message_id, text))
+        document = " ".join(itertools.chain(body, listed))
+        self.documents.setdefault(message_id >> PART_BITS, []).append((message_id, document))
         self.times.append((message_id, timestamp))
 
     @property
@@ -64,11 +119,12 @@ class Batch:
         return self.rows >= BATCH_ROWS or self.size >= BATCH_BYTES
 
 
-def _pieces(text: str) -> Iterator[str]:
+def pieces(text: str) -> Iterator[str]:
     """`text` in pieces that end between words where possible."""
     start = 0
     while len(text) - start > _PIECE:
-        end = text.rfind(" ", start + _PIECE // 2, start + _PIECE)
+        middle, end = start + _PIECE // 2, start + _PIECE
+        end = max(text.rfind(" ", middle, end), text.rfind("\n", middle, end))
         end = start + _PIECE if end < 0 else end
         yield text[start:end]
         start = end

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from .connection import tuples
 from .search import SearchIndex
-from .search_document import as_text, calls_text, content_text
+from .search_batch import pieces
 from .search_index import IndexConnection, parts
+from .search_source import SOURCE_ROWS, SourceMessage, texts_of
 from .search_text import words
 
 
@@ -36,13 +37,10 @@ def _missing(conn: IndexConnection) -> Iterator[int]:
 
 
 def _has_words(conn: IndexConnection, message_id: int) -> bool:
-    found = tuples(
-        conn,
-        "SELECT CAST(content AS BLOB), CAST(tool_name AS BLOB), CAST(tool_calls AS BLOB)"
-        " FROM state.messages WHERE id = ?",
-        (message_id,),
-    )
+    rows = tuples(conn, f"{SOURCE_ROWS} WHERE m.id = ?", (message_id,))
     return any(
-        words(content_text(as_text(content))) or words(calls_text(as_text(name), as_text(calls)))
-        for content, name, calls in found
+        words(piece)
+        for row in rows
+        for text in texts_of(conn, SourceMessage._make(row))
+        for piece in pieces(text)
     )

@@ -13,8 +13,10 @@ from typing import Any
 
 from .codec import JSON_MARK, decode_content, decode_json
 
-_EMBEDDED = re.compile(r"data:[\w.+/-]*(?:;[\w.=+-]*)*;base64,[A-Za-z0-9+/=_-]*")
-_RAW_TEXT_PART = re.compile(r'"text":\s*"((?:[^"\\]|\\.)*)')
+# All repetitions are possessive: what was read once is never read again, however it goes on.
+_EMBEDDED = re.compile(r"data:[\w.+/-]*+(?:;(?!base64,)[\w.=+-]*+)*+;base64,[A-Za-z0-9+/=_-]*+")
+_RAW_STRING = re.compile(r'"((?:[^"\\]++|\\.)*+)"?+(\s*+:)?+')
+_ESCAPE = re.compile(r"\\++(u[0-9a-fA-F]{4}|[bfnrt])?+")
 
 
 def as_text(value: bytes | None) -> str | None:
@@ -40,28 +42,40 @@ def content_text(raw: str | None) -> str:
 
 def _texts(value: Any) -> Iterator[str]:
     """The text parts of decoded content, in order."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part)
-    elif isinstance(value, dict):
-        for key in ("text", "content"):
-            yield from _texts(value.get(key))
+    ahead = [value]
+    while ahead:
+        part = ahead.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list):
+            ahead.extend(reversed(part))
+        elif isinstance(part, dict):
+            ahead += part.get("content"), part.get("text")
 
 
 def cut_content_text(raw: str) -> str:
-    """The text in the beginning of a `messages.content` value that was cut off somewhere."""
+    """The text in the beginning of a `messages.content` value that was cut off somewhere.
+
+    Also for values that are too long to be decoded: it takes no more memory than they do.
+    """
     if not raw.startswith(JSON_MARK):
         return without_embedded_data(raw)
     texts = []
-    for match in _RAW_TEXT_PART.finditer(raw):
-        escaped = match.group(1)
-        try:
-            texts.append(json.loads(f'"{escaped}"'))
-        except ValueError:
-            texts.append(escaped)
+    key = ""
+    for match in _RAW_STRING.finditer(raw, len(JSON_MARK)):
+        string, colon = match.groups()
+        if colon:
+            key = string
+        elif string and key in ("", "text", "content"):
+            texts.append(_unescaped(string))
     return without_embedded_data("\n".join(texts))
+
+
+def _unescaped(string: str) -> str:
+    try:
+        return str(json.loads(f'"{string}"'))
+    except ValueError:
+        return string
 
 
 def calls_text(tool_name: str | None, tool_calls: str | None) -> str:
@@ -75,6 +89,17 @@ def calls_text(tool_name: str | None, tool_calls: str | None) -> str:
         except RecursionError:
             pieces.append(tool_calls)
     return without_embedded_data("\n".join(pieces))
+
+
+def cut_calls_text(tool_name: str | None, raw: str) -> str:
+    """The same of a `messages.tool_calls` value that was cut off, or is too long to be decoded."""
+    text = _ESCAPE.sub(_character, raw)  # arguments are JSON within JSON, so any number of \\
+    return without_embedded_data(f"{tool_name or ''}\n{text}")
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape.group(1)
+    return chr(int(code[1:], 16)) if code and code[0] == "u" else " "
 
 
 def _call(call: Any) -> Iterator[str]:
@@ -91,12 +116,13 @@ def _call(call: Any) -> Iterator[str]:
 
 def _leaves(value: Any) -> Iterator[str]:
     """Keys and values of decoded JSON, in order."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield str(key)
-            yield from _leaves(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
+    ahead = [value]
+    while ahead:
+        part = ahead.pop()
+        if isinstance(part, dict):
+            for key, inner in reversed(part.items()):
+                ahead += inner, str(key)
+        elif isinstance(part, list):
+            ahead.extend(reversed(part))
+        elif part is not None and not isinstance(part, bool):
+            yield str(part)

@@ -10,6 +10,7 @@ noticed here and started over.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -33,6 +34,7 @@ from .search_index import (
     parts,
 )
 from .search_pairs import pairs
+from .search_source import SOURCE_ROWS, SourceMessage, texts_of
 from .search_text import words
 from .search_vocabulary import add_words
 
@@ -42,14 +44,10 @@ Progress = Callable[[int, int], None]
 """Called with (messages done, messages to do) after each batch."""
 
 CHANGES_PER_BATCH = 256
+LONGEST_TITLE = 10_000
+"""Characters of a title that can be found."""
 STUCK_AFTER = 60.0
 """Seconds to wait for another process that holds the index and makes no progress."""
-
-_ROWS = (
-    "SELECT m.id, m.session_id, m.role, CAST(m.content AS BLOB), CAST(m.tool_name AS BLOB),"
-    " CAST(m.tool_calls AS BLOB), CAST(m.timestamp AS REAL), s.source, s.user_id"
-    " FROM state.messages AS m LEFT JOIN state.sessions AS s ON s.id = m.session_id"
-)
 
 
 class Position(NamedTuple):
@@ -250,9 +248,15 @@ class _Feeder:
         return False
 
     def _from_store(self, sql: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """Rows of the store; damage found there is not the index's."""
-        try:
+        """Rows of the store."""
+        with self._reading_store():
             yield from self.conn.execute(sql, values)
+
+    @contextlib.contextmanager
+    def _reading_store(self) -> Iterator[None]:
+        """Damage found meanwhile is the store's, not the index's."""
+        try:
+            yield
         except (apsw.CorruptError, apsw.NotADBError) as error:
             raise translated(error, self.file.state_path) from error
 
@@ -275,7 +279,8 @@ class _Feeder:
     def _read_messages(self, here: Position) -> None:
         batch = Batch(common_words(self.conn))
         rows = self._from_store(
-            f"{_ROWS} WHERE m.id > ? AND m.origin_id IS NULL ORDER BY m.id", (here.message_seq,)
+            f"{SOURCE_ROWS} WHERE m.id > ? AND m.origin_id IS NULL ORDER BY m.id",
+            (here.message_seq,),
         )
         self._fill(batch, rows)
         self._write(batch)
@@ -287,18 +292,19 @@ class _Feeder:
             self.conn.execute("UPDATE feed SET last_id = ?, last_time = ?", batch.last)
 
     def _fill(self, batch: Batch, rows: Iterable[tuple[Any, ...]]) -> None:
-        for row in rows:
-            batch.add(row, self._facets_of(row))
+        for message in map(SourceMessage._make, rows):
+            with self._reading_store():
+                texts = list(texts_of(self.conn, message))
+            batch.add(message.id, message.timestamp, message.size, self._facets_of(message), texts)
             if batch.is_full:
                 return
 
-    def _facets_of(self, row: tuple[Any, ...]) -> str:
-        session_id, role, source, owner = row[1], row[2], row[7], row[8]
-        facets = [self._facet("s", session_id), self._facet("r", role)]
-        if source is not None:
-            facets.append(self._facet("o", source))
-        if owner is not None:
-            facets.append(self._facet("u", owner))
+    def _facets_of(self, message: SourceMessage) -> str:
+        facets = [self._facet("s", message.session_id), self._facet("r", message.role)]
+        if message.source is not None:
+            facets.append(self._facet("o", message.source))
+        if message.owner is not None:
+            facets.append(self._facet("u", message.owner))
         return " ".join(facets)
 
     def _facet(self, kind: str, value: str) -> str:
@@ -346,7 +352,8 @@ class _Feeder:
             ).fetchall()
             conn.executemany(f"DELETE FROM doc_{part} WHERE rowid = ?", old)
         rows = self._from_store(
-            f"{_ROWS} WHERE m.session_id = ? AND m.id <= ? AND m.origin_id IS NULL ORDER BY m.id",
+            f"{SOURCE_ROWS} WHERE m.session_id = ? AND m.id <= ? AND m.origin_id IS NULL"
+            " ORDER BY m.id",
             (session_id, last_id),
         )
         while True:
@@ -374,7 +381,7 @@ class _Feeder:
             conn.execute("DELETE FROM title WHERE session_id = ?", (session_id,))
             return
         title, source, owner = found[0]
-        found_words = words(as_text(title) or "")
+        found_words = words((as_text(title) or "")[:LONGEST_TITLE])
         facets = [facet("o", source)] + ([facet("u", owner)] if owner is not None else [])
         conn.execute(
             "INSERT INTO title (session_id) VALUES (?) ON CONFLICT DO NOTHING", (session_id,)

@@ -11,6 +11,7 @@ down in it, so that documents and queries always agree.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable
 
@@ -41,6 +42,12 @@ def common_words(counted: Counter[str], messages: int) -> frozenset[str]:
     return frozenset(word for word, count in counted.most_common(_MOST) if count >= least)
 
 
+@functools.lru_cache(maxsize=1024)
+def _pair(first: str, second: str) -> str:
+    """One string for each pair, of which a long text may have a million."""
+    return f"{first}{JOINT}{second}"
+
+
 def pairs(found: Iterable[str], common: frozenset[str], before: str = "") -> list[str]:
     """The pairs in a list of words, each run of them after a break; `before` precedes the list."""
     listed: list[str] = []
@@ -51,7 +58,7 @@ def pairs(found: Iterable[str], common: frozenset[str], before: str = "") -> lis
                 if not adjoining:
                     listed.append(BREAK)
                     adjoining = True
-                listed.append(f"{before}{JOINT}{word}")
+                listed.append(_pair(before, word))
             before = word
         elif before:
             before = ""
@@ -64,4 +71,4 @@ def as_pairs(term: Term, common: frozenset[str]) -> Term:
     if term.prefix or len(term.words) < 2 or not common.issuperset(term.words):
         return term
     joined = zip(term.words, term.words[1:], strict=False)
-    return Term(tuple(f"{one}{JOINT}{other}" for one, other in joined), quoted=term.quoted)
+    return Term(tuple(_pair(one, other) for one, other in joined), quoted=term.quoted)

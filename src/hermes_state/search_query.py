@@ -22,6 +22,9 @@ MAX_QUERY = 2048
 MAX_TERMS = 48
 """Further words of a longer query are not looked at."""
 
+MOST_APART = 12
+"""How many brackets are put into each other; SQLite's parser takes no more than 100."""
+
 NOWHERE = "§"
 """A word that no message contains."""
 
@@ -66,13 +69,15 @@ def parse(typed: str) -> Query:
     joins = negated = False
     last: list[Term] | None = None  # where an OR adds its right side
     count = 0
+    last_term = max((at for at, (_, _, term) in enumerate(pieces) if term.words), default=-1)
     for place, (sign, text, term) in enumerate(pieces):
-        between = last is not None and _has_term_after(pieces, place)
+        before_term = place < last_term
+        between = last is not None and before_term
         if text == "OR" and between:
             joins = True
         elif text == "AND" and between:
             joins = False
-        elif text == "NOT" and _has_term_after(pieces, place):
+        elif text == "NOT" and before_term:
             negated = True
         elif term.words and count < MAX_TERMS:
             count += 1
@@ -106,10 +111,6 @@ def _pieces(typed: str) -> list[tuple[bool, str, Term]]:
     return pieces
 
 
-def _has_term_after(pieces: Sequence[tuple[bool, str, Term]], place: int) -> bool:
-    return any(term.words for _, _, term in pieces[place + 1 :])
-
-
 def phrase(term: Term) -> str:
     """The term in the syntax of full-text expressions."""
     return f'"{" ".join(term.words)}"' + ("*" if term.prefix else "")
@@ -136,7 +137,7 @@ def build(
     """
     phrases: list[tuple[range, ...]] = [()] * len(query.groups)
     parts: list[str] = []
-    position = 0
+    position = apart = 0
     for number in sorted(range(len(query.groups)), key=frequency):
         options: dict[str, None] = {}
         bounds = [position]
@@ -146,9 +147,10 @@ def build(
         phrases[number] = tuple(itertools.starmap(range, itertools.pairwise(bounds)))
         position = bounds[-1]
         parts.append(any_of(list(options)))
-        if len(parts) == 2 < len(query.groups):
+        if len(parts) == 2 < len(query.groups) and apart < MOST_APART:
             # A chain of ANDs moves all its members on at each step. Set apart (by a NOT, since an
             # AND within an AND is merged with it), the two rarest move alone until they meet.
+            apart += 1
             parts = [f'(({" AND ".join(parts)}) NOT "{NOWHERE}")']
             position += 1
     parts += [any_of([f'"{word}"' for word in some]) for some in required]

@@ -35,6 +35,8 @@ _SHORTEST, _LONGEST = 2, 40
 _COMMONEST = 20
 _EARLY = 20_000
 _SMALL = 5000
+_AT_ONCE = 10_000
+_MOST_KNOWN = 500_000
 # Eight letters and digits or more: hexadecimal, or changing between the two three times or more.
 _MACHINE_WORD = re.compile(r"(?=.{8})(?:(?=\D*\d)[0-9a-f]+|(?:\d+\D+){2,}\d*|(?:\D+\d+){2,}\D*)")
 
@@ -46,16 +48,20 @@ def is_listed(word: str) -> bool:
 
 def add_words(conn: Connection, counted: Counter[str], known: set[str]) -> None:
     """Enter the words of a batch that are new; `known` remembers them for the next batch."""
-    new = {word: count for word, count in counted.items() if word not in known and is_listed(word)}
+    if len(known) > _MOST_KNOWN:
+        known.clear()
+    new = [word for word in counted if word not in known and is_listed(word)]
+    new.sort(key=counted.__getitem__, reverse=True)
     known.update(new)
-    added: list[tuple[Any, ...]] = conn.executemany(
-        "INSERT INTO word (word) VALUES (?) ON CONFLICT DO NOTHING RETURNING id, word",
-        [(word,) for word in sorted(new, key=new.__getitem__, reverse=True)],
-    ).fetchall()
-    conn.executemany(
-        "INSERT INTO word_part (rowid, word) VALUES (?, ?)",
-        [row for row in added if len(row[1]) >= 3],
-    )
+    for first in range(0, len(new), _AT_ONCE):
+        added: list[tuple[Any, ...]] = conn.executemany(
+            "INSERT INTO word (word) VALUES (?) ON CONFLICT DO NOTHING RETURNING id, word",
+            [(word,) for word in new[first : first + _AT_ONCE]],
+        ).fetchall()
+        conn.executemany(
+            "INSERT INTO word_part (rowid, word) VALUES (?, ?)",
+            [row for row in added if len(row[1]) >= 3],
+        )
 
 
 def may_occur(conn: Connection, word: str) -> bool:
