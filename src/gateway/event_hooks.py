@@ -1,6 +1,7 @@
 """Event hooks of the gateway: a folder each, with HOOK.yaml and `handle(event, context)`.
 
 Each handler is on its own: one that fails or hangs is logged, and the others and the chat go on.
+One that was brought from elsewhere does not run until a person agreed to it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,21 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 HANDLER_SECONDS = 10.0
+NOT_AGREED = ".not-agreed"
+"""A file in the folder of a hook that a person has not agreed to yet."""
 
 Handler = Callable[[str, dict[str, Any]], Any]
+
+
+def hooks_in(folder: Path) -> dict[str, bool]:
+    """The names of the hooks in a folder, and whether each may run."""
+    if not folder.is_dir():
+        return {}
+    return {
+        hook.name: not (hook / NOT_AGREED).exists()
+        for hook in sorted(folder.iterdir())
+        if (hook / "HOOK.yaml").is_file()
+    }
 
 
 class EventHooks:
@@ -64,6 +78,9 @@ class EventHooks:
     def _load_one(self, folder: Path) -> None:
         assert self._handlers is not None
         if not (folder / "HOOK.yaml").is_file():
+            return
+        if (folder / NOT_AGREED).exists():
+            log.warning("The hook %s does not run: hermes hooks accept %s", folder, folder.name)
             return
         import yaml
 

@@ -25,10 +25,15 @@ def add_parsers(commands: Subparsers) -> None:
         parser.add_argument("name", help="the plugin, as `hermes plugins list` names it")
     hooks = commands.add_parser("hooks", help="list, try or forbid the shell hooks of config.yaml")
     actions = hooks.add_subparsers(dest="action", metavar="action", required=True)
-    _add(actions, "list", "every shell hook, and whether it may run", list_hooks)
+    _add(actions, "list", "every hook, and whether it may run", list_hooks)
     _add(actions, "doctor", "look for what is wrong with the shell hooks", check_hooks)
-    parser = _add(actions, "accept", "agree that shell hooks may run", accept_hooks)
-    parser.add_argument("command_text", nargs="?", metavar="COMMAND", help="only this command")
+    parser = _add(actions, "accept", "agree that hooks may run", accept_hooks)
+    parser.add_argument(
+        "command_text",
+        nargs="?",
+        metavar="COMMAND",
+        help="only this command, or hook of the gateway",
+    )
     parser = _add(actions, "revoke", "agree no more", revoke_hook)
     parser.add_argument("command_text", metavar="COMMAND")
     parser.add_argument("--event", help="for this hook only")
@@ -105,7 +110,9 @@ def change_plugin(args: argparse.Namespace, config: Config) -> int:
 
 
 def list_hooks(args: argparse.Namespace, config: Config) -> int:
-    """Print every shell hook with whether it may run."""
+    """Print every shell hook, and every hook of the gateway, with whether it may run."""
+    from gateway.event_hooks import hooks_in
+
     from .plugin_consent import read_consents
     from .plugin_shell_hooks import accepts_all, read_hooks
 
@@ -117,13 +124,18 @@ def list_hooks(args: argparse.Namespace, config: Config) -> int:
         print(f"{one.event}{matcher}: {one.command}: {'may run' if may else 'not agreed to'}")
     for problem in problems:
         print(f"{problem}: left out")
-    if not found and not problems:
+    events = hooks_in(config.home / "hooks")
+    for name, may in events.items():
+        print(f"{name} (of the gateway): {'may run' if may else 'not agreed to'}")
+    if not found and not problems and not events:
         print(f"There are no shell hooks in {config.home / 'config.yaml'}.")
     return 0
 
 
 def accept_hooks(args: argparse.Namespace, config: Config) -> int:
-    """Agree to the configured shell hooks, or to one command."""
+    """Agree to the configured shell hooks and those of the gateway, or to one of them."""
+    from gateway.event_hooks import NOT_AGREED, hooks_in
+
     from .plugin_consent import agree
     from .plugin_shell_hooks import read_hooks
 
@@ -132,19 +144,33 @@ def accept_hooks(args: argparse.Namespace, config: Config) -> int:
         for one in read_hooks(config.raw)[0]
         if args.command_text in (None, one.command)
     ]
-    if not wanted:
-        print("hermes: there is no such shell hook in config.yaml.", file=sys.stderr)
+    events = [
+        name
+        for name, may in hooks_in(config.home / "hooks").items()
+        if args.command_text == name or (args.command_text is None and not may)
+    ]
+    if not wanted and not events:
+        print("hermes: there is no such hook in config.yaml or hooks/.", file=sys.stderr)
         return 2
     agree(config.home, wanted)
+    for name in events:
+        (config.home / "hooks" / name / NOT_AGREED).unlink(missing_ok=True)
+        print(f"{name}: may run, from the next start of the gateway on")
     for event, command in wanted:
         print(f"{event}: {command}: may run")
     return 0
 
 
 def revoke_hook(args: argparse.Namespace, config: Config) -> int:
-    """Take consent to a command back."""
+    """Take consent to a command, or a hook of the gateway, back."""
+    from gateway.event_hooks import NOT_AGREED, hooks_in
+
     from .plugin_consent import revoke
 
+    if hooks_in(config.home / "hooks").get(args.command_text):
+        (config.home / "hooks" / args.command_text / NOT_AGREED).touch(mode=0o600)
+        print(f"{args.command_text} may not run any more, from the next start on.")
+        return 0
     count = revoke(config.home, args.command_text, args.event)
     if not count:
         print("hermes: nobody had agreed to that. See: hermes hooks list", file=sys.stderr)

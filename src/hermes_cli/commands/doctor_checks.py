@@ -219,6 +219,7 @@ def check_plugins(home: Path) -> list[Ailment]:
     """Whether enabled plugins are there, and shell hooks were agreed to."""
     from agent.config import load_config
     from agent.home import ConfigError
+    from gateway.event_hooks import hooks_in
     from hermes_cli.plugin_consent import read_consents
     from hermes_cli.plugin_discovery import find_plugins, read_choice
     from hermes_cli.plugin_shell_hooks import accepts_all, read_hooks
@@ -231,6 +232,11 @@ def check_plugins(home: Path) -> list[Ailment]:
     found = [
         Ailment(f"The plugin {name} is enabled, but not there.", f"hermes plugins disable {name}")
         for name in sorted(read_choice(config.raw).enabled - there)
+    ]
+    found += [
+        Ailment(f"The hook {name} of the gateway was not agreed to.", f"hermes hooks accept {name}")
+        for name, may in hooks_in(home / "hooks").items()
+        if not may
     ]
     hooks, problems = read_hooks(config.raw)
     found += [Ailment(one, "See: hermes hooks doctor") for one in problems]

@@ -6,15 +6,18 @@ import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_cli.command_run import UserError
 
 from .home import store
-from .output import print_json, progress
+from .output import print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from hermes_cli.importers.hermes_home import Part
 
 EXAMPLES = """\
-hermes import ~/old-hermes                   a Hermes Agent home: also memories and skills
+hermes import ~/old-hermes                   a Hermes Agent home: also memories, skills, keys, …
 hermes import chatgpt-export.zip             what ChatGPT sends when you ask for your data
 hermes import claude/conversations.json      what Claude sends
 hermes import chatgpt-export.zip --dry-run   only say what is in it
@@ -46,29 +49,35 @@ def run(args: argparse.Namespace) -> int:
 
 def _home(path: Path, args: argparse.Namespace) -> int:
     from agent.home import hermes_home
-    from hermes_cli.importers.hermes_home import import_home
+    from hermes_cli.importers.hermes_home import import_home, planned
 
+    home = hermes_home()
     if args.dry_run:
         from hermes_state.backup import check_copy
 
         found = path / "state.db"
         held = check_copy(found)._asdict() if found.is_file() else {"sessions": 0, "messages": 0}
+        parts = planned(path, home)
         if args.json:
-            print_json({"kind": "hermes", **held})
+            print_json({"kind": "hermes", **held, "parts": [one._asdict() for one in parts]})
         else:
             print(f"A Hermes home: {held['sessions']} sessions, {held['messages']} messages.")
+            print_table(("what", "would be", "why"), parts)
         return 0
-    report = import_home(path, hermes_home(), progress("Bringing in"))
+    report = import_home(path, home, progress("Bringing in"))
     if args.json:
-        print_json({"kind": "hermes", **asdict(report)})
+        told = asdict(report) | {"parts": [one._asdict() for one in report.parts]}
+        print_json({"kind": "hermes", **told})
         return 0
-    for line in report.done:
-        print(f"Brought in: {line}")
-    if report.skipped:
-        print(f"Here already: {report.skipped} sessions")
-    for line in report.left:
-        print(f"Left: {line}")
+    rows = sorted(report.rows(), key=_by_outcome)
+    print_table(("what", "", "why, or what to do"), rows)
+    left = sum(one.outcome == "left behind" for one in rows)
+    print(f"{left} things were left behind; {path} is as it was." if left else "All came along.")
     return 0
+
+
+def _by_outcome(part: Part) -> int:
+    return ("brought", "here already", "left behind").index(part.outcome)
 
 
 def _export(path: Path, args: argparse.Namespace) -> int:

@@ -1,27 +1,36 @@
-"""A Hermes Agent home: its conversations, memories, skills and configuration.
+"""A Hermes Agent home: its conversations, and everything beside them that means something here.
 
 The source is only read. Its store is copied first, and what needs upgrading is upgraded in the
-copy. What is here already is never replaced: it is left as it is and said.
+copy. What is here already is never replaced: it is left as it is and said. A second import brings
+only what the first had not.
 """
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_cli.command_run import UserError
+
+from .home_parts import remove_partial, steps
 
 if TYPE_CHECKING:
     from hermes_state import SessionDB
 
-FILES = ("config.yaml", ".env", "SOUL.md", "shell-hooks-allowlist.json")
 BATCH_MESSAGES = 5000
 
 Progress = Callable[[int, int], None]
+
+
+class Part(NamedTuple):
+    """One thing of the other home, and what became of it."""
+
+    what: str
+    outcome: str
+    note: str
 
 
 @dataclass
@@ -33,23 +42,70 @@ class Report:
     skipped: int = 0
     """Sessions that were here already."""
     done: list[str] = field(default_factory=list)
+    """What came along of the store."""
     left: list[str] = field(default_factory=list)
-    """What did not come along, and why."""
+    """What of the store did not, and why."""
+    parts: list[Part] = field(default_factory=list)
+    """Everything else, one by one."""
+
+    def rows(self) -> list[Part]:
+        """The store and everything else, as one table."""
+        rows = [Part(line, "brought", "") for line in self.done]
+        if self.skipped:
+            rows.append(Part(f"{self.skipped} sessions", "here already", ""))
+        rows += [Part(*_split(line)) for line in self.left]
+        return [*rows, *self.parts]
 
 
 def import_home(source: Path, home: Path, progress: Progress) -> Report:
     """Bring everything of another home into `home`; raises UserError if it is none."""
     if source.resolve() == home.resolve():
         raise UserError(f"{source} is the Hermes home in use; there is nothing to bring in.")
-    if not any((source / name).exists() for name in ("state.db", "config.yaml", "memories")):
+    if not _is_home(source):
         raise UserError(f"{source} is no Hermes home: there is no state.db in it.")
     report = Report()
+    remove_partial(home)
     if (source / "state.db").is_file():
         _import_store(source, home, progress, report)
-    _import_memories(source, home, report)
-    _import_skills(source, home, report)
-    _import_files(source, home, report)
+    for step in list(steps(source, home)):
+        step.carry_out()
+        report.parts.append(Part(step.what, step.outcome, step.note))
+    for profile in _profiles(source):
+        place = home / "profiles" / profile.name
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        inner = import_home(profile, place, progress)
+        note = f"a home of its own: HERMES_HOME={place} hermes"
+        report.parts.append(Part(f"profile {profile.name}", "brought", note))
+        report.parts += [
+            Part(f"profile {profile.name}: {part.what}", part.outcome, part.note)
+            for part in inner.rows()
+        ]
     return report
+
+
+def planned(source: Path, home: Path) -> list[Part]:
+    """What an import would do with everything but the store; nothing is changed."""
+    parts = [Part(step.what, step.outcome, step.note) for step in steps(source, home)]
+    for profile in _profiles(source):
+        inner = planned(profile, home / "profiles" / profile.name)
+        parts.append(Part(f"profile {profile.name}", "brought", "a home of its own"))
+        parts += [Part(f"profile {profile.name}: {one.what}", *one[1:]) for one in inner]
+    return parts
+
+
+def _profiles(source: Path) -> list[Path]:
+    top = source / "profiles"
+    found = sorted(top.iterdir()) if top.is_dir() else []
+    return [path for path in found if path.is_dir() and _is_home(path)]
+
+
+def _is_home(path: Path) -> bool:
+    return any((path / name).exists() for name in ("state.db", "config.yaml", "memories"))
+
+
+def _split(line: str) -> tuple[str, str, str]:
+    what, _, why = line.partition(": ")
+    return what, "left behind", why
 
 
 def _import_store(source: Path, home: Path, progress: Progress, report: Report) -> None:
@@ -85,9 +141,10 @@ def _import_store(source: Path, home: Path, progress: Progress, report: Report) 
                 brought = set(result["imported_ids"])
                 report.messages += sum(len(s["messages"]) for s in batch if s["id"] in brought)
             _import_routes(theirs, ours, report)
-    report.done.append(f"{report.sessions} sessions with {report.messages} messages")
+    if report.sessions or not report.skipped:
+        report.done.append(f"{report.sessions} sessions with {report.messages} messages")
     if report.sessions:
-        report.left.append("what each model was used for in them; their totals came along")
+        report.left.append("what each model was used for in them: their totals came along")
 
 
 def _batches(theirs: SessionDB) -> Iterator[list[dict[str, Any]]]:
@@ -126,54 +183,3 @@ def _import_routes(theirs: SessionDB, ours: SessionDB, report: Report) -> None:
         ours.save_gateway_routing_entry(key, entry)
     if fresh:
         report.done.append(f"{len(fresh)} chats with their conversations")
-
-
-def _import_memories(source: Path, home: Path, report: Report) -> None:
-    from hermes_cli.commands.memory import change_entries
-    from tools.base import ToolError
-    from tools.memory import FILES as MEMORIES
-    from tools.memory import Operation, memory_path, read_entries
-
-    for target, (name, _) in MEMORIES.items():
-        brought = 0
-        here = read_entries(memory_path(home, target))
-        for entry in read_entries(memory_path(source, target)):
-            if entry in here:
-                continue
-            try:
-                change_entries(home, target, [Operation(action="add", content=entry)])
-                brought += 1
-            except ToolError as error:
-                report.left.append(f"{name}: “{entry[:60]}”: {str(error).splitlines()[0]}")
-        if brought:
-            report.done.append(f"{brought} entries of {name}")
-
-
-def _import_skills(source: Path, home: Path, report: Report) -> None:
-    brought = 0
-    top = source / "skills"
-    for path in sorted(top.rglob("SKILL.md")) if top.is_dir() else ():
-        target = home / "skills" / path.parent.relative_to(top)
-        if target.exists():
-            if (target / "SKILL.md").exists():
-                report.left.append(f"skill {path.parent.name}: there is one of that name here")
-            continue
-        shutil.copytree(path.parent, target, symlinks=True)
-        brought += 1
-    if brought:
-        report.done.append(f"{brought} skills")
-
-
-def _import_files(source: Path, home: Path, report: Report) -> None:
-    from tools.memory import write_private
-
-    for name in FILES:
-        theirs = source / name
-        if not theirs.is_file():
-            continue
-        if (home / name).exists():
-            if (home / name).read_bytes() != theirs.read_bytes():
-                report.left.append(f"{name}: yours stays as it is; compare it with {theirs}")
-            continue
-        write_private(home / name, theirs.read_text(encoding="utf-8", errors="replace"))
-        report.done.append(name)

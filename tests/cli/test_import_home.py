@@ -1,0 +1,178 @@
+"""`hermes import HOME`: what comes along, what is left behind and why; twice is once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location(
+    "cli_agent_home", Path(__file__).with_name("agent_home.py")
+)
+assert _spec is not None
+assert _spec.loader is not None
+agent_home = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(agent_home)
+
+AGENT = os.environ.get("HERMES_AGENT_PYTHON")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.startswith(("state.db", "search.db"))
+    }
+
+
+def outcomes(said: Any) -> dict[str, tuple[str, str]]:
+    return {part["what"]: (part["outcome"], part["note"]) for part in said.json["parts"]}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return Path(agent_home.make_agent_home(tmp_path / "agent-home"))
+
+
+def test_everything_comes_along_or_is_said(cli: Any, source: Path) -> None:
+    before = contents(source)
+    parts = outcomes(cli("import", str(source), "--json"))
+    assert contents(source) == before
+    brought = {what for what, (outcome, _) in parts.items() if outcome == "brought"}
+    left = {what: note for what, (outcome, note) in parts.items() if outcome == "left behind"}
+    assert brought == {
+        "config.yaml", ".env", "auth.json: openrouter key 1", "SOUL.md",
+        "MEMORY.md: “The sky is blue.”", "USER.md: “Likes tea.”", "skill kitchen/bread",
+        "plugin greeter", "gateway hook watcher", "cron/jobs.json", "scripts", "profile coder",
+        "profile coder: SOUL.md", "profile coder: .env", "profile coder: MEMORY.md: “Uses tabs.”",
+    }  # fmt: skip
+    assert set(left) == {
+        "which plugins and hooks may run", "shell-hooks-allowlist.json",
+        "auth.json: openrouter key 2", "auth.json: log-in for nous", "auth.json: anthropic key 1",
+        "auth.json: custom:mine key 1", "logs", "kanban.db", "audio_cache", "pairing", "mystery",
+    }  # fmt: skip
+    assert all(left.values()), "each with why"
+    assert "1 jobs" in parts["cron/jobs.json"][1]
+    every = json.dumps(parts)
+    assert not [secret for secret in agent_home.SECRETS if secret in every]
+
+
+def test_what_came_along_works(cli: Any, source: Path) -> None:
+    assert cli("import", str(source)).code == 0
+    dotenv = (cli.home / ".env").read_text()
+    assert "OPENROUTER_API_KEY=sk-or-first" in dotenv
+    assert "OPENAI_API_KEY=sk-env" in dotenv
+    assert stat.S_IMODE((cli.home / ".env").stat().st_mode) == 0o600
+    assert cli("memory", "show", "--json").json["user"] == ["Likes tea."]
+    assert "Bake bread" in cli("skills").out
+    kept = (cli.home / "cron" / "jobs.json").read_bytes()
+    assert kept == (source / "cron" / "jobs.json").read_bytes()
+    assert (cli.home / "profiles" / "coder" / "SOUL.md").read_text() == "You write code.\n"
+    assert "terminal" in cli("tools").out
+
+
+def test_what_runs_by_itself_is_off_until_it_is_allowed(cli: Any, source: Path) -> None:
+    from gateway.event_hooks import EventHooks
+
+    assert cli("import", str(source)).code == 0
+    assert "greeter 1 (user): not enabled" in cli("plugins", "list").out
+    assert "# all" in (cli.home / "config.yaml").read_text(), "comments stay"
+    assert cli("config", "get", "hooks_auto_accept").out == "false\n"
+    assert EventHooks(cli.home / "hooks").loaded_hooks == []
+    assert asyncio.run(EventHooks(cli.home / "hooks").emit("agent:start", {})) == []
+    assert "watcher (of the gateway): not agreed to" in cli("hooks", "list").out
+    said = cli("doctor")
+    assert said.code == 1
+    assert "hermes hooks accept watcher" in said.out
+    assert cli("hooks", "accept", "watcher").code == 0
+    assert EventHooks(cli.home / "hooks").loaded_hooks == ["watcher"]
+    assert cli("hooks", "revoke", "watcher").code == 0
+    assert EventHooks(cli.home / "hooks").loaded_hooks == []
+
+
+def test_twice_is_once(cli: Any, source: Path) -> None:
+    first = outcomes(cli("import", str(source), "--json"))
+    before = contents(cli.home)
+    again = outcomes(cli("import", str(source), "--json"))
+    assert contents(cli.home) == before
+    brought = [what for what, (outcome, _) in again.items() if outcome == "brought"]
+    assert brought == ["profile coder"]
+    assert {what for what, (outcome, _) in again.items() if outcome == "left behind"} <= set(first)
+
+
+def test_an_import_that_was_cut_off_is_repeated(cli: Any, source: Path) -> None:
+    partial = cli.home / "plugins" / ".importing-greeter"
+    agent_home.write(partial / "plugin.yaml", "half")
+    assert outcomes(cli("import", str(source), "--json"))["plugin greeter"][0] == "brought"
+    assert not partial.exists()
+    assert contents(cli.home / "plugins") == contents(source / "plugins")
+
+
+def test_nothing_that_is_here_is_replaced(cli: Any, source: Path) -> None:
+    mine = {
+        "config.yaml": "model: mine\n",
+        ".env": "OPENAI_API_KEY=sk-mine\n",
+        "SOUL.md": "I am mine.\n",
+        "plugins/greeter/plugin.yaml": "name: greeter\n",
+        "hooks/watcher/HOOK.yaml": "name: watcher\n",
+        "cron/jobs.json": "[]",
+        "skills/kitchen/bread/SKILL.md": "mine",
+    }
+    for name, text in mine.items():
+        agent_home.write(cli.home / name, text)
+    parts = outcomes(cli("import", str(source), "--json"))
+    for name in mine.keys() - {".env"}:
+        assert (cli.home / name).read_text() == mine[name], name
+    assert "OPENAI_API_KEY=sk-mine" in (cli.home / ".env").read_text()
+    assert "TELEGRAM_BOT_TOKEN=tg-token" in (cli.home / ".env").read_text()
+    for what in ("config.yaml", "SOUL.md", "plugin greeter", "gateway hook watcher",
+                 "cron/jobs.json", "skill kitchen/bread", ".env: OPENAI_API_KEY"):  # fmt: skip
+        assert parts[what][0] == "left behind", what
+    assert parts[".env: TELEGRAM_BOT_TOKEN"][0] == "brought"
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(cli: Any, source: Path) -> None:
+    before = contents(cli.home)
+    planned = outcomes(cli("import", str(source), "--dry-run", "--json"))
+    assert contents(cli.home) == before
+    assert planned.keys() == outcomes(cli("import", str(source), "--json")).keys()
+    assert "left behind" in cli("import", str(source), "--dry-run").out
+
+
+def test_what_cannot_be_read_is_left_and_the_rest_comes(cli: Any, source: Path) -> None:
+    (source / "auth.json").write_text("{broken")
+    (source / "config.yaml").write_text("a: [broken")
+    parts = outcomes(cli("import", str(source), "--json"))
+    assert parts["auth.json"][0] == parts["config.yaml"][0] == "left behind"
+    assert parts["skill kitchen/bread"][0] == "brought"
+
+
+@pytest.mark.skipif(not AGENT, reason="HERMES_AGENT_PYTHON names no interpreter with that system")
+def test_a_home_that_the_program_itself_has_made(cli: Any, tmp_path: Path) -> None:
+    source = tmp_path / "made-by-it"
+    source.mkdir()
+    environ = os.environ | {"HERMES_HOME": str(source), "HOME": str(tmp_path)}
+    program = str(Path(str(AGENT)).with_name("hermes"))
+    for words in (
+        ["auth", "add", "openrouter", "--type", "api-key", "--api-key", "sk-or-made"],
+        ["config", "set", "agent.max_turns", "17"],
+    ):
+        subprocess.run([program, *words], env=environ, check=True, capture_output=True)
+    make_job = "from cron.jobs import create_job; create_job('Say hi', 'every 2h', name='greet')"
+    subprocess.run([str(AGENT), "-c", make_job], env=environ, check=True, capture_output=True)
+    parts = outcomes(cli("import", str(source), "--json"))
+    assert parts["auth.json: openrouter key 1"][0] == "brought"
+    assert parts["cron/jobs.json"] == (
+        "brought", "1 jobs, kept for a scheduler: nothing runs them yet",
+    )  # fmt: skip
+    assert parts["SOUL.md"][0] == "brought"
+    assert "OPENROUTER_API_KEY=sk-or-made" in (cli.home / ".env").read_text()
+    assert cli("config", "get", "agent.max_iterations").out == "17\n"
