@@ -51,7 +51,9 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     import importlib.util
 
     if importlib.util.find_spec("mcp") is None:
-        print("hermes: this needs the package mcp. Run: pip install mcp", file=sys.stderr)
+        from tools.extras import install_hint
+
+        print(f"hermes: this needs the package mcp. Run: {install_hint('mcp')}", file=sys.stderr)
         return 2
     from agent.build import tool_settings
     from agent.code_calls import CodeCalls

@@ -94,8 +94,10 @@ class Listener:
         try:
             from websockets.sync.server import serve as listen
         except ImportError as error:
+            from tools.extras import install_hint
+
             raise CannotServeError(
-                "WebSockets need the package websockets: pip install 'hermes[ws]'"
+                f"WebSockets need the package websockets. Run: {install_hint('ws')}"
             ) from error
         self._token = token.encode()
         self._strangers = Strangers(MOST_STRANGERS, DESCRIPTORS_EACH)

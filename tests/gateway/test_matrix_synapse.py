@@ -22,7 +22,7 @@ from .chats import asked
 from .matrix_rooms import MatrixPlace, running
 from .synapse import Between, NotInstalledError, Person, Synapse, install
 
-pytest.importorskip("nio", reason="matrix-nio is not installed: pip install 'hermes[matrix]'")
+pytest.importorskip("nio", reason="matrix-nio is not installed: pip install -e '.[matrix]'")
 
 
 @pytest.fixture(scope="module")

@@ -92,8 +92,8 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
         command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(dist), "."]
         done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = dist.glob("hermes-*.whl")
-    (sdist,) = dist.glob("hermes-*.tar.gz")
+    (wheel,) = dist.glob("hermes_thread-*.whl")
+    (sdist,) = dist.glob("hermes_thread-*.tar.gz")
     return Release(wheel, sdist, source)
 
 

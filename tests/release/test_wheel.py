@@ -19,6 +19,7 @@ from release_parts import ROOT, Installed, Release, new_environment, pip_install
 
 from hermes_cli import __version__
 from hermes_cli.commands.table import COMMANDS
+from tools.extras import DISTRIBUTION
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = {path.parent.name for path in (ROOT / "src").glob("*/__init__.py")}
@@ -70,9 +71,9 @@ def test_the_source_archive_is_the_project(release: Release) -> None:
 
 def test_what_it_says_about_itself(release: Release) -> None:
     about = metadata(release)
-    assert about["Name"] == "hermes"
+    assert about["Name"] == DISTRIBUTION
     assert about["Version"] == __version__
-    assert f"hermes-{__version__}-py3-none-any.whl" == release.wheel.name
+    assert f"hermes_thread-{__version__}-py3-none-any.whl" == release.wheel.name
     assert about["Summary"] == PROJECT["description"]
     assert about["License-Expression"] == "MIT"
     assert about["Requires-Python"] == PROJECT["requires-python"]
@@ -88,7 +89,11 @@ def test_every_extra_that_a_message_names_exists() -> None:
     extras = set(PROJECT["optional-dependencies"])
     pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", ROOT / "Dockerfile"]
     for path in [*(ROOT / "src").rglob("*.py"), *pages]:
-        for names in re.findall(r"hermes\[([\w,]+)\]", path.read_text()):
+        text = path.read_text()
+        # The name alone is another project's at the package index.
+        assert "hermes[" not in text, path
+        named = re.findall(r"\.\[([\w,]+)\]|install_hint\(['\"](\w+)['\"]\)", text)
+        for names in ("".join(pair) for pair in named):
             assert set(names.split(",")) <= extras, path
 
 
@@ -112,6 +117,12 @@ def test_it_answers_who_it_is(installed: Installed) -> None:
         assert name in page and help_.split()[0] in page
     where = installed.run("python", "-c", "import hermes_cli; print(hermes_cli.__file__)").stdout
     assert Path(where.strip()).is_relative_to(installed.venv)
+
+
+def test_a_hint_names_what_an_extra_needs(installed: Installed) -> None:
+    program = "from tools.extras import install_hint; print(install_hint('ws'))"
+    said = installed.run("python", "-c", program).stdout
+    assert "-m pip install 'websockets" in said and "bin/python" in said
 
 
 def test_every_module_can_be_imported(release: Release, installed: Installed) -> None:

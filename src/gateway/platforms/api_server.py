@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PORT = 8642
-NEEDED = "The API server needs Starlette and uvicorn: pip install 'hermes[api]'"
 
 
 class ApiServerAdapter(HttpAdapter):
@@ -45,7 +44,11 @@ class ApiServerAdapter(HttpAdapter):
             from .api.runs import Runs
             from .api.server import HttpServer
         except ModuleNotFoundError as error:
-            raise RuntimeError(NEEDED) from error
+            from tools.extras import install_hint
+
+            raise RuntimeError(
+                f"The API server needs Starlette and uvicorn. Run: {install_hint('api')}"
+            ) from error
         from .api.auth import load_keys
         from .api.reading import MAX_BODY
 

@@ -156,8 +156,10 @@ class MatrixAdapter(PlatformAdapter):
         try:
             import nio
         except ImportError as error:
+            from tools.extras import install_hint
+
             raise MatrixError(
-                "Matrix needs a package that is not installed: pip install 'hermes[matrix]'"
+                f"Matrix needs a package that is not installed. Run: {install_hint('matrix')}"
             ) from error
         logging.getLogger("nio").setLevel(logging.WARNING)  # it tells of every event
         # Nothing is tried again in there: the delivery and the supervisor do that, and say so.

@@ -89,8 +89,10 @@ class TelegramAdapter(PlatformAdapter):
             from telegram import Bot
             from telegram.request import HTTPXRequest
         except ImportError as error:
+            from tools.extras import install_hint
+
             raise RuntimeError(
-                "Telegram needs python-telegram-bot: pip install 'hermes[telegram]'"
+                f"Telegram needs python-telegram-bot. Run: {install_hint('telegram')}"
             ) from error
         if not self.config.token:
             raise RuntimeError("Telegram needs a token: set TELEGRAM_BOT_TOKEN")

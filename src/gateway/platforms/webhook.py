@@ -56,8 +56,10 @@ class WebhookAdapter(HttpAdapter):
 
             from .api.server import HttpServer
         except ModuleNotFoundError as error:
+            from tools.extras import install_hint
+
             raise RuntimeError(
-                "Webhooks need Starlette and uvicorn: pip install 'hermes[api]'"
+                f"Webhooks need Starlette and uvicorn. Run: {install_hint('api')}"
             ) from error
         self._configure()
         app = Starlette(

@@ -33,4 +33,6 @@ def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _advice(extra: str) -> str:
-    return f"Install the extra {extra}, e.g. where Hermes was cloned: pip install '.[{extra}]'"
+    from tools.extras import install_hint
+
+    return f"Run: {install_hint(extra)}"

@@ -317,7 +317,12 @@ def load_mcp_tools(
     if not isinstance(wanted, Mapping) or not wanted:
         return []
     if importlib.util.find_spec("mcp") is None:
-        log.warning("MCP servers are configured, but the package mcp is not: pip install mcp")
+        from ..extras import install_hint
+
+        log.warning(
+            "MCP servers are configured, but the package mcp is not there. Run: %s",
+            install_hint("mcp"),
+        )
         return []
     servers = [server for name in wanted if (server := _server(str(name), wanted[name], home))]
     deadline = time.monotonic() + seconds

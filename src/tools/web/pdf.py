@@ -41,8 +41,11 @@ async def pdf_text(data: bytes, max_chars: int) -> tuple[str, str]:
                 os.killpg(child.pid, signal.SIGKILL)
             await child.wait()
     if child.returncode == 3:
+        from ..extras import install_hint
+
         raise ToolError(
-            "Reading PDFs needs the package pypdf: pip install pypdf. Try an HTML page."
+            "Reading PDFs needs the package pypdf. Try an HTML page, or let the user run:"
+            f" {install_hint('pdf')}"
         )
     if child.returncode != 0:
         raise ToolError(
