@@ -1,4 +1,4 @@
-"""What leaves a running turn, for whoever watches: terminal, web page, chat adapter, test."""
+"""What leaves a running turn, for whoever watches: terminal, chat adapter, API client, test."""
 
 from __future__ import annotations
 

@@ -238,3 +238,11 @@ def test_the_modules_that_are_named_exist() -> None:
     named = re.findall(r"`([a-z_]+/[\w/]+(?:\.py)?)`", page)
     assert len(named) > 8
     assert [one for one in named if not (ROOT / "src" / one).exists()] == []
+
+
+def test_no_page_promises_a_front_end_that_is_not_there() -> None:
+    """A web page is none of the front ends; what web pages may do to the others is another thing."""
+    for name in ("README.md", "docs/architecture.md", "docs/platforms.md", "docs/protocol.md"):
+        assert "web page" not in (ROOT / name).read_text(encoding="utf-8"), name
+    for picture in (ROOT / "docs/images").glob("*.svg"):
+        assert "Terminal, web" not in picture.read_text(encoding="utf-8"), picture

@@ -1,4 +1,4 @@
-"""Slash commands: one table for the terminal, the chat platforms and the web.
+"""Slash commands: one table for the terminal and the chat platforms.
 
     surface = MySurface(...)                    # what this front end offers, see Surface
     if is_command(line):
