@@ -241,7 +241,7 @@ def test_the_modules_that_are_named_exist() -> None:
 
 
 def test_no_page_promises_a_front_end_that_is_not_there() -> None:
-    """A web page is none of the front ends; what web pages may do to the others is another thing."""
+    """There is no web page; what pages of others may do is another thing."""
     for name in ("README.md", "docs/architecture.md", "docs/platforms.md", "docs/protocol.md"):
         assert "web page" not in (ROOT / name).read_text(encoding="utf-8"), name
     for picture in (ROOT / "docs/images").glob("*.svg"):
