@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apsw
+
 from .connection import Database, damage_marker, is_hollow
 from .errors import StoreCorruptedError, StoreUnavailableError
+from .file_header import is_doubtful, is_wrong, read_header
 from .migrations import prepare, refuse_newer
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ def open_store(path: Path, busy_timeout: float) -> tuple[Database, SalvageReport
     marker = damage_marker(path)
     report: SalvageReport | None = None
     try:
-        if marker.exists() or is_hollow(path):
+        if marker.exists() or is_hollow(path) or _has_doubtful_header(path):
             from .salvage import is_damaged, salvage, salvaging_alone
 
             with salvaging_alone(path):
@@ -48,7 +51,21 @@ def _salvaged(
         return _prepared(path, busy_timeout), report
 
 
+def _header(path: Path) -> bytes:
+    """The file's header; empty if there is none, or it cannot be read: opening it says why."""
+    try:
+        return read_header(path) if path.exists() else b""
+    except (apsw.Error, OSError):
+        return b""
+
+
+def _has_doubtful_header(path: Path) -> bool:
+    return is_doubtful(_header(path))
+
+
 def _prepared(path: Path, busy_timeout: float) -> Database:
+    if is_wrong(_header(path)):
+        raise StoreCorruptedError(f"{path} is damaged: its first bytes are not what they must be.")
     refuse_newer(path, busy_timeout)
     database = Database(path, busy_timeout=busy_timeout)
     try:

@@ -27,6 +27,8 @@ from .connection import (
     translated,
     value,
 )
+from .file_header import is_doubtful, is_wrong, mended_copy, read_header
+from .losses import note_loss
 from .migrations import prepare
 
 log = logging.getLogger(__name__)
@@ -115,7 +117,10 @@ def salvage(path: Path) -> SalvageReport:
     try:
         prepare(database)
         database.alone(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
-        database.write(lambda conn: bring_over(report.moved_to, conn, report))
+        with _readable(report.moved_to, _beside(path, ".mending")) as source:
+            database.write(lambda conn: bring_over(source, conn, report))
+        if report.damaged_tables:
+            database.write(lambda conn: note_loss(conn, str(report)))
     finally:
         database.close()
     for suffix in _WITH_IT:
@@ -124,6 +129,34 @@ def salvage(path: Path) -> SalvageReport:
     fresh.replace(path)
     log.error("%s", report)
     return report
+
+
+@contextlib.contextmanager
+def _readable(moved: Path, copy: Path) -> Iterator[Path]:
+    """The damaged file itself or, if its header is wrong, a copy in which that is mended."""
+    header = read_header(moved)
+    if not is_wrong(header) and not is_doubtful(header) and _is_open_to_sqlite(moved):
+        yield moved
+        return
+    try:
+        yield copy if mended_copy(moved, copy) else moved
+    finally:
+        for suffix in ("", *_WITH_IT):
+            _beside(copy, suffix).unlink(missing_ok=True)
+
+
+def _is_open_to_sqlite(path: Path) -> bool:
+    """Whether SQLite sees any table in the file."""
+    if path.stat().st_size == 0:
+        return True  # its log must not be touched
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return value(connection, "SELECT 1 FROM sqlite_schema LIMIT 1") is not None
+        finally:
+            connection.close()
+    except apsw.Error:
+        return False
 
 
 def _set_aside(path: Path) -> Path:

@@ -70,6 +70,17 @@ def test_the_doctor_mends_the_search_index(rome: Any) -> None:
     assert rome("sessions", "search", "train").code == 0
 
 
+def test_the_doctor_tells_of_a_loss_until_it_is_acknowledged(rome: Any) -> None:
+    (rome.home / "state.db").write_bytes(b"no database at all" * 500)
+    for _ in range(2):
+        said = rome("doctor")
+        assert said.code == 1
+        assert "state.db.damaged-" in said.out
+        assert "hermes doctor --acknowledge" in said.out
+    assert "state.db.damaged-" not in rome("doctor", "--acknowledge").out
+    assert "state.db.damaged-" not in rome("doctor").out
+
+
 def test_the_doctor_looks_at_everything_else_too(rome: Any) -> None:
     (rome.home / "config.yaml").write_text(
         "model: {default: gpt-5, provider: openai}\nplugins: {enabled: [gone]}\n"

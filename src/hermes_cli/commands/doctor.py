@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from .output import bold, print_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .doctor_checks import Ailment
 
 EXAMPLES = """\
 hermes doctor          what is wrong, and what to do about it
 hermes doctor --fix    put right what can be
+hermes doctor --acknowledge   you know what a salvage could not read; it is not told again
 hermes doctor --json   for scripts
 """
 
@@ -23,6 +26,9 @@ def add_parser(commands: Any) -> None:
         "doctor", help="look for what is wrong, and put it right", examples=EXAMPLES
     )
     parser.add_argument("--fix", action="store_true", help="put right what can be")
+    parser.add_argument(
+        "--acknowledge", action="store_true", help="do not tell of earlier losses again"
+    )
     parser.add_argument("--json", action="store_true", help="for scripts")
 
 
@@ -33,6 +39,8 @@ def run(args: argparse.Namespace) -> int:
     from .doctor_checks import CHECKS
 
     home = hermes_home()
+    if args.acknowledge and (home / "state.db").exists():
+        _acknowledge(home)
     ailing: dict[str, list[Ailment]] = {}
     cured: dict[str, list[str]] = {}
     for name, check in CHECKS.items():
@@ -65,6 +73,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\nAll is well.")
     return 1 if wrong else 0
+
+
+def _acknowledge(home: Path) -> None:
+    from hermes_state.losses import acknowledge_losses
+
+    from .home import store
+
+    with store(home) as db:
+        acknowledge_losses(db)
 
 
 def _print(name: str, ailments: list[Ailment], fixed: list[str]) -> None:

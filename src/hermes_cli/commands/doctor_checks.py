@@ -128,6 +128,7 @@ def check_tools(home: Path) -> list[Ailment]:
 def check_store(home: Path) -> list[Ailment]:
     """Everything that must hold in the store."""
     from hermes_state import StoreError
+    from hermes_state.losses import list_losses
 
     from .home import store
 
@@ -136,10 +137,20 @@ def check_store(home: Path) -> list[Ailment]:
     try:
         with store(home) as db:
             salvaged = db.salvage_report
+            losses = list_losses(db)
             found = db.check_store()
     except StoreError as error:
         return [Ailment(str(error), "hermes sessions repair")]
-    ailments = [] if salvaged is None else [Ailment(str(salvaged), is_hint=True)]
+    ailments = [
+        Ailment(
+            loss,
+            "Look for what is missing there or in a backup. Once you know: hermes doctor"
+            " --acknowledge",
+        )
+        for loss in losses
+    ]
+    if salvaged is not None and not losses:
+        ailments.append(Ailment(str(salvaged), is_hint=True))
     return ailments + [
         Ailment(one.problem, "" if one.rule == "readable" else "hermes doctor --fix", _mend(home))
         for one in found

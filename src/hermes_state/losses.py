@@ -1,0 +1,34 @@
+"""What a salvage could not bring over: told by `hermes doctor` until somebody says it is known."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from .connection import Connection
+from .sessions import get_meta, set_meta
+
+if TYPE_CHECKING:
+    from .db import SessionDB
+
+_KEY = "salvage_losses"
+
+
+def note_loss(conn: Connection, text: str) -> None:
+    """Remember a salvage that could not read everything."""
+    known = json.loads(get_meta(conn, _KEY) or "[]")
+    set_meta(conn, _KEY, json.dumps([*known, {"at": time.time(), "text": text}]))
+
+
+def list_losses(db: SessionDB) -> list[str]:
+    """What was lost and not acknowledged, oldest first, each with its day."""
+    return [
+        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(loss['at']))}: {loss['text']}"
+        for loss in json.loads(db.get_meta(_KEY) or "[]")
+    ]
+
+
+def acknowledge_losses(db: SessionDB) -> None:
+    """Say that the losses are known; they are not told again."""
+    db.set_meta(_KEY, "[]")
