@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,15 +38,22 @@ def setup_logging(
 ) -> Path:
     """Send the process's logging to files in `home`/logs and return that folder.
 
-    Calling it again replaces what the call before set up.
+    Calling it again replaces what the call before set up. Where the folder cannot be made, nothing
+    is logged: whoever needs the home says what is wrong with it.
     """
     from agent.config_schema import LoggingSettings
 
     settings = settings or LoggingSettings()
-    folder = private_folder(home / "logs")
     level = logging.getLevelName(settings.level)
     root = logging.getLogger()
     stop_logging()
+    folder = home / "logs"
+    try:
+        private_folder(folder)
+    except OSError:
+        _installed.append(logging.NullHandler())
+        root.addHandler(_installed[-1])
+        return folder
     files = [("agent.log", level), ("errors.log", max(level, logging.WARNING))]
     if gateway:
         files.append(("gateway.log", level))
@@ -116,6 +124,11 @@ def _file_handler(path: Path, settings: LoggingSettings) -> logging.Handler:
             return open(
                 self.baseFilename, "a", encoding="utf-8", errors="backslashreplace", opener=_private
             )
+
+        def handleError(self, record: logging.LogRecord) -> None:
+            # A full or read-only disk: a traceback for each line would drown what matters.
+            if not isinstance(sys.exc_info()[1], OSError):
+                super().handleError(record)
 
         def shouldRollover(self, record: logging.LogRecord) -> int:
             if self.stream is not None and self._has_moved():

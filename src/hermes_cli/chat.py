@@ -70,6 +70,12 @@ def run_chat(options: ChatOptions) -> int:
     except (ConfigError, UnknownProviderError, UsageError, StoreError) as error:
         complain(f"hermes: {error}")
         return 2
+    except BrokenPipeError:
+        raise  # whoever read the answer has left
+    except OSError as error:  # a disk that is read-only or full, also beside the store
+        place = f"{error.filename}: " if error.filename else ""
+        complain(f"hermes: {place}{error.strerror or error}. Check the disk and its permissions.")
+        return 1
 
 
 def complain(text: str) -> None:

@@ -7,6 +7,7 @@ everything in it was found to be what was put in.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -25,6 +26,7 @@ from hermes_cli.command_run import NotDone, UserError
 
 MANIFEST = "backup.json"
 STORE = "state.db"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 SECRETS = (".env", "auth.json")
 KEPT = (
     "config.yaml", "SOUL.md", "memories", "skills", "skill-bundles", "plugins", "hooks", "cron",
@@ -38,7 +40,7 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
 
     Raises NotDone if what was written cannot be read, and StoreError if the store cannot.
     """
-    from hermes_state.backup import copy_store
+    from hermes_state.backup import copy_store, is_blank
 
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -51,7 +53,7 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
             "files": {},
         }
         copy = Path(scratch) / STORE
-        if (home / STORE).is_file():
+        if (home / STORE).is_file() and not is_blank(home / STORE):
             copied = copy_store(home / STORE, copy)
             facts |= {"sessions": copied.sessions, "messages": copied.messages}
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -65,6 +67,14 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
                 _add_manifest(archive, facts, Path(scratch))
             verify(partial)
             partial.replace(target)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            if error.errno in _NO_ROOM:
+                raise NotDone(
+                    f"No room left on the disk of {target.parent} for the archive; none was kept. "
+                    "Free some, or write it elsewhere with -o."
+                ) from error
+            raise
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
@@ -144,7 +154,14 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         if not path.exists():
             raise UserError(f"There is no file {path}.") from error
         raise UserError(f"{path} is no backup of Hermes: {MANIFEST} is missing.") from error
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise NotDone(
+                f"No room left on the disk of {folder.parent} to unpack {path.name}; free some, or "
+                "use another disk."
+            ) from error
+        raise UserError(f"{path} is no backup, or is damaged: {error}.") from error
+    except (tarfile.TarError, EOFError, ValueError) as error:
         raise UserError(f"{path} is no backup, or is damaged: {error}.") from error
     found = {
         one.relative_to(folder).as_posix(): _checksum(one)

@@ -10,6 +10,7 @@ import apsw
 
 from .connection import BUSY_TIMEOUT, open_connection, translated, tuples, value
 from .errors import StoreCorruptedError, StoreError, StoreUnavailableError
+from .sqlite_errors import is_full
 
 _COUNTED = ("sessions", "messages")
 
@@ -43,6 +44,18 @@ def copy_store(path: Path, target: Path) -> Copied:
     return copied
 
 
+def is_blank(path: Path) -> bool:
+    """Whether the file holds no table at all: made on a disk that was too full for any."""
+    try:
+        connection = open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)
+        try:
+            return value(connection, "SELECT 1 FROM sqlite_schema LIMIT 1") is None
+        finally:
+            connection.close()
+    except apsw.Error:
+        return False  # copying it says what is wrong
+
+
 def snapshot(path: Path, target: Path) -> tuple[int, int]:
     """Copy the store to a new private file for the moment: neither flushed to disk nor checked.
 
@@ -69,8 +82,9 @@ def snapshot(path: Path, target: Path) -> tuple[int, int]:
         finally:
             source.close()
     except apsw.Error as error:
-        target.unlink(missing_ok=True)
-        raise translated(error, path) from error
+        named = translated(error, target if is_full(target) else path)
+        target.unlink(missing_ok=True)  # only now: while it is there the disk is as full as it was
+        raise named from error
     except BaseException:
         target.unlink(missing_ok=True)
         raise

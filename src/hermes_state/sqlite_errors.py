@@ -38,6 +38,8 @@ def translated(error: apsw.Error, path: Path, system_errno: int = 0) -> StoreErr
     if isinstance(error, apsw.FullError):
         return _full(path)
     if isinstance(error, apsw.ReadOnlyError):
+        if _is_read_only(path):
+            return _read_only(path)
         return StoreReadOnlyError(f"{path} cannot be written. Check the permissions of its folder.")
     if isinstance(error, _BLAMED) and _reading_failed():
         return _io_error(error, path, errno.EIO)
@@ -46,8 +48,10 @@ def translated(error: apsw.Error, path: Path, system_errno: int = 0) -> StoreErr
             f"{path} is damaged ({error}). Open it anew to have it salvaged."
         )
     if isinstance(error, apsw.CantOpenError | apsw.AuthError | apsw.PermissionsError):
-        if system_errno in _NO_ROOM or _is_full(path):
+        if system_errno in _NO_ROOM or is_full(path):
             return _full(path)
+        if _is_read_only(path):
+            return _read_only(path)
         return StoreUnavailableError(
             f"{path} cannot be opened ({error}). Check that it can be read, and its folder written."
         )
@@ -79,13 +83,10 @@ def _reading_failed() -> bool:
 
 
 def _io_error(error: apsw.Error, path: Path, system_errno: int) -> StoreError:
-    if system_errno in _NO_ROOM or _is_full(path):
+    if system_errno in _NO_ROOM or is_full(path):
         return _full(path)
     if system_errno == errno.EROFS or _is_read_only(path):
-        return StoreReadOnlyError(
-            f"The disk of {path} has become read-only; nothing was written. Check the disk, and "
-            "mount it for writing again."
-        )
+        return _read_only(path)
     reason = f"{error}: {os.strerror(system_errno)}" if system_errno else str(error)
     return StoreIOError(f"Reading or writing {path} failed ({reason}). Check the disk.")
 
@@ -94,7 +95,15 @@ def _full(path: Path) -> StoreFullError:
     return StoreFullError(f"No room left on the disk of {path}; nothing was written. Free some.")
 
 
-def _is_full(path: Path) -> bool:
+def _read_only(path: Path) -> StoreReadOnlyError:
+    return StoreReadOnlyError(
+        f"The disk of {path} is read-only; nothing was written. Check the disk, and mount it for "
+        "writing again."
+    )
+
+
+def is_full(path: Path) -> bool:
+    """Whether SQLite could not even make its files beside `path` any more."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:

@@ -280,7 +280,7 @@ def test_a_disk_that_cannot_be_written_is_named(mounted: Callable[[str], Path]) 
     remount = ["mount", "-o", "remount,ro", str(disk)]
     if subprocess.run(remount, capture_output=True).returncode:
         skips.no_mounting()
-    with pytest.raises(StoreUnavailableError, match="its folder written"):
+    with pytest.raises(StoreUnavailableError, match="is read-only"):
         SessionDB(disk / "state.db")
     subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
     with SessionDB(disk / "state.db") as db:
