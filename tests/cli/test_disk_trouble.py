@@ -11,6 +11,7 @@ import pytest
 
 from hermes_state import SessionDB
 
+from .. import skips
 from .conftest import Hermes
 
 MESSAGES = 50
@@ -48,7 +49,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     try:
         disk.make()
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("mounting a file system of one's own needs root")
+        skips.no_mounting()
     yield disk
     subprocess.run(["umount", str(folder)], check=True)
 
