@@ -135,7 +135,7 @@ def load_config(
         register_secret(value)
 
     known = {*SECTIONS, *FREE_FORM}
-    foreign = translate(_read_yaml(path) if raw is None else raw, known)
+    foreign = translate(read_yaml(path) if raw is None else raw, known)
     raw = foreign.raw
     findings = Findings(str(path), merged, foreign.written, foreign.ignored)
     findings.warnings += dotenv_warnings
@@ -224,7 +224,7 @@ def _fallbacks(raw: Any, findings: Findings) -> tuple[ModelSettings, ...]:
     )
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in the file at `path`; empty if there is none."""
     try:
         text = path.read_text(encoding="utf-8-sig")

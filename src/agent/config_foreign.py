@@ -125,7 +125,19 @@ REASONS = {
 }
 """What to know about some of them."""
 
+_AS_HERE = {
+    "security.redact_secrets": True,
+    "security.allow_private_urls": False,
+    "skills.write_approval": False,
+    "memory.write_approval": False,
+    "delegation.subagent_auto_approve": False,
+    "delegation.max_spawn_depth": 1,
+    "delegation.child_timeout_seconds": 0,
+}
+"""Values that ask for what is always so here."""
+
 _EFFORTS = {"none": "", "minimal": "low", "xhigh": "high", "max": "high", "ultra": "high"}
+_NOTHING = object()
 _SEARCH = {"searxng": "searxng", "brave": "brave", "brave-free": "brave"}
 
 
@@ -178,7 +190,7 @@ def _without_meaning(raw: Mapping[str, Any], known: frozenset[str]) -> Iterator[
     for key, value in raw.items():
         if key in SECTIONS_WITHOUT_MEANING and key not in known:
             if isinstance(value, Mapping) and any(f"{key}.{name}" in REASONS for name in value):
-                yield from (f"{key}.{name}" for name, one in value.items() if not _is_empty(one))
+                yield from (f"{key}.{name}" for name in _asking(f"{key}.", value))
             elif not _is_empty(value):
                 yield str(key)
         elif isinstance(value, Mapping):
@@ -186,13 +198,21 @@ def _without_meaning(raw: Mapping[str, Any], known: frozenset[str]) -> Iterator[
 
 
 def _inner(prefix: str, section: Mapping[str, Any]) -> Iterator[str]:
+    asking = set(_asking(prefix, section))
     for name, value in section.items():
         key = f"{prefix}{name}"
         if key in KEYS_WITHOUT_MEANING:
-            if not _is_empty(value):
+            if name in asking:
                 yield key
         elif isinstance(value, Mapping) and prefix == "auxiliary.":
             yield from _inner(f"{key}.", value)
+
+
+def _asking(prefix: str, section: Mapping[str, Any]) -> Iterator[str]:
+    """The names in a section whose values ask for something that is not so here anyway."""
+    for name, value in section.items():
+        if not _is_empty(value) and value != _AS_HERE.get(f"{prefix}{name}", _NOTHING):
+            yield str(name)
 
 
 def _is_empty(value: Any) -> bool:

@@ -148,13 +148,12 @@ class Wizard:
         return self._ask(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
     def _keep(self, chosen: Chosen) -> None:
-        from agent.config import load_config
         from agent.config_write import set_dotenv_value
-        from hermes_cli.commands.model import choose
+        from hermes_cli.commands.model import choose, config_to_choose_in
 
         if chosen.key:
             set_dotenv_value(self._home / ".env", chosen.key_name, chosen.key)
-        choose(load_config(self._home), chosen.provider, chosen.model, chosen.base_url)
+        choose(config_to_choose_in(self._home), chosen.provider, chosen.model, chosen.base_url)
         self._say(f"Kept: {chosen.provider}:{chosen.model}")
 
 

@@ -104,12 +104,14 @@ def switched(
     if action == "disable":
         new_off = [*off, *(name for name in names if name not in understand(off).names)]
     else:
-        new_off = [name for name in off if not understand([name]).names & set(names)]
+        is_all = ALL in names
+        new_off = [name for name in off if not (is_all or understand([name]).names & set(names))]
         only = wanted_on(raw, platform)
         meant = understand(only.names).names
         missing = [name for name in names if name not in meant]
         if meant and ALL not in meant and missing:
-            changes[only.key] = [*(name for name in only.names if name != NONE), *missing]
+            kept = [] if is_all else [name for name in only.names if name != NONE]
+            changes[only.key] = [*kept, *missing]
     if new_off != off:
         changes["tools.disabled"] = new_off
     return changes

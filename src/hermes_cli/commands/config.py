@@ -122,7 +122,15 @@ def set_(args: argparse.Namespace) -> int:
         return 0
     if not args.force:
         _refuse_unknown(args.key)
-    changed = set_config_value(home / "config.yaml", args.key, _parsed(args.value))
+    value = _parsed(args.value)
+    if args.key.split(".")[0] in ("toolsets", "tools", "platform_toolsets"):
+        from agent.build import check_tool_choice
+        from agent.config import load_config
+        from agent.config_write import with_values
+
+        wanted = with_values(load_config(home).raw, {args.key: value})
+        check_tool_choice(load_config(home, raw=wanted))
+    changed = set_config_value(home / "config.yaml", args.key, value)
     print(f"{args.key}: {args.value}" if changed else f"{args.key} was {args.value} already.")
     return 0
 

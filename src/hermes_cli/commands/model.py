@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_cli.command_run import NotDone, UserError
@@ -118,8 +119,9 @@ def list_models(args: argparse.Namespace) -> int:
 def set_model(args: argparse.Namespace) -> int:
     """Ask another model from now on, as config.yaml says."""
     from agent.config import load_config
+    from agent.home import hermes_home
 
-    config = load_config()
+    config = config_to_choose_in(hermes_home())
     if not args.name.strip():
         raise UserError("Which model? For instance: hermes model set gpt-5")
     chosen = config.model_named(args.name)
@@ -131,14 +133,31 @@ def set_model(args: argparse.Namespace) -> int:
     return 0
 
 
+def config_to_choose_in(home: Path) -> Config:
+    """The configuration; without its model, if that is what cannot be used about it.
+
+    Raises ConfigError if something else is wrong.
+    """
+    from agent.config import ConfigError, load_config, read_yaml
+
+    try:
+        return load_config(home)
+    except ConfigError:
+        rest = read_yaml(home / "config.yaml")
+        rest.pop("model", None)
+        return load_config(home, raw=rest)
+
+
 def choose(config: Config, provider: str, name: str, base_url: str = "") -> None:
     """Write the choice of a model into config.yaml; settings of another provider's go."""
+    from agent.config import read_yaml
     from agent.config_write import set_config_values
     from agent.providers.known import KNOWN
 
     known = KNOWN.get(provider)
     own_address = "" if known and base_url == known.base_url else base_url
-    section = config.raw.get("model")
+    # From the file: a model that cannot be used is not in the configuration.
+    section = read_yaml(config.home / "config.yaml").get("model")
     before = section if isinstance(section, dict) else {}
     values: dict[str, Any] = {"model.default": name, "model.provider": provider}
     if own_address or before.get("base_url"):

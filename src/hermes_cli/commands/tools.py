@@ -60,6 +60,7 @@ def _registry(config: Config, *, all_of_them: bool = False) -> Registry:
 
 def list_tools(args: argparse.Namespace) -> int:
     """Print the tools of the next conversation."""
+    from agent.build import check_tool_choice
     from agent.config import load_config
 
     config = load_config()
@@ -80,6 +81,9 @@ def list_tools(args: argparse.Namespace) -> int:
         print(f"  {one.name:20} {one_line(one.description, max(20, width() - 24))}")
     if disabled := _disabled(config):
         print(f"Left out: {', '.join(disabled)}")
+    check_tool_choice(config)  # which says why there is nothing, and what to write
+    if not found:
+        print("The agent has no tools: toolsets is [none].")
     return 0
 
 
@@ -107,13 +111,13 @@ def change(args: argparse.Namespace) -> int:
     from agent.config import load_config
     from agent.config_write import set_config_values, with_values
     from hermes_cli.command_parser import meant
-    from tools.toolset_names import switched, understand
+    from tools.toolset_names import ALL, switched, understand
 
     config = load_config()
     known = {n for one in _registry(config, all_of_them=True) for n in (one.name, one.toolset)}
     disabled = _disabled(config)
     names = sorted(understand([args.name], known).names)
-    if args.name not in disabled and (not names or not known.issuperset(names)):
+    if args.name not in disabled and (not names or not (known | {ALL}).issuperset(names)):
         raise UserError(f"There is no tool {args.name!r}.{meant(args.name, [*known, *disabled])}")
     if args.name in disabled and args.action == "enable":
         names = [args.name, *names]
