@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from .webhook_setup import set_up_webhook
+
 _TELEGRAM_TOKEN = re.compile(r"\d{6,}:[A-Za-z0-9_-]{30,}")
 
 
@@ -17,10 +19,13 @@ def set_up(
     ask_secret: Callable[[str], str] = getpass.getpass,
     say: Callable[[str], None] = print,
 ) -> int:
-    """Ask for a platform and what it needs, and keep it in `.env`; returns the exit code."""
-    say("Which platform?  1) Telegram   2) Matrix   3) API server for programs")
+    """Ask for a platform and what it needs, and keep it in `.env` (a webhook in `config.yaml`);
+    returns the exit code."""
+    say("Which platform?  1) Telegram   2) Matrix   3) API server for programs   4) Webhooks")
     try:
         choice = ask("Number: ").strip()
+        if choice == "4":
+            return set_up_webhook(home, ask, say)
         if choice == "1":
             values = _telegram(ask, ask_secret, say)
         elif choice == "2":
@@ -28,7 +33,7 @@ def set_up(
         elif choice == "3":
             values = _api_server(say)
         else:
-            say("Nothing was changed: answer with 1, 2 or 3.")
+            say("Nothing was changed: answer with 1, 2, 3 or 4.")
             return 1
     except (EOFError, KeyboardInterrupt):
         say("\nNothing was changed.")
