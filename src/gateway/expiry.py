@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from . import boundaries
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_LOOK_SECONDS = 60
+PRUNE_SECONDS = 86_400
+"""Between two looks for files that nobody needs."""
 MAX_FAILURES = 3
 """After so many a session is marked as told, or it would be tried for ever."""
 
@@ -23,9 +26,13 @@ MAX_FAILURES = 3
 async def watch_expiry(runner: GatewayRunner, interval: float) -> None:
     """Look every `interval` seconds until the gateway stops."""
     await asyncio.sleep(FIRST_LOOK_SECONDS)
+    pruned_at: float | None = None
     while runner._running:
         try:
             await look(runner)
+            if pruned_at is None or time.monotonic() - pruned_at >= PRUNE_SECONDS:
+                pruned_at = time.monotonic()
+                await prune_files(runner)
         except Exception:
             # A look that fails must not be the last one.
             log.exception("Looking for expired sessions failed")
@@ -39,6 +46,17 @@ async def look(runner: GatewayRunner) -> None:
     config = getattr(runner, "config", None)
     if config is not None:
         runner.session_store.prune_old_entries(config.session_store_max_age_days)
+
+
+async def prune_files(runner: GatewayRunner) -> int:
+    """Delete fetched files that are older than a forgotten chat and that nothing names any more."""
+    from agent.kept_files import prune_kept_files
+
+    config, home = getattr(runner, "config", None), getattr(runner, "home", None)
+    if config is None or home is None or not config.session_store_max_age_days:
+        return 0
+    days = config.session_store_max_age_days
+    return await asyncio.to_thread(prune_kept_files, runner._session_db._db, home, days)
 
 
 async def end_expired(runner: GatewayRunner) -> int:

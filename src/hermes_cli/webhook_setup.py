@@ -1,4 +1,4 @@
-"""`hermes gateway setup` for webhooks: a route with a secret, and a signed request that tries it."""
+"""`hermes gateway setup` for webhooks: a route with a secret, and a signed request to try it."""
 
 from __future__ import annotations
 

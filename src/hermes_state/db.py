@@ -26,6 +26,7 @@ from . import (
     lineage,
     listing,
     messages,
+    named_files,
     outbox,
     pairing,
     retention,
@@ -183,6 +184,7 @@ class SessionDB:
     list_recent_user_messages = _reads(views.list_recent_user_messages)
     set_latest_user_api_content = _writes(messages.set_latest_user_api_content)
     message_count = _reads(messages.message_count)
+    list_named_files = _reads(named_files.list_named_files)
     has_platform_message_id = _reads(messages.has_platform_message_id)
     has_archived_messages = _reads(messages.has_archived_messages)
     rewind_to_message = _writes(rewrites.rewind_to_message)

@@ -61,7 +61,10 @@ def delete_sessions(args: argparse.Namespace) -> int:
 
 
 def prune_sessions(args: argparse.Namespace) -> int:
-    """Delete what has ended and was not used for long."""
+    """Delete what has ended and was not used for long, and the files it came with."""
+    from agent.home import hermes_home
+    from agent.kept_files import prune_kept_files
+
     with store() as db:
         found = db.list_prune_candidates(args.older_than, args.source)
         _list(found)
@@ -70,7 +73,9 @@ def prune_sessions(args: argparse.Namespace) -> int:
             return 0
         confirm(f"Delete these {len(found)} sessions for good?", args.yes)
         gone = db.prune_sessions(args.older_than, args.source, _transcripts(db))
-    print(f"Deleted {gone} sessions.")
+        files = prune_kept_files(db, hermes_home(), args.older_than)
+    told = f" and {files} files that nothing names any more" if files else ""
+    print(f"Deleted {gone} sessions{told}.")
     return 0
 
 

@@ -1,0 +1,84 @@
+"""Files that came with messages: deleted when they are old and nothing names them, never before."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.kept_files import FOLDERS, prune_kept_files
+from agent.media import file_parts
+from gateway.media import safe_name
+from hermes_state import SessionDB
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> SessionDB:
+    return SessionDB(tmp_path / "state.db")
+
+
+def keep(home: Path, name: str, days: float = 100) -> Path:
+    """A file of the home that was not touched for so long."""
+    path = home / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(name)
+    then = time.time() - days * 86_400
+    os.utime(path, (then, then))
+    return path
+
+
+def test_what_is_named_stays(tmp_path: Path, db: SessionDB) -> None:
+    in_text = keep(tmp_path, "media/telegram/42/7-plan.pdf")
+    in_parts = keep(tmp_path, "media/telegram/42/8-größe.csv")
+    in_call = keep(tmp_path, "uploads/notes.txt")
+    waiting = keep(tmp_path, "media/matrix/r/9-late.pdf")
+    young = keep(tmp_path, "images/young.png", days=1)
+    unnamed = [keep(tmp_path, f"{folder}/a/unnamed.bin") for folder in FOLDERS]
+    other = keep(tmp_path, "memories/MEMORY.md")
+    db.create_session("s", "telegram")
+    db.append_message("s", "user", f"[Attached file: {in_text}]. What is it?")
+    db.append_message("s", "user", file_parts("and this", [str(in_parts)]))
+    arguments = '{"path": "' + str(in_call) + '"}'
+    tool_call = {"id": "1", "function": {"name": "read_file", "arguments": arguments}}
+    db.append_message("s", "assistant", "", tool_calls=[tool_call])
+    db.accept_message("i", "t", "soon", facts={"media": [str(waiting)]})
+    assert prune_kept_files(db, tmp_path, 90) == len(FOLDERS)
+    assert not any(path.exists() for path in unnamed)
+    for path in (in_text, in_parts, in_call, waiting, young, other):
+        assert path.exists(), path
+    assert not (tmp_path / "images" / "a").exists(), "folders go when they are empty"
+    db.delete_session("s")
+    assert prune_kept_files(db, tmp_path, 90) == 3
+    assert not in_text.exists() and waiting.exists()
+
+
+def test_a_link_is_not_followed(tmp_path: Path, db: SessionDB) -> None:
+    mine = keep(tmp_path, "mine.txt")
+    (tmp_path / "media").mkdir()
+    (tmp_path / "media" / "link").symlink_to(mine)
+    assert prune_kept_files(db, tmp_path, 90) == 0
+    assert mine.exists()
+
+
+def test_nothing_to_do_in_a_new_home(tmp_path: Path, db: SessionDB) -> None:
+    assert prune_kept_files(db, tmp_path, 0) == 0
+
+
+@given(st.text(min_size=1, max_size=20), st.sampled_from(["[{}]", "see {}.", "{}", '"{}"']))
+def test_any_name_is_found_again(name: str, frame: str) -> None:
+    path = f"media/telegram/42/{safe_name(name)}"
+    db = SessionDB(":memory:")
+    try:
+        db.create_session("s", "telegram")
+        db.append_message("s", "user", frame.format(f"/home/x/.hermes/{path}"))
+        db.create_session("t", "telegram")
+        db.append_message("t", "user", [{"type": "text", "text": frame.format(f"/x/{path}")}])
+        assert db.list_named_files([path, "media/other"]) == {path}
+        db.delete_session("s")
+        assert db.list_named_files([path]) == {path}
+    finally:
+        db.close()

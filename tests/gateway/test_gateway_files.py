@@ -1,0 +1,31 @@
+"""Files that came with messages do not stay for ever."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from gateway import expiry
+
+from .chats import gateway
+
+
+def keep(folder: Path, name: str, days: float) -> Path:
+    """A file that was not touched for so long."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(name)
+    then = time.time() - days * 86_400
+    os.utime(path, (then, then))
+    return path
+
+
+async def test_old_files_that_no_message_names_are_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "media" / "local" / "1"
+    async with gateway(tmp_path, session_store_max_age_days=30) as chats:
+        await chats.ask("read this", media=[str(keep(folder, "plan.pdf", 31))])
+        keep(folder, "picture.png", 31)
+        keep(folder, "young.png", 29)
+        assert await expiry.prune_files(chats.runner) == 1
+        assert {path.name for path in folder.iterdir()} == {"plan.pdf", "young.png"}
