@@ -10,6 +10,7 @@ from tools.toolset_names import wanted_on
 
 from . import agent_cache
 from .asking import ChatAsker
+from .chat_options import apply_chat_options
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ async def agent_for(
             _hand_over(cached[0], agent, entry.session_id)
             runner._evict_cached_agent(key)
         keep_agent(runner, key, (agent, wanted, count, entry.session_id))
+    apply_chat_options(runner, key, agent)
     agent.turn_note = note_for(instructions, prompt)
     return agent
 

@@ -40,7 +40,8 @@ class Inbound:
     inbox_id: str
     entry: SessionEntry | None = None
     waited: bool = False
-    """It was accepted by an earlier run: it is answered in its turn, and interrupts nobody."""
+    """It was accepted by an earlier run, or is to wait: it is answered in its turn, and interrupts
+    nobody."""
     taken: TakenTurn | None = None
     """The turn it belongs to was begun by a process that died; `inbox_id` is its new name."""
     alive: Callable[[], None] | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent.slash.surface import CommandError, Surface
 
 from . import handoff, links
+from .chat_options import chat_options
 from .link_codes import LinkCodeError
 from .session import SessionSource
 
@@ -32,7 +33,7 @@ class ChatSurface(Surface):
         self._source: SessionSource = inbound.event.source
         self.platform = self._source.platform.value
         self.user_id = self._source.owner
-        self.options = runner.chat_options.setdefault(self._key, {})
+        self.options = chat_options(runner, self._key)
 
     @property
     def session_id(self) -> str:
@@ -98,8 +99,8 @@ class ChatSurface(Surface):
         return handoff.set_home(self.db, self._source)
 
     def queue(self, text: str) -> int:
-        """Keep a message until the running turn is over."""
-        raise CommandError("Send it as a message; set busy_input_mode: queue to let messages wait.")
+        """Keep a message until the running turn is over; returns how many wait in this chat."""
+        return int(self._in_loop(self._runner.turns.queue(self._inbound, text)))
 
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
         """Answer what a tool asks leave for."""

@@ -21,6 +21,7 @@ from hermes_state import StoreError
 from . import take_over
 from .accepted import event_of, facts_of
 from .answering import Answering
+from .chat_options import chat_options
 from .config import Platform
 from .message_parts import PartsExpected, merge_parts, select_parts
 from .one_turn import Conversations
@@ -95,7 +96,7 @@ class Turns:
         if inbound.waited or self._was_waiting(inbound.event, holder):
             return
         agent = self._runner._running_agents.get(holder)
-        mode = self._runner.config.busy_input_mode
+        mode = self._busy_mode(key)
         steer, make_way = getattr(agent, "steer", None), getattr(agent, "make_way", None)
         if mode == "steer" and steer is not None and not inbound.event.media:
             waiting = await self._runner._session_db.list_waiting(session_key=key, limit=LOOK_AHEAD)
@@ -117,7 +118,7 @@ class Turns:
         that an earlier run accepted.
         """
         join = getattr(self._runner._running_agents.get(holder), "join", None)
-        if self._runner.config.busy_input_mode != "interrupt" or join is None:
+        if self._busy_mode(key) != "interrupt" or join is None:
             return
         if key != holder or key not in self._askers:
             return
@@ -214,7 +215,18 @@ class Turns:
                 self.finished += 1
                 self.seconds += time.monotonic() - begun
 
-    async def send(self, inbound: Inbound, message: Any) -> None:
+    def _busy_mode(self, key: str) -> str:
+        """What a message does that comes while a turn runs, in this chat."""
+        configured = self._runner.config.busy_input_mode
+        return str(chat_options(self._runner, key).get("busy") or configured)
+
+    async def queue(self, inbound: Inbound, message: str) -> int:
+        """Let a message wait for the end of the running turn, whatever others of its chat do;
+        returns how many wait in the chat."""
+        await self.send(inbound, message, waits=True)
+        return len(self._admitted.get(inbound.session_key, ()))
+
+    async def send(self, inbound: Inbound, message: Any, *, waits: bool = False) -> None:
         """Begin with a message that a command made of the person's."""
         event = inbound.event
         inbox_id = f"{inbound.inbox_id}:command"
@@ -228,7 +240,7 @@ class Turns:
             facts=facts_of(event),
         )
         event.text = message if isinstance(message, str) else str(message[0].get("text", ""))
-        await self.take(Inbound(event, inbound.session_key, inbox_id))
+        await self.take(Inbound(event, inbound.session_key, inbox_id, waited=waits))
 
     async def resume(self, platform: Platform) -> None:
         """After a start: go on with what a platform's chats had sent and was not begun."""

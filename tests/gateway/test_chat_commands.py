@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from agent.scripted import say
 from gateway.config import Platform, PlatformConfig
 
-from .chats import gateway
+from .chats import Chats, echo, gateway
 
 
 @pytest.mark.parametrize("line", ["/restart", "/restart@bot", "/RESTART now", "/Restart@bot now"])
@@ -51,3 +54,59 @@ async def test_only_administrators_do_without_being_asked(tmp_path: Path, line: 
         told = await chats.ask(line, chat_id="boss", user_id="boss")
         assert "without asking" in told
         assert chats.runner.chat_options[chats.key("boss")]["yolo"] is True
+
+
+def effort(chats: Chats) -> Any:
+    """How hard the model was asked to think last."""
+    return chats.model.requests[-1].reasoning_effort
+
+
+async def test_what_is_set_before_the_first_message_holds_until_the_conversation_ends(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path / "home") as chats:
+        await chats.ask("/reasoning high")
+        await chats.ask("hello")
+        assert effort(chats) == "high"
+        chats.runner._evict_cached_agent(chats.key())  # an idle agent makes room
+        await chats.ask("again")
+        assert effort(chats) == "high"
+        await chats.ask("/new")
+        await chats.ask("hello")
+        assert effort(chats) is None
+        assert "high" not in await chats.ask("/reasoning")
+
+
+async def test_yolo_ends_with_its_conversation(tmp_path: Path) -> None:
+    async with gateway(tmp_path / "home") as chats:
+        chats.runner.config.platforms[Platform.LOCAL].admins = ("1",)
+        agents: list[Any] = []
+        for line in ("/yolo on", "/new"):
+            await chats.ask(line, user_id="1")
+            await chats.ask("hello", user_id="1")
+            agents.append(chats.runner._agent_cache[chats.key()][0])
+        modes = [agent.workspace.settings["approvals"]["mode"] for agent in agents]
+        assert modes == ["off", "manual"]
+
+
+async def test_a_queued_message_waits_though_others_interrupt(tmp_path: Path) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+    steps: list[Any] = [say("one", begun.set, release), echo]
+    async with gateway(tmp_path / "home", steps) as chats:
+        await chats.say("first")
+        await begun.wait()
+        assert await chats.ask("/queue second") == "Queued; 1 waiting."
+        release.set()
+        assert (await chats.local.wait_for(3))[1:] == ["one", "re: second"]
+
+
+async def test_busy_holds_for_the_chat_it_was_said_in(tmp_path: Path) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+    steps: list[Any] = [say("one", begun.set, release), echo]
+    async with gateway(tmp_path / "home", steps) as chats:
+        assert "queue" in await chats.ask("/busy queue")
+        await chats.say("first")
+        await begun.wait()
+        await chats.say("second")
+        release.set()
+        assert (await chats.local.wait_for(3))[1:] == ["one", "re: second"]
