@@ -13,7 +13,7 @@ from hermes_cli import plugins
 from hermes_state import SessionDB
 from tools.base import Asker, Workspace
 from tools.registry import Registry
-from tools.toolset_names import NONE, unwanted_in, wanted_on
+from tools.toolset_names import ALL, NONE, understand, unwanted_in, wanted_on
 from tools.toolsets import default_tools, toolset_list
 
 from .agent import AIAgent
@@ -154,8 +154,10 @@ def check_tool_choice(config: Config, platform: str = "cli") -> None:
 
 
 def _chooses(config: Config, platform: str) -> bool:
+    """Whether the lists could leave nothing without anybody having asked for that."""
     names = wanted_on(config.raw, platform).names
-    return names != (NONE,) and bool(names or unwanted_in(config.raw))
+    is_limited = bool(names) and ALL not in understand(names).names
+    return names != (NONE,) and (is_limited or bool(unwanted_in(config.raw)))
 
 
 def _no_tools(config: Config, platform: str) -> str:

@@ -112,8 +112,8 @@ KEYS_WITHOUT_MEANING = frozenset(
 REASONS = {
     "command_allowlist": "approvals.allow takes patterns of commands",
     "cron": "there is no scheduler",
-    "custom_providers": "model takes provider: custom with base_url",
-    "providers": "model takes provider: custom with base_url",
+    "custom_providers": "only the one that model.provider names is used",
+    "providers": "only the one that model.provider names is used",
     "security.redact_secrets": "secrets are always masked",
     "security.allow_private_urls": "web.allow_private lists hosts",
     "skills.write_approval": "skills are written without asking",
@@ -172,6 +172,7 @@ def translate(raw: Mapping[str, Any], known: Iterable[str]) -> Translation:
             continue
         if _put(ours, name, value):
             written[name] = theirs
+    _use_saved_addresses(ours)
     taken = {theirs.split(".")[0] for theirs in RENAMED}
     for key in taken - set(known):
         if _is_empty(ours.get(key)):
@@ -254,6 +255,54 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> bool:
 
 def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
+
+
+# Addresses that are kept under a name
+
+
+def _use_saved_addresses(raw: dict[str, Any]) -> None:
+    """Fill in models whose provider is the name of an entry of `providers` or
+    `custom_providers`; an only entry that is used needs no further mention."""
+    saved = _saved_addresses(raw)
+    fallbacks = raw.get("fallback_models")
+    used = set()
+    for model in (raw.get("model"), *(fallbacks if isinstance(fallbacks, list) else ())):
+        if not isinstance(model, dict) or model.get("base_url"):
+            continue
+        name = _plain_name(model.get("provider")).removeprefix("custom:")
+        if entry := saved.get(name):
+            used.add(name)
+            variable = entry.get("key_env")
+            key = entry.get("api_key") or (f"${{{variable}}}" if variable else None)
+            facts = {"api_key": key, "api_mode": entry.get("api_mode"), **_only(entry, "model")}
+            model |= {name: one for name, one in facts.items() if one and not model.get(name)}
+            model |= {"provider": "custom", "base_url": entry.get("base_url") or entry["api"]}
+    if used and len(saved) == 1:
+        raw.pop("providers", None)
+        raw.pop("custom_providers", None)
+
+
+def _saved_addresses(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The entries that have an address, by the names they can be called."""
+    listed = raw.get("custom_providers")
+    named = raw.get("providers")
+    entries = [(None, one) for one in listed] if isinstance(listed, list) else []
+    entries += list(named.items()) if isinstance(named, Mapping) else []
+    return {
+        _plain_name(key or entry.get("name")): dict(entry)
+        for key, entry in entries
+        if isinstance(entry, Mapping) and (entry.get("base_url") or entry.get("api"))
+    }
+
+
+def _plain_name(value: Any) -> str:
+    return str(value or "").strip().lower().replace(" ", "-")
+
+
+def _only(entry: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The model that an entry names, under our name for it."""
+    model = entry.get(name) or entry.get("default_model")
+    return {"default": model} if isinstance(model, str) else {}
 
 
 # Values that are written otherwise

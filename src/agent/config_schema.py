@@ -318,12 +318,15 @@ FREE_FORM = frozenset({
 
 WITHIN: dict[str, tuple[str, ...]] = {
     "gateway": (*GATEWAY_KEYS, *GATEWAY_SECTIONS, "session_reset"),
-    "session_reset": ("mode", "at_hour", "idle_minutes", "notify", "bg_process_max_age_hours"),
+    "session_reset": (
+        "mode", "at_hour", "idle_minutes", "notify", "notify_exclude_platforms",
+        "bg_process_max_age_hours",
+    ),
     "streaming": ("enabled", "edit_interval", "cursor"),
     "restart_loop_guard": ("max_restarts", "window"),
     "plugins": ("enabled", "disabled", "hook_timeout", "entries"),
     "tools": ("disabled",),
-}
+}  # fmt: skip
 """Of these, the keys of sections that hold nothing else; names that people give stand in others."""
 
 

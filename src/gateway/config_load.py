@@ -137,6 +137,8 @@ def _policy(given: Any) -> ResetPolicy:
     if isinstance(minutes := given.get("idle_minutes"), int) and minutes > 0:
         policy.idle_minutes = minutes
     policy.notify = _is_true(given.get("notify", True))
+    if "notify_exclude_platforms" in given:
+        policy.notify_exclude_platforms = _names(given["notify_exclude_platforms"])
     hours = given.get("bg_process_max_age_hours")
     if isinstance(hours, int | float) and hours >= 0:
         policy.bg_process_max_age_hours = float(hours)

@@ -163,6 +163,7 @@ _GATEWAY_TEXTS = {
     "at_hour": "daily: the hour, local time",
     "idle_minutes": "idle: minutes without a message",
     "notify": "tell the chat",
+    "notify_exclude_platforms": "platforms on which it is not told",
     "bg_process_max_age_hours": "hours for which a background process holds a reset back",
 }
 

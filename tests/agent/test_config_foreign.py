@@ -142,6 +142,25 @@ def test_fallbacks_by_their_other_names(tmp_path: Path) -> None:
     assert load(tmp_path, text, OPENAI_API_KEY="sk-x").fallback_models == config.fallback_models
 
 
+@pytest.mark.parametrize(
+    "saved",
+    [
+        {"custom_providers": [{"name": "My Box", "base_url": "http://box/v1", "key_env": "K"}]},
+        {"providers": {"my-box": {"api": "http://box/v1", "api_key": "${K}"}}},
+    ],
+)
+def test_an_address_that_is_kept_under_a_name(tmp_path: Path, saved: dict[str, Any]) -> None:
+    raw = {"model": {"default": "m", "provider": "custom:my-box"}, **saved}
+    config = load(tmp_path, yaml.safe_dump(raw), K="sk-box")
+    model = config.model
+    assert (model.provider, model.base_url, model.api_key) == ("custom", "http://box/v1", "sk-box")
+    assert config.notices() == ()
+    raw["model"]["provider"] = "openai"
+    config = load(tmp_path, yaml.safe_dump(raw), K="sk-box", OPENAI_API_KEY="sk-o")
+    assert config.model.provider == "openai"
+    assert list(config.ignored) == [*saved]
+
+
 def test_of_two_names_ours_counts_and_it_is_said(tmp_path: Path) -> None:
     config = load(tmp_path, "agent: {max_turns: 5, max_iterations: 6}")
     assert config.agent.max_iterations == 6

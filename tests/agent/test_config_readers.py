@@ -80,3 +80,13 @@ def test_every_key_at_the_top_is_read() -> None:
 
 def test_no_reader_is_listed_for_a_key_that_is_gone() -> None:
     assert set(READERS) <= {*SECTIONS, *FREE_FORM}
+
+
+def test_every_key_of_the_page_is_read_somewhere() -> None:
+    from hermes_cli.config_page import documented
+
+    passed_over = {"config_schema.py", "config_page.py", "config_foreign.py"}
+    files = [one for one in SRC.rglob("*.py") if one.name not in passed_over]
+    read = frozenset().union(*(words_of(str(one.relative_to(SRC))) for one in files))
+    names = {key: key.replace("[]", "").split(".")[-1] for key in documented()}
+    assert [key for key, name in names.items() if name[0] != "<" and name not in read] == []

@@ -77,6 +77,18 @@ def one_turn(server: StandIn) -> None:
     server.emit("tool.progress", tool_id="t2", text="66 passed\n")
 
 
+async def test_what_is_to_know_of_the_configuration_is_said_once(tmp_path: Path) -> None:
+    server = StandIn()
+    async with make_app(server, tmp_path).run_test(size=(100, 30)) as pilot:
+        app = await opened(pilot)
+        for _ in range(2):
+            server.emit("session.info", model="test-model", config_warning="kanban means nothing")
+        await until(pilot, lambda: "kanban means nothing" in shown(app), "the warning")
+        server.emit("session.info", model="other-model")
+        await until(pilot, lambda: "other-model" in shown(app), "the other model")
+        assert shown(app).count("kanban means nothing") == 1
+
+
 @SIZES
 async def test_a_turn_from_question_to_answer(tmp_path: Path, size: tuple[int, int]) -> None:
     server = StandIn()

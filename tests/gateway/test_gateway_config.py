@@ -73,6 +73,12 @@ def test_what_cannot_be_used_is_told_and_left(
     assert config.reset.mode == "none"
 
 
+def test_platforms_on_which_a_reset_is_not_told(tmp_path: Path) -> None:
+    assert loaded(tmp_path).reset.notify_exclude_platforms == ("api_server", "webhook")
+    config = loaded(tmp_path, "session_reset: {notify_exclude_platforms: [telegram]}")
+    assert config.reset.notify_exclude_platforms == ("telegram",)
+
+
 def test_everybody_may_be_let_in(tmp_path: Path) -> None:
     config = loaded(tmp_path, TELEGRAM_BOT_TOKEN="1:a", GATEWAY_ALLOW_ALL_USERS="true")
     assert config.platforms[Platform.TELEGRAM].allow_all

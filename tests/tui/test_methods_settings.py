@@ -199,6 +199,24 @@ def toolset(found: dict[str, list[dict[str, object]]], name: str) -> dict[str, o
     return next(one for one in found["toolsets"] if one["name"] == name)
 
 
+def test_what_is_to_know_of_the_configuration_is_told_with_a_session(gateway: Gateway) -> None:
+    info = gateway.call("session.create")["info"]
+    assert "config_warning" not in info
+    (gateway.home / "config.yaml").write_text(f"{CONFIG}\nkanban: {{x: 1}}\nzzqqxx: 1\n")
+    gateway.call("reload.env")
+    lines = gateway.call("session.create")["info"]["config_warning"].splitlines()
+    assert len(lines) == 2
+    assert "zzqqxx" in lines[0]
+    assert "kanban" in lines[1]
+
+
+def test_the_last_tool_cannot_be_switched_off(gateway: Gateway) -> None:
+    names = [one["name"] for one in gateway.call("toolsets.list")["toolsets"]]
+    refusal = gateway.refused("tools.configure", action="disable", names=names)
+    assert "leaves the agent no tools" in refusal.message
+    assert config_text(gateway) == CONFIG
+
+
 def test_tools_are_switched_for_the_next_conversation(gateway: Gateway) -> None:
     sid = gateway.open()
     shown = gateway.call("tools.show", session_id=sid)

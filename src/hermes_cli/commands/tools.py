@@ -110,6 +110,7 @@ def change(args: argparse.Namespace) -> int:
     from agent.build import check_tool_choice
     from agent.config import load_config
     from agent.config_write import set_config_values, with_values
+    from gateway.status import running_pid
     from hermes_cli.command_parser import meant
     from tools.toolset_names import ALL, switched, understand
 
@@ -128,4 +129,6 @@ def change(args: argparse.Namespace) -> int:
     check_tool_choice(load_config(config.home, raw=with_values(config.raw, changes)))
     set_config_values(config.home / "config.yaml", changes)
     print(f"{args.name} is {args.action}d, from the next conversation on.")
+    if running_pid(config.home) is not None:
+        print("The gateway, which runs, has it so after: hermes gateway restart")
     return 0
