@@ -50,7 +50,8 @@ STEPS = (
     Step("gateway.whole", gateway.whole),
     *(Step(f"store.{part}", store.MEASUREMENTS[part], of_store=True)
       for part in ("rivals", "small", "append", "writers", "load", "disk")),
-    Step("store.group", store.MEASUREMENTS["group"], of_store=True, compares=False),
+    *(Step(f"store.{part}", store.MEASUREMENTS[part], of_store=True, compares=False)
+      for part in ("group", "long")),
     Step("recall", recall_rivals.rivals),
     Step("kills", kills.kills, compares=False),
 )  # fmt: skip

@@ -39,6 +39,7 @@ from .processes import Child, clean_environment
 from .rows import Row
 from .store_group import group
 from .store_lab import FULL, QUICK, SLOW_PHASE, Lab, disk_bytes, text_bytes
+from .store_long import long
 from .store_rivals import rivals, small_rivals
 from .store_search import search
 from .store_writers import writers
@@ -259,6 +260,7 @@ MEASUREMENTS: dict[str, Callable[[Lab], list[Finding]]] = {
     "writers": writers,
     "group": group,
     "search": search,
+    "long": long,
     "disk": disk,
     "import": imports,
 }

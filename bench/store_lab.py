@@ -47,6 +47,8 @@ class Sizes:
     session_length: int
     search_rounds: int
     import_rounds: int
+    long_megabytes: tuple[float, ...]
+    """Sizes of single messages, in rising order."""
 
 
 FULL = Sizes(
@@ -61,6 +63,7 @@ FULL = Sizes(
     session_length=200,
     search_rounds=7,
     import_rounds=25,
+    long_megabytes=(1, 8, 43),
 )
 QUICK = Sizes(
     append_rounds=5,
@@ -74,6 +77,7 @@ QUICK = Sizes(
     session_length=200,
     search_rounds=3,
     import_rounds=15,
+    long_megabytes=(1, 4),
 )
 
 

@@ -10,12 +10,13 @@ import contextlib
 import dataclasses
 import functools
 import statistics
+from pathlib import Path
 
 from .corpus import COMMONEST, RARE, RARE_PHRASE, vocabulary
 from .measure import Finding, in_columns, interleaved, medians, progress
 from .processes import Child
 from .rows import Row
-from .store_lab import SLOW_PHASE, Lab
+from .store_lab import SLOW_PHASE, Lab, query
 
 LIMIT = 20
 SMALL = 25_000
@@ -47,6 +48,24 @@ def questions() -> dict[str, str]:
     }
 
 
+def phrases(path: Path) -> dict[str, str]:
+    """Searches for phrases, by name; one is taken from the store itself."""
+    words = vocabulary()
+    the, of = COMMONEST[:2]
+    said = query(
+        path,
+        "SELECT content FROM messages WHERE content GLOB '* * * * * *' AND role = 'user'"
+        " ORDER BY id LIMIT 1",
+    )
+    inside = " ".join(said[0][0].split()[2:5])
+    return {
+        "phrase of common words": f'"{of} {the}"',
+        "rare phrase": f'"{RARE_PHRASE}"',
+        "phrase of a message": f'"{inside}"',
+        "phrase that nobody said": f'"{words[300]} {words[400]}"',
+    }
+
+
 def small_rivals(lab: Lab) -> list[Finding]:
     """The same in a small store, where what every search costs weighs most."""
     if lab.sizes.stored <= SMALL:
@@ -60,11 +79,11 @@ def small_rivals(lab: Lab) -> list[Finding]:
 def rivals(lab: Lab, key: str = "search") -> list[Finding]:
     """The time of a typical search and of the slowest one, on every side."""
     stored = lab.sizes.stored
-    asked = questions()
     # Theirs first: while it is filled, so is ours.
     files = {"theirs": lab.theirs_big} if lab.yardstick else {}
     files |= {"ours": lab.big, "bare": lab.big}
     _ = lab.index_seconds  # ours is built now, alone on the machine
+    asked, said = questions(), phrases(lab.big)
     with contextlib.ExitStack() as stack:
         children = {
             side: stack.enter_context(lab.child(side, path)) for side, path in files.items()
@@ -72,23 +91,32 @@ def rivals(lab: Lab, key: str = "search") -> list[Finding]:
         for side, child in children.items():
             progress(f"{side}: the first searches in {stored:,} messages, building what is missing")
             _ask_all(child, asked)
-        progress(f"{len(asked)} searches on every side")
-        found = interleaved(
-            {side: functools.partial(_ask_all, child, asked) for side, child in children.items()},
-            lab.sizes.search_rounds,
-            seconds=SLOW_PHASE,
+        progress(f"{len(asked)} searches and {len(said)} for phrases on every side")
+        found, found_phrases = (
+            interleaved(
+                {
+                    side: functools.partial(_ask_all, child, some)
+                    for side, child in children.items()
+                },
+                lab.sizes.search_rounds,
+                seconds=SLOW_PHASE,
+            )
+            for some in (asked, said)
         )
-    typical = {
+    worst = {side: [max(one.values()) for one in rounds] for side, rounds in found.items()}
+    where = f"search in {stored:,} messages"
+    return [
+        _finding(f"{where}, typical", f"{key}.typical", _typical(found), found),
+        _finding(f"{where}, slowest of {len(asked)}", f"{key}.slowest", worst, found),
+        _finding(f"{where}, phrases", f"{key}.phrase", _typical(found_phrases), found_phrases),
+    ]
+
+
+def _typical(found: dict[str, list[dict[str, float]]]) -> dict[str, list[float]]:
+    """The median search of each round."""
+    return {
         side: [statistics.median(one.values()) for one in rounds] for side, rounds in found.items()
     }
-    worst = {side: [max(one.values()) for one in rounds] for side, rounds in found.items()}
-    return [
-        _finding(f"search in {stored:,} messages, {what}", f"{key}.{which}", times, found)
-        for what, which, times in (
-            ("typical", "typical", typical),
-            (f"slowest of {len(asked)}", "slowest", worst),
-        )
-    ]
 
 
 def _finding(

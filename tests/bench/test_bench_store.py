@@ -30,6 +30,7 @@ TINY = Sizes(
     session_length=50,
     search_rounds=1,
     import_rounds=1,
+    long_megabytes=(0.02, 0.04),
 )
 
 
@@ -64,7 +65,7 @@ def test_every_measurement_gives_findings(name: str, run: Run) -> None:
     for found in findings:
         assert found.ours
         assert (found.met is None) == (not found.goal)
-    assert any(found.theirs for found in findings) or name in ("search", "group")
+    assert any(found.theirs for found in findings) or name in ("search", "group", "long")
     for row in (found.row for found in findings if found.row):
         assert ("theirs" in row.samples) != bool(row.absent)
     json.dumps([found.details for found in findings])
@@ -100,7 +101,7 @@ def test_all_sides_search_the_same_messages(run: Run) -> None:
 
 def test_a_small_store_is_searched_only_where_the_big_one_is_bigger(run: Run, lab: Lab) -> None:
     assert [found.row.key for found in run.findings["small"] if found.row] == [
-        "search.small.typical", "search.small.slowest",
+        "search.small.typical", "search.small.slowest", "search.small.phrase",
     ]  # fmt: skip
     assert store_rivals.small_rivals(lab) == []
 
