@@ -22,6 +22,8 @@ MAX_QUERY = 2048
 MAX_TERMS = 48
 """Further words of a longer query are not looked at."""
 
+MAX_PHRASE = 128
+"""Words of a phrase that are looked at: those after them may be any."""
 MOST_APART = 12
 """How many brackets are put into each other; SQLite's parser takes no more than 100."""
 
@@ -100,15 +102,21 @@ def _pieces(typed: str) -> list[tuple[bool, str, Term]]:
     for match in _PIECE.finditer(typed):
         phrase = match.group(2)
         if phrase is not None:
-            term = Term(tuple(words(phrase)), prefix=bool(match.group(3)), quoted=True)
-            pieces.append((bool(match.group(1)), "", term))
+            pieces.append((bool(match.group(1)), "", _term(phrase, bool(match.group(3)), True)))
             continue
         piece = match.group()
         sign = len(piece) > 1 and piece[0] == "-" and bool(words(piece[1]))
         prefix = len(piece) > 1 and piece[-1] == "*" and bool(words(piece[-2]))
         operator = piece.strip("()")
-        pieces.append((sign, operator, Term(tuple(words(piece)), prefix=prefix)))
+        pieces.append((sign, operator, _term(piece, prefix, False)))
     return pieces
+
+
+def _term(text: str, prefix: bool, quoted: bool) -> Term:
+    found = words(text)
+    if len(found) > MAX_PHRASE:
+        found, prefix, quoted = found[:MAX_PHRASE], False, True
+    return Term(tuple(found), prefix, quoted)
 
 
 def phrase(term: Term) -> str:

@@ -68,7 +68,8 @@ class Scorer:
         self._only = -1
         """The number of the phrase if the query is nothing else."""
         if len(self._terms) == 1 and len(self._terms[0].phrases) == 1:
-            self._only = self._terms[0].phrases[0]
+            weight, phrases, self._only_occurs = self._terms[0]
+            self._only, self._only_weight = phrases[0], weight * (SATURATION + 1.0)
         self.new_table()
 
     def new_table(self) -> None:
@@ -76,16 +77,17 @@ class Scorer:
         self._per_word = 0.0
 
     def __call__(self, api: apsw.FTS5ExtensionApi, /, *_: object) -> float:
-        if not self._per_word:
+        per_word = self._per_word
+        if not per_word:
             rows = api.row_count
             average = api.column_total_size(0) / rows if rows else _ASSUMED_LENGTH
-            self._per_word = SATURATION * LENGTH_WEIGHT / max(average, 1.0)
+            per_word = self._per_word = SATURATION * LENGTH_WEIGHT / max(average, 1.0)
         length = api.column_size(0)
-        penalty = _LEAST_PENALTY + self._per_word * length
-        if self._only >= 0 and length <= _LONG:
-            weight, _phrases, occurs = self._terms[0]
-            count = len(api.phrase_column_offsets(self._only, 0)) or occurs
-            return weight * count * (SATURATION + 1.0) / (count + penalty)
+        penalty = _LEAST_PENALTY + per_word * length
+        only = self._only
+        if only >= 0 and length <= _LONG:  # most queries; called for each match
+            count = len(api.phrase_column_offsets(only, 0)) or self._only_occurs
+            return self._only_weight * count / (count + penalty)
         score = 0.0
         before: list[int] = []
         for weight, phrases, occurs in self._terms:

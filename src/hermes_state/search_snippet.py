@@ -163,5 +163,7 @@ def _marked(text: str, start: int, end: int, marks: Iterable[tuple[int, int, int
 
 def shortened(text: str, width: int) -> str:
     """`text` on one line, cut to `width` characters."""
-    line = " ".join(text[: width * 4].split())
+    line = " ".join(text[: width + width // 4].split())  # often that is enough
+    if len(line) <= width < len(text):
+        line = " ".join(text[: width * 4].split())
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"

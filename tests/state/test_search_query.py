@@ -1,13 +1,14 @@
 """What a person typed becomes a valid expression that says what was meant."""
 
 import re
+import sys
 
 import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_state.search_query import MAX_TERMS, Query, Term, build, parse
+from hermes_state.search_query import MAX_PHRASE, MAX_TERMS, Query, Term, build, parse
 
 SYNTAX = ['"', "*", "(", ")", ":", "^", "-", "+", "NOT", "AND", "OR", "NEAR", "NEAR(a b, 2)", "{a}"]
 typed_text = st.one_of(
@@ -58,6 +59,29 @@ def test_meaning(typed: str, groups: list[list[Term]], excluded: list[Term]) -> 
 def test_a_very_long_query_is_cut() -> None:
     assert len(parse(" ".join(f"w{n}" for n in range(10_000))).groups) == MAX_TERMS
     assert parse(" " * 5000 + "foo") == Query()
+
+
+def test_a_very_long_phrase_is_cut() -> None:
+    for typed in ('"' + "a " * 900 + '"*', "字" * 900, "a." * 900 + "b*"):
+        ((term,),) = parse(typed).groups
+        assert len(term.words) == MAX_PHRASE
+        assert not term.prefix
+
+
+def test_a_query_is_gone_through_once() -> None:
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(count)
+    try:
+        query = parse("a " + ", " * 1000)
+    finally:
+        sys.setprofile(None)
+    assert query.groups == ((Term(("a",)),),)
+    assert steps < 50_000
 
 
 @pytest.fixture(scope="module")
