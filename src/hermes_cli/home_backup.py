@@ -30,7 +30,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 SECRETS = (".env", "auth.json")
 KEPT = (
     "config.yaml", "SOUL.md", "memories", "skills", "skill-bundles", "plugins", "hooks", "cron",
-    "shell-hooks-allowlist.json", *SECRETS,
+    "scripts", "shell-hooks-allowlist.json", *SECRETS,
 )  # fmt: skip
 """What cannot be made again, besides the store; what is not here is derived or belongs to runs."""
 

@@ -55,7 +55,7 @@ def serve_tools(config: Config, db: SessionDB) -> int:
 
         print(f"hermes: this needs the package mcp. Run: {install_hint('mcp')}", file=sys.stderr)
         return 2
-    from agent.build import tool_settings
+    from agent.build import check_tool_choice, tool_settings
     from agent.code_calls import CodeCalls
     from agent.ids import new_session_id
     from agent.redact import redact
@@ -65,6 +65,7 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     from tools.toolsets import default_tools
 
     reap_orphans(config.home)
+    check_tool_choice(config)
     # Their own MCP servers are for the client to connect to, not for us to pass on.
     settings = {**tool_settings(config), "mcp_servers": {}}
     registry = default_tools(settings, config.home).usable(lambda one: one.toolset not in WITHHELD)

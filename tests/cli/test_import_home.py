@@ -7,8 +7,10 @@ import hashlib
 import importlib.util
 import json
 import os
+import signal
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,44 @@ def test_what_runs_by_itself_is_off_until_it_is_allowed(cli: Any, source: Path) 
     assert EventHooks(cli.home / "hooks").loaded_hooks == ["watcher"]
     assert cli("hooks", "revoke", "watcher").code == 0
     assert EventHooks(cli.home / "hooks").loaded_hooks == []
+
+
+def test_consent_in_the_environment_is_not_brought(cli: Any, source: Path) -> None:
+    with (source / ".env").open("a") as file:
+        file.write("HERMES_ACCEPT_HOOKS=1\n")
+    for again in (False, True):
+        parts = outcomes(cli("import", str(source), "--json"))
+        assert parts[".env: HERMES_ACCEPT_HOOKS"][0] == "left behind"
+        assert parts[".env"][0] == ("here already" if again else "brought")
+        assert "HERMES_ACCEPT_HOOKS" not in (cli.home / ".env").read_text()
+
+
+KILLED = """
+import os, shutil, signal, sys
+real, left = shutil.copyfile, [int(sys.argv[1])]
+def copy(*args, **named):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args, **named)
+shutil.copyfile = copy
+from hermes_cli.main import main
+main(["import", sys.argv[2]])
+"""
+
+
+def test_a_killed_import_is_brought_to_its_end_by_the_next(cli: Any, source: Path) -> None:
+    agent_home.write(source / "plugins" / "greeter" / "data" / "x", "x")
+    for count in (0, 2):  # within the skill, which is whole after that, and within the plugin
+        command = [sys.executable, "-c", KILLED, str(count), str(source)]
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert list((cli.home / "plugins").iterdir()) == [cli.home / "plugins" / ".importing-greeter"]
+    assert (cli.home / "skills" / "kitchen" / "bread" / "SKILL.md").exists()
+    parts = outcomes(cli("import", str(source), "--json"))
+    assert parts["plugin greeter"][0] == "brought"
+    assert parts["SOUL.md"][0] == parts["skill kitchen/bread"][0] == "here already"
+    assert contents(cli.home / "plugins") == contents(source / "plugins")
+    assert not list(cli.home.rglob(".importing-*"))
 
 
 def test_twice_is_once(cli: Any, source: Path) -> None:

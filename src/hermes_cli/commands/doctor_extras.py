@@ -35,4 +35,4 @@ def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
 def _advice(extra: str) -> str:
     from tools.extras import install_hint
 
-    return f"Run: {install_hint(extra)}"
+    return install_hint(extra)

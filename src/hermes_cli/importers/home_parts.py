@@ -65,9 +65,14 @@ def steps(source: Path, home: Path) -> Iterator[Step]:
 
 def remove_partial(home: Path) -> None:
     """Remove what an import that was cut off had begun to copy."""
-    for top in (home, home / "skills", home / "plugins", home / "hooks"):
-        for path in top.glob(f"{PARTIAL}*") if top.is_dir() else ():
+    found = list(home.glob(f"{PARTIAL}*"))
+    for name in ("skills", "plugins", "hooks"):
+        found += list((home / name).rglob(f"{PARTIAL}*"))
+    for path in found:
+        if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _file_step(source: Path, home: Path, name: str, note: str = "") -> Iterator[Step]:

@@ -12,6 +12,9 @@ from typing import Any
 
 from .home_parts import Step, copy_file
 
+CONSENT = "HERMES_ACCEPT_HOOKS"
+"""The variable that agrees to every shell hook."""
+
 
 def env_steps(source: Path, home: Path) -> Iterator[Step]:
     """`.env` as it is if there is none here, else the names that are not set here."""
@@ -27,8 +30,16 @@ def env_steps(source: Path, home: Path) -> Iterator[Step]:
     except ConfigError as error:
         yield Step(".env", "left behind", str(error))
         return
+    if given.pop(CONSENT, None) is not None:
+        note = "what it agrees to is agreed to anew: hermes hooks accept"
+        yield Step(f".env: {CONSENT}", "left behind", note)
     if not ours.exists():
-        yield Step(".env", "brought", f"{len(given)} variables", lambda: copy_file(theirs, ours))
+
+        def copy() -> str | None:
+            copy_file(theirs, ours)
+            return _set(home, CONSENT, None)()
+
+        yield Step(".env", "brought", f"{len(given)} variables", copy)
         return
     if given and all(here.get(name) == value for name, value in given.items()):
         yield Step(".env", "here already")
@@ -90,7 +101,7 @@ def _variable(
         yield Step(f"{origin}: {name}", "brought", "", _set(home, name, value))
 
 
-def _set(home: Path, name: str, value: str) -> Callable[[], str | None]:
+def _set(home: Path, name: str, value: str | None) -> Callable[[], str | None]:
     def bring() -> str | None:
         from agent.config_write import set_dotenv_value
         from agent.home import ConfigError
