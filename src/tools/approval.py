@@ -29,9 +29,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .approval_hooks import as_choice, tell
 from .base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError, Workspace
 from .danger.finding import Finding
+from .output import OUTPUT_FOLDER
 
 if TYPE_CHECKING:
     from .danger.paths import Places
+    from .wall.leaving import Needs
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +41,16 @@ TIMEOUT = 300.0
 _STATE = "approved_patterns"
 
 ASKED_EACH_TIME = frozenset({
-    "sudo", "unclear", "unclear-script", "obscured", "disguise", "complex", "own-rules",
+    "sudo", "unclear", "unclear-script", "obscured", "disguise", "complex", "own-rules", "no-wall",
 })  # fmt: skip
 """Allowing one of these for longer would allow whatever can be hidden behind it."""
+
+BEYOND_WALLS = frozenset({
+    "git-force-push", "publish", "message", "infrastructure", "cluster-delete", "cloud-delete",
+    "git-hooks", "git-runs", "startup-file",
+})  # fmt: skip
+"""What a wall does not stop: changes on servers that may be reached, and what programs outside the
+wall run by themselves later. All else that a command does inside needs no question."""
 
 _WHY_NOT = {
     "person": "The person did not approve it.",
@@ -53,28 +62,39 @@ _WHY_NOT = {
 
 
 def check_command(
-    context: ToolContext, command: str, *, workdir: str | None = None, stdin: str | None = None
+    context: ToolContext,
+    command: str,
+    *,
+    workdir: str | None = None,
+    stdin: str | None = None,
+    needs: Needs | None = None,
 ) -> None:
     """Return if a shell command may run; ToolError with the reason if it may not.
 
     `workdir` is where it starts, if not in the working directory; `stdin` what is typed into it: a
-    shell that runs already does whatever it is told.
+    shell that runs already does whatever it is told; `needs` what it is to have beyond its wall.
+    Inside a wall only what the wall does not stop is asked for.
     """
     from .danger.analyse import analyse  # a few thousand lines: loaded with the first command
 
     settings = _settings(context)
     workspace = context.workspace
     start = None if workdir is None else Path(workdir).expanduser()
+    is_walled = needs_walls(workspace) and not (needs is not None and needs.no_wall)
     findings = analyse(
         command,
-        workspace.cwd,
+        workspace.root if workspace.root != Path("/") else workspace.cwd,
         home=workspace.home,
         environ=workspace.environ or None,
-        start=start,
+        start=workspace.cwd / (start or ""),
         stdin=stdin,
         deny=_patterns(settings.get("deny")),
         is_plain_sh=_knows_only_sh(workspace),
     )
+    if is_walled:
+        findings = [one for one in findings if one.hard or one.pattern_key in BEYOND_WALLS]
+    if needs is not None:
+        findings = [*needs.findings(), *findings]
     if findings:
         decide(
             context,
@@ -86,6 +106,17 @@ def check_command(
         )
 
 
+def needs_walls(workspace: Workspace) -> bool:
+    """Whether commands of a conversation run inside a wall; ToolError if they must and cannot."""
+    section = workspace.settings.get("terminal")
+    backend = section.get("backend") if isinstance(section, dict) else None
+    if backend not in (None, "", "local"):
+        return False
+    from .wall.guardhouse import guardhouse_of
+
+    return guardhouse_of(workspace) is not None
+
+
 def check_action(context: ToolContext, key: str, description: str, subject: str) -> None:
     """Have something other than a command approved, under a key of its own."""
     decide(context, subject, [Finding(key, description)])
@@ -95,8 +126,15 @@ def guard_write(context: ToolContext, path: Path) -> None:
     """Return if a file may be written; `path` is followed through links to where it really is."""
     from .danger.paths import write_danger
 
-    danger = write_danger(str(path.absolute()), _places(context.workspace))
-    decide(context, f"write {path}", [Finding(*danger)] if danger else [])
+    workspace = context.workspace
+    if workspace.mode == "plan":
+        raise ToolError("In plan mode nothing is written. Describe the change instead.")
+    places = _places(workspace)
+    danger = write_danger(str(path.absolute()), places)
+    if danger and danger.key in ("write-outside", "system-write") and _is_added(workspace, path):
+        danger = None
+    findings = [Finding(*danger)] if danger else []
+    decide(context, f"write {path}", [*_hidden(workspace, path), *findings])
 
 
 def guard_read(context: ToolContext, path: Path) -> None:
@@ -104,7 +142,8 @@ def guard_read(context: ToolContext, path: Path) -> None:
     from .danger.paths import read_danger
 
     danger = read_danger(str(path.absolute()), _places(context.workspace))
-    decide(context, f"read {path}", [Finding(*danger)] if danger else [])
+    findings = [Finding(*danger)] if danger else []
+    decide(context, f"read {path}", findings or _hidden(context.workspace, path))
 
 
 def needs_leave_to_read(workspace: Workspace) -> Callable[[str], bool]:
@@ -112,7 +151,32 @@ def needs_leave_to_read(workspace: Workspace) -> Callable[[str], bool]:
     from .danger.paths import read_danger
 
     places = _places(workspace)
-    return lambda path: read_danger(path, places) is not None
+    return lambda path: (
+        read_danger(path, places) is not None or bool(_hidden(workspace, Path(path)))
+    )
+
+
+def _hidden(workspace: Workspace, path: Path) -> list[Finding]:
+    """That a file is one which the wall hides from commands, under whatever name."""
+    if not needs_walls(workspace):
+        return []
+    from .wall.guardhouse import guardhouse_of
+    from .wall.inodes import is_hidden_file
+
+    guardhouse = guardhouse_of(workspace)
+    assert guardhouse is not None, "there is a wall"
+    wall = guardhouse.wall()
+    real = path.resolve()
+    if real.is_relative_to((workspace.home / OUTPUT_FOLDER).resolve()):
+        return []  # long output of tools, which the model was told to read there
+    if wall.may_read(real) and not is_hidden_file(real, wall):
+        return []
+    return [Finding("hidden", "Touches a file that is hidden from commands")]
+
+
+def _is_added(workspace: Workspace, path: Path) -> bool:
+    """Whether a file is in a folder that the person added to the workspace."""
+    return any(path.resolve().is_relative_to(folder.resolve()) for folder in workspace.folders)
 
 
 def decide(
@@ -368,7 +432,7 @@ def _places(workspace: Workspace) -> Places:
     from .danger.paths import Places
 
     return Places(
-        working=str(workspace.cwd.resolve()),
+        working=str(workspace.root.resolve()),
         user_home=str(Path.home()),
         hermes_home=str(workspace.home.resolve()),
     )

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from hermes_state.redact import redact
 
+OUTPUT_FOLDER = "tool-output"
+"""In the Hermes home: what was too long for a result."""
 KEPT_SECONDS = 7 * 86_400
 
 

@@ -66,7 +66,7 @@ class Place:
         marker = new_marker()
         folder, warden = context.workspace.home / RUN_FOLDER, None
         guardhouse = guardhouse_of(context.workspace) if self.backend.name == "local" else None
-        if guardhouse is not None:
+        if guardhouse is not None and not grants.no_wall:
             warden = guardhouse.warden(context, grants)
             folder, base = guardhouse.folder, guardhouse.environ(base, warden)
         cwd, remark = self._directory(context, workdir)

@@ -15,6 +15,7 @@ from hermes_cli import plugins
 from ..base import Tool, ToolContext, ToolError, Workspace, tool
 from ..processes.background import close_processes, start_background
 from ..processes.identity import Seen, name_of
+from ..wall.leaving import Needs, hint, parse_needs
 from .output import OutputBuffer, Progress
 from .place import close_place, place_of, sudo_password, terminal_settings
 from .run import How, Run, run_to_end
@@ -54,6 +55,7 @@ def terminal(
     pty: bool = False,
     notify_on_complete: bool = False,
     watch_patterns: list[str] | None = None,
+    needs: list[str] | None = None,
 ) -> str:
     """Run a shell command (bash) and get its output, standard output and error together.
 
@@ -69,11 +71,14 @@ def terminal(
     pty: run it in a pseudo-terminal, for programs that insist on one
     notify_on_complete: with background, send a message when it ends
     watch_patterns: with background, send a message when a line contains one of these texts
+    needs: what the command has to do beyond its wall, which the person is asked for: write:PATH,
+        host:NAME, network (all of it), no wall
     """
     if not command.strip():
         raise ToolError("The command is empty. Say what to run.")
     seconds = _time_limit(context.workspace, timeout)
-    check_approval(context, command, workdir)
+    wanted = parse_needs(context, needs or [])
+    check_approval(context, command, workdir, wanted)
     place = place_of(context)
     password = sudo_password(context, place, command)
     if context.cancelled.is_set():
@@ -81,7 +86,13 @@ def terminal(
     if password is not None and pty:
         raise ToolError("sudo cannot be given its password in a pseudo-terminal. Use pty=false.")
     launch, remark = place.launch(
-        context, command, workdir, pty=pty, stdin=background, sudo=password is not None
+        context,
+        command,
+        workdir,
+        pty=pty,
+        stdin=background,
+        sudo=password is not None,
+        grants=wanted.grants(),
     )
     if background:
         patterns = watch_patterns or []
@@ -112,7 +123,10 @@ def terminal(
         _KEPT_NOTHING if ending.state and ending.state.environ is None else "",
         f"[took {took:.0f} s]" if took >= _LONG_SECONDS and how == "ended" else "",
     ]
-    output = _transformed(context, place.backend.name, command, buffer.finish(), ending.code)
+    printed = buffer.finish()
+    if launch.warden is not None and how == "ended":
+        remarks.append(hint(context, printed, ending.code))
+    output = _transformed(context, place.backend.name, command, printed, ending.code)
     return _joined(output, remarks)
 
 
@@ -133,10 +147,12 @@ def _transformed(
     return next((one for one in answers if isinstance(one, str)), output)
 
 
-def check_approval(context: ToolContext, command: str, workdir: str | None = None) -> None:
+def check_approval(
+    context: ToolContext, command: str, workdir: str | None = None, needs: Needs | None = None
+) -> None:
     """Have a command approved, judged where it runs; ToolError if it is denied."""
     approval: Any = importlib.import_module("tools.approval")
-    approval.check_command(context, command, workdir=workdir)
+    approval.check_command(context, command, workdir=workdir, needs=needs)
 
 
 def close_terminal(workspace: Workspace) -> None:

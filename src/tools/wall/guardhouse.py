@@ -14,12 +14,14 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..base import ToolContext, ToolError, Workspace
 from ..processes.identity import new_marker
 from ..processes.ledger import RUN_FOLDER, Ledger, Record
+from ..terminal.environ import names
 from .kinds import Means, means
 from .places import git_folder, hidden_places, real_places, writable_caches
 from .policy import Network, Wall
@@ -39,7 +41,9 @@ class Grants:
     """What one command was given beyond the conversation's wall."""
 
     paths: tuple[Path, ...] = ()
-    network: Network | None = None
+    hosts: tuple[str, ...] = ()
+    whole_network: bool = False
+    no_wall: bool = False
 
 
 NO_GRANTS = Grants()
@@ -51,8 +55,10 @@ class Guardhouse:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
         self._standing: dict[Wall, tuple[Warden, Proxy | None]] = {}
         self._context: ToolContext | None = None
+        self._refused: dict[str, None] = {}
         self.means: Means = means()
         self._marker = new_marker()
         self.folder = workspace.home.resolve() / RUN_FOLDER / self._marker
@@ -69,7 +75,9 @@ class Guardhouse:
             return Wall((self.folder,), hidden, readable, "none", self.folder)
         writable = (*self.roots(), *writable_caches(Path.home()), self.folder)
         wall = Wall(writable, hidden, readable, network, self.folder)
-        return wall.with_grants(real_places(grants.paths), grants.network)
+        return wall.with_more(
+            real_places(grants.paths), grants.hosts, whole_network=grants.whole_network
+        )
 
     def roots(self) -> tuple[Path, ...]:
         """Where the person put the conversation, and the folders that they added."""
@@ -97,7 +105,8 @@ class Guardhouse:
                 raise ToolError(f"{error} Nothing was run.") from error
             proxy = None
             if warden.listener is not None:
-                proxy = Proxy(warden.listener, self._decide, self._allowed_private())
+                decide = partial(self._decide, wall.hosts)
+                proxy = Proxy(warden.listener, decide, self._allowed_private())
             self._standing[wall] = warden, proxy
             return warden
 
@@ -128,20 +137,30 @@ class Guardhouse:
         shutil.rmtree(self.folder, ignore_errors=True)
         Ledger(self._workspace.home).remove(self._marker)
 
-    def _decide(self, host: str, port: int) -> None:
+    def _decide(self, granted: tuple[str, ...], host: str, port: int) -> None:
         """Whether something inside may connect; ToolError with the reason if not."""
         from ..approval import decide
         from ..danger.finding import Finding
 
         settings = _settings(self._workspace)
-        allowed = settings.get("allowed_hosts") or ()
-        if settings.get("network") == "on" or _is_listed(host, allowed):
+        allowed = names(settings.get("allowed_hosts"))
+        if settings.get("network") == "on" or _is_listed(host, (*allowed, *granted)):
             return
-        if self._context is None:
-            raise ToolError("Nobody can be asked.")
         name = host.lower().rstrip(".")
         finding = Finding(f"host:{name}", f"Connects to {name}")
-        decide(self._context, f"connect to {name}:{port}", [finding])
+        try:
+            if self._context is None:
+                raise ToolError("Nobody can be asked.")
+            with self._asking:  # what is answered for one connection holds for the next
+                decide(self._context, f"connect to {name}:{port}", [finding])
+        except ToolError:
+            self._refused[f"{name}:{port}"] = None
+            raise
+
+    def take_refusals(self) -> list[str]:
+        """The hosts that were refused since this was last asked."""
+        refused, self._refused = self._refused, {}
+        return list(refused)
 
     def _allowed_private(self) -> Any:
         from ..web.address import AllowedPrivate
@@ -155,7 +174,7 @@ def guardhouse_of(workspace: Workspace) -> Guardhouse | None:
 
     ToolError if the settings require a wall and there can be none.
     """
-    setting = str(_settings(workspace).get("sandbox") or "off")
+    setting = str(_settings(workspace).get("sandbox") or "auto")
     if setting == "off" or workspace.mode == "full":
         return None
     with workspace.lock:
@@ -187,7 +206,6 @@ def _settings(workspace: Workspace) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
-def _is_listed(host: str, patterns: str | Iterable[str]) -> bool:
-    listed = [patterns] if isinstance(patterns, str) else patterns
+def _is_listed(host: str, patterns: Iterable[str]) -> bool:
     name = host.lower().rstrip(".")
-    return any(fnmatchcase(name, str(pattern).lower()) for pattern in listed)
+    return any(fnmatchcase(name, pattern.lower()) for pattern in patterns)

@@ -25,6 +25,9 @@ class Wall:
     folder: Path | None = None
     """A private folder of the wall: `tmp` in it becomes /tmp where that is possible."""
 
+    hosts: tuple[str, ...] = ()
+    """Hosts that may be reached without a question."""
+
     @property
     def scratch(self) -> Path | None:
         """Where temporary files are kept."""
@@ -42,10 +45,16 @@ class Wall:
             (self.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
             self.empty.touch(mode=0o400)
 
-    def with_grants(self, paths: tuple[Path, ...], network: Network | None = None) -> Wall:
-        """A wall with these further places to write to, and perhaps more of the network."""
-        writable = tuple(dict.fromkeys((*self.writable, *paths)))
-        return replace(self, writable=writable, network=network or self.network)
+    def with_more(
+        self, paths: tuple[Path, ...], hosts: tuple[str, ...], *, whole_network: bool
+    ) -> Wall:
+        """A wall with these further places to write to, and more of the network."""
+        return replace(
+            self,
+            writable=tuple(dict.fromkeys((*self.writable, *paths))),
+            hosts=tuple(sorted({*self.hosts, *hosts})),
+            network="full" if whole_network else self.network,
+        )
 
     def may_write(self, path: Path) -> bool:
         """Whether a real path can be changed from inside."""
