@@ -15,12 +15,16 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .. import approval
 from ..base import Tool, ToolContext, ToolError, tool
+from ..wall.guardhouse import guardhouse_of
 from .child import HERMES_TOOLS, START
-from .socket import TOKEN_VARIABLE, ToolSocket
+from .socket import DESCRIPTOR_VARIABLE, TOKEN_VARIABLE, ToolSocket
+
+if TYPE_CHECKING:
+    from ..wall.warden import Warden
 
 MAX_SECONDS = 300.0
 _TICK = 0.05
@@ -47,16 +51,22 @@ def execute_code(context: ToolContext, code: str) -> str:
     """
     if not code.strip():
         raise ToolError("There is no code to run.")
-    approval.check_action(context, "execute-code", "Run a Python program", code)
-    # The path of a socket may have some 100 characters only.
-    place = "/tmp" if len(tempfile.gettempdir()) > 75 else None
+    guardhouse = guardhouse_of(context.workspace)
+    if guardhouse is None:
+        approval.check_action(context, "execute-code", "Run a Python program", code)
+        warden = None
+        # The path of a socket may have some 100 characters only.
+        place = "/tmp" if len(tempfile.gettempdir()) > 75 else None
+    else:
+        warden = guardhouse.warden(context)
+        place = str(guardhouse.folder)
     folder = Path(tempfile.mkdtemp(prefix="hermes-code-", dir=place))
     try:
         _write(folder / "script.py", code)
         _write(folder / "hermes_tools.py", HERMES_TOOLS)
         _write(folder / "start.py", START)
         (folder / "work").mkdir(mode=0o700)
-        return _run(context, folder)
+        return _run(context, folder, warden)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -66,27 +76,42 @@ def _write(path: Path, text: str) -> None:
     path.chmod(0o600)
 
 
-def _run(context: ToolContext, folder: Path) -> str:
+def _run(context: ToolContext, folder: Path, warden: Warden | None) -> str:
     # Only here: the parts that know processes are not needed to offer the tool.
     from ..processes.identity import MARKER, Target, marker_value, new_marker, start_time, stop
     from ..processes.ledger import Ledger, Record
     from ..terminal.output import OutputBuffer, Progress
-    from ..terminal.spawn import spawn
+    from ..terminal.spawn import FIRST_FURTHER, spawn
 
     home = context.workspace.home
     output = OutputBuffer(home / "tool-output", "execute_code")
     progress = Progress(context.progress)
     ledger, marker = Ledger(home), new_marker()
-    with ToolSocket(folder / "socket", context.services.get("call_tool")) as tools:
+    place = None if warden is not None else folder / "socket"
+    with ToolSocket(place, context.services.get("call_tool")) as tools:
         environ = {
-            **_environment(context),
+            **_environment(context, warden),
             MARKER: marker_value(marker),
             TOKEN_VARIABLE: tools.token,
         }
         argv = [sys.executable, "-I", "-B", "-X", "utf8", str(folder / "start.py")]
         ledger.add(Record(marker, context.session_id, "foreground"))
         try:
-            child = spawn(argv, environ, folder / "work", pty=False, stdin=False)
+            further = []
+            if tools.theirs is not None:
+                environ[DESCRIPTOR_VARIABLE] = str(FIRST_FURTHER)
+                further = [tools.theirs.fileno()]
+            child = spawn(
+                argv,
+                environ,
+                folder / "work",
+                pty=False,
+                stdin=False,
+                warden=warden,
+                further=further,
+            )
+            if tools.theirs is not None:
+                tools.theirs.close()  # the child's now
         except OSError as error:
             ledger.remove(marker)
             raise ToolError(f"Python could not be started: {error}.") from error
@@ -148,13 +173,15 @@ def _cause(code: int) -> str:
     return f": {causes[-code]}" if -code in causes else ""  # type: ignore[index]
 
 
-def _environment(context: ToolContext) -> dict[str, str]:
+def _environment(context: ToolContext, warden: Warden | None) -> dict[str, str]:
     from ..terminal.environ import child_environment, names
     from ..terminal.place import passed_environment, terminal_settings
 
     settings = terminal_settings(context.workspace)
     environ = {**passed_environment(settings), **context.workspace.environ}
-    return child_environment(environ, names(settings.get("pass_env")))
+    environ = child_environment(environ, names(settings.get("pass_env")))
+    guardhouse = guardhouse_of(context.workspace) if warden is not None else None
+    return environ if guardhouse is None or warden is None else guardhouse.environ(environ, warden)
 
 
 def _seconds(settings: Mapping[str, Any]) -> float:

@@ -7,7 +7,7 @@ request at a time, a line of JSON each way.
 
 from __future__ import annotations
 
-from .socket import TOKEN_VARIABLE
+from .socket import DESCRIPTOR_VARIABLE, TOKEN_VARIABLE
 
 PARAMETERS = {
     "read_file": "path, offset=None, limit=None",
@@ -43,14 +43,18 @@ class ToolError(Exception):
 
 _lock = _threading.Lock()
 _token = _os.environ.pop("{TOKEN_VARIABLE}", "")
+_descriptor = _os.environ.pop("{DESCRIPTOR_VARIABLE}", "")
 _stream = None
 
 
 def _connect():
     global _stream
-    folder = _os.path.dirname(_os.path.abspath(__file__))
-    connection = _socket.socket(_socket.AF_UNIX)
-    connection.connect(_os.path.join(folder, "socket"))
+    if _descriptor:
+        connection = _socket.socket(fileno=int(_descriptor))
+    else:
+        folder = _os.path.dirname(_os.path.abspath(__file__))
+        connection = _socket.socket(_socket.AF_UNIX)
+        connection.connect(_os.path.join(folder, "socket"))
     _stream = connection.makefile("rwb")
     _send({{"token": _token}})
 

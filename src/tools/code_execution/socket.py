@@ -36,6 +36,7 @@ ALLOWED = (
     "session_search",
 )
 TOKEN_VARIABLE = "HERMES_TOOLS_TOKEN"
+DESCRIPTOR_VARIABLE = "HERMES_TOOLS_DESCRIPTOR"
 MAX_CALLS = 200
 _MAX_REQUEST = 10_000_000
 _MAX_RESULT = 5_000_000
@@ -47,7 +48,8 @@ CallTool = Callable[[str, dict[str, Any]], str]
 class ToolSocket:
     """A context manager: listens while the child runs; afterwards nothing is answered any more."""
 
-    def __init__(self, path: Path, call_tool: CallTool | None) -> None:
+    def __init__(self, path: Path | None, call_tool: CallTool | None) -> None:
+        """Without a path there is one connection from the start: the child is given `theirs`."""
         self.token = secrets.token_hex(16)
         self._path = path
         self._call_tool = call_tool
@@ -55,9 +57,16 @@ class ToolSocket:
         self._closed = threading.Event()
         self._busy = threading.Event()
         self._connection: socket.socket | None = None
-        self._server = socket.socket(socket.AF_UNIX)
+        self.theirs: socket.socket | None = None
+        if path is None:
+            self._server, self.theirs = socket.socketpair()
+        else:
+            self._server = socket.socket(socket.AF_UNIX)
 
     def __enter__(self) -> ToolSocket:
+        if self._path is None:
+            threading.Thread(target=self._serve_one, name="hermes-code-tools", daemon=True).start()
+            return self
         try:
             self._server.bind(str(self._path))
             os.chmod(self._path, 0o600)  # noqa: PTH101 - its folder is private already
@@ -81,11 +90,18 @@ class ToolSocket:
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        if self.theirs is not None:
+            self.theirs.close()
 
     @property
     def is_busy(self) -> bool:
         """Whether a call is being answered."""
         return self._busy.is_set()
+
+    def _serve_one(self) -> None:
+        with suppress(OSError, ValueError), self._server.makefile("rwb") as stream:
+            if self._knows_token(stream):
+                self._answer_all(stream)
 
     def _serve(self) -> None:
         while not self._closed.is_set():

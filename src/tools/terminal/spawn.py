@@ -13,7 +13,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..wall.warden import WalledProcess, Warden
 
 ROWS, COLUMNS = 40, 120
+FIRST_FURTHER = 3
 _CHUNK = 65_536
 _PIPE_SIZE = 1_048_576
 _TICK = 0.05
@@ -168,17 +169,19 @@ def spawn(
     pty: bool,
     stdin: bool,
     warden: Warden | None = None,
+    further: Sequence[int] = (),
 ) -> Child:
     """Start a process; without `stdin` it reads the end of its input at once.
 
-    With a `warden` it is started inside that wall.
+    With a `warden` it is started inside that wall, and `further` descriptors are its
+    `FIRST_FURTHER` and so on.
     """
     if pty:
         return _spawn_in_terminal(argv, environ, cwd, warden)
     output, its_output = os.pipe()
     its_input, own_input = os.pipe() if stdin else (os.open(os.devnull, os.O_RDONLY), None)
     try:
-        process = _start(argv, environ, cwd, its_input, its_output, warden)
+        process = _start(argv, environ, cwd, its_input, its_output, warden, further)
     except OSError:
         for descriptor in (output, own_input):
             if descriptor is not None:
@@ -232,10 +235,11 @@ def _start(
     stdin: int,
     output: int,
     warden: Warden | None,
+    further: Sequence[int],
 ) -> subprocess.Popen[bytes] | WalledProcess:
     if warden is None:
         return _popen(argv, environ, cwd, stdin, output)
-    return warden.run(argv, environ, cwd or Path("/"), [stdin, output, output])
+    return warden.run(argv, environ, cwd or Path("/"), [stdin, output, output, *further])
 
 
 def _popen(

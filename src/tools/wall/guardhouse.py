@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -69,8 +70,9 @@ class Guardhouse:
         workspace = self._workspace
         hidden = hidden_places(workspace.home, os.environ)
         network: Network = "proxy" if _settings(workspace).get("network") != "off" else "none"
-        # Homes and roots may be where temporary files are, which are not shown.
-        readable = real_places([Path.home(), workspace.root, *workspace.folders])
+        # All these may be where temporary files are, which are not shown.
+        own = [Path(sys.prefix), Path(sys.base_prefix)]
+        readable = real_places([Path.home(), *own, workspace.root, *workspace.folders])
         if workspace.mode == "plan":
             return Wall((self.folder,), hidden, readable, "none", self.folder)
         writable = (*self.roots(), *writable_caches(Path.home()), self.folder)

@@ -96,7 +96,7 @@ class Warden:
         config = _memory_file(json.dumps(_config(wall, means)).encode())
         errors, its_errors = os.pipe()
         fds = (theirs.fileno(), config)
-        argv = _argv(wall, means, fds)
+        argv = _argv(wall, means, "warden", [str(descriptor) for descriptor in fds])
         try:
             self._process = _start_from_lasting_thread(argv, fds, its_errors)
         except OSError as error:
@@ -194,17 +194,30 @@ def _config(wall: Wall, means: Means) -> dict[str, object]:
     }
 
 
-def _argv(wall: Wall, means: Means, fds: tuple[int, int]) -> list[str]:
+def alone(wall: Wall, means: Means, program: Sequence[str]) -> tuple[list[str], int]:
+    """How to start one program in a wall of its own, and the descriptor to pass on to it.
+
+    The caller closes the descriptor once it has started it.
+    """
+    config = _memory_file(json.dumps({**_config(wall, means), "listen": False}).encode())
+    return _argv(wall, means, "alone", [str(config), *program]), config
+
+
+def _argv(wall: Wall, means: Means, module: str, arguments: Sequence[str]) -> list[str]:
     folder = bubblewrap.WARDEN_FOLDER if means.kind == "bubblewrap" else bubblewrap.INSIDE.parent
     # The interpreter itself, since a virtual environment may be where nothing is shown.
     python = os.path.realpath(sys.executable)
-    program = [python, "-I", "-S", "-B", "-c", _START, str(folder), *map(str, fds)]
+    program = [python, "-I", "-S", "-B", "-c", _START, module, str(folder), *arguments]
     if means.kind == "bubblewrap":
         return bubblewrap.arguments(wall, program, as_root=means.as_root)
     return program
 
 
-_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from inside import warden; warden.main()"
+_START = (
+    "import sys; from importlib import import_module;"
+    " name, folder = sys.argv.pop(1), sys.argv.pop(1);"
+    " sys.path.insert(0, folder); import_module('inside.' + name).main()"
+)
 
 
 def _start_from_lasting_thread(

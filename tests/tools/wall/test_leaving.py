@@ -63,7 +63,10 @@ def ask(context: ToolContext, command: str, *needs: str) -> str:
 
 def test_inside_nothing_is_asked(walled: ToolContext, person: Person) -> None:
     ask(walled, "mkdir -p a && ln -s ../a b && touch x.pyc && find . -name '*.pyc' -delete")
-    ask(walled, "rm -rf a; echo 'echo hi' > s.sh; sh s.sh; eval \"$(echo ZWNobyBoaQ== | base64 -d)\"")
+    ask(
+        walled,
+        "rm -rf a; echo 'echo hi' > s.sh; sh s.sh; eval \"$(echo ZWNobyBoaQ== | base64 -d)\"",
+    )
     assert person.asked == []
 
 
@@ -100,9 +103,7 @@ def fetch(port: int, host: str = "127.0.0.1") -> str:
     return f"curl -sS --noproxy '' --max-time 20 http://{host}:{port}/x"
 
 
-def test_a_host_is_a_question_of_its_own(
-    walled: ToolContext, person: Person, server: int
-) -> None:
+def test_a_host_is_a_question_of_its_own(walled: ToolContext, person: Person, server: int) -> None:
     walled.workspace.settings = {
         **walled.workspace.settings,
         "web": {"allow_private": ["127.0.0.1"]},
@@ -138,9 +139,7 @@ def test_private_addresses_are_refused_as_the_web_tools_refuse_them(
         assert "not a public address" in ask(walled, fetch(server, host))
 
 
-def test_socks_reaches_the_same_hosts(
-    walled: ToolContext, person: Person, server: int
-) -> None:
+def test_socks_reaches_the_same_hosts(walled: ToolContext, person: Person, server: int) -> None:
     walled.workspace.settings = {
         "terminal": {"sandbox": "required", "allowed_hosts": ["127.0.0.*"]},
         "web": {"allow_private": ["127.0.0.1"]},

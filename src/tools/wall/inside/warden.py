@@ -43,7 +43,7 @@ def main() -> None:
     try:
         if config["supervise"]:
             _supervise(control)
-        listener = _confine(config)
+        listener = confine(config)
     except OSError as error:
         control.sendall(f"error {error}".encode())
         raise SystemExit(1) from None
@@ -53,7 +53,7 @@ def main() -> None:
     Warden(control).serve()
 
 
-def _confine(config: dict[str, Any]) -> socket.socket | None:
+def confine(config: dict[str, Any]) -> socket.socket | None:
     """Take away what this process may not have; returns the way to the proxy, if there is one."""
     from . import landlock, seccomp  # before the first restriction, which may hide them
 
