@@ -52,8 +52,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing a test does by default may reach the home of whoever runs it."""
+    """Nothing a test does by default may reach the home of whoever runs it.
+
+    Walls are for the tests that are about them: elsewhere commands run as where there is none.
+    """
     monkeypatch.setenv("HERMES_HOME", str(tmp_path_factory.mktemp("hermes-home")))
+    monkeypatch.setenv("HERMES_WALL", "none")
 
 
 @pytest.fixture(autouse=True)

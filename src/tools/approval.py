@@ -134,7 +134,7 @@ def guard_write(context: ToolContext, path: Path) -> None:
     if danger and danger.key in ("write-outside", "system-write") and _is_added(workspace, path):
         danger = None
     findings = [Finding(*danger)] if danger else []
-    decide(context, f"write {path}", [*_hidden(workspace, path), *findings])
+    decide(context, f"write {path}", findings or _hidden(workspace, path))
 
 
 def guard_read(context: ToolContext, path: Path) -> None:

@@ -341,7 +341,7 @@ def test_sudo_without_a_password_fails_clearly(context: ToolContext, run: Run) -
 def test_the_schema_has_the_parameters_that_transcripts_use() -> None:
     assert list(terminal.parameters["properties"]) == [
         "command", "background", "timeout", "workdir", "pty", "notify_on_complete",
-        "watch_patterns",
+        "watch_patterns", "needs",
     ]  # fmt: skip
     assert terminal.parameters["required"] == ["command"]
     sent = {"command": "ls", "timeout": "20", "background": "false"}

@@ -11,6 +11,7 @@ from . import warden
 
 def main() -> None:
     """`CONFIG_DESCRIPTOR PROGRAM ARGUMENTS…`; a wall that cannot be built ends it with 125."""
+    os.set_inheritable(int(sys.argv[1]), False)
     with open(int(sys.argv[1]), encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
         config = json.load(file)
     try:

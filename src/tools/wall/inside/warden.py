@@ -37,6 +37,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def main() -> None:
     """Build what is left to build of the wall, say that it stands, and start commands."""
+    for descriptor in map(int, sys.argv[1:3]):
+        os.set_inheritable(descriptor, False)  # commands have no business with them
     control = socket.socket(fileno=int(sys.argv[1]))
     with open(int(sys.argv[2]), encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
         config = json.load(file)
