@@ -99,6 +99,7 @@ class AIAgent:
         self._request_options = dict(request_options or {})
         self.user_id = user_id
         self.workspace = workspace or Workspace(Path.home() / ".hermes", Path.cwd())
+        self._mode, self._folders = self.workspace.mode, list(self.workspace.folders)
         self.asker: Asker = asker or NobodyToAsk()
         self.auxiliary = auxiliary
         if auxiliary is not None and auxiliary.on_usage is None:
@@ -214,6 +215,14 @@ class AIAgent:
             compressor=self._compressor,
             deliver_to=self.deliver_to,
         )
+
+    def follow_wall(self) -> None:
+        """Take over what the person decided about this conversation's wall, in any process."""
+        if self.db is None:
+            return
+        kept = self.db.get_wall_settings(self.session_id)
+        self.workspace.mode = kept["mode"] or self._mode
+        self.workspace.folders = [*self._folders, *map(Path, kept["folders"])]
 
     async def _deliver_results(self) -> None:
         if self.delegation.take_news():

@@ -7,11 +7,11 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hermes_cli import plugins
 from hermes_state import SessionDB
-from tools.base import Asker, Workspace
+from tools.base import Asker, Mode, Workspace
 from tools.registry import Registry
 from tools.toolset_names import ALL, NONE, understand, unwanted_in, wanted_on
 from tools.toolsets import default_tools, toolset_list
@@ -118,7 +118,7 @@ def build_agent(
         on_event=on_event,
         session_facts={"cwd": str(where), **(session_facts or {})},
         request_options=options,
-        workspace=Workspace(config.home, where, settings=settings),
+        workspace=_workspace(config, where, settings),
         asker=asker,
         auxiliary=build_auxiliary(config, lambda: agent.llm),
         compression=config.compression,
@@ -130,6 +130,14 @@ def build_agent(
         agent.use_context_engine(plugins.get_context_engine(config.context.engine))
     plugins.lend(agent, lambda name: build_models(config, name))
     return agent
+
+
+def _workspace(config: Config, where: Path, settings: dict[str, Any]) -> Workspace:
+    """Where a conversation works, and what it may do there at first."""
+    terminal = config.terminal
+    mode = cast(Mode, terminal.mode)
+    folders = [Path(folder).expanduser() for folder in terminal.folders]
+    return Workspace(config.home, where, settings=settings, folders=folders, mode=mode)
 
 
 def usable_tools(config: Config, platform: str = "cli") -> Registry:

@@ -147,6 +147,7 @@ def load_config(
     _note_unknown(raw, known, findings)
     if merged.get("HERMES_YOLO_MODE", "").lower() in ("1", "true", "yes", "on"):
         sections["approvals"] = replace(sections["approvals"], mode="off")
+        sections["terminal"] = replace(sections["terminal"], mode="full")
     _know_added_providers(raw, home, merged)
     model = resolve_model(raw.get("model"), findings)
     fallbacks = _fallbacks(raw.get("fallback_models"), findings)

@@ -202,6 +202,28 @@ class TerminalSettings:
         "variables with credentials that commands see after all, of the environment or .env:"
         " names, or AWS_*",
     )
+    sandbox: str = setting(
+        "auto",
+        "a wall around what runs here: where one can be built, always (or nothing runs), or never",
+        choices=("auto", "required", "off"),
+    )
+    mode: str = setting(
+        "guarded",
+        "what a conversation may do at first: `plan` looks only, `full` has neither wall nor"
+        " questions",
+        choices=("plan", "guarded", "full"),
+    )
+    folders: tuple[str, ...] = setting(
+        (), "folders that may be written besides the one a conversation was put in"
+    )
+    network: str = setting(
+        "ask",
+        "hosts that commands connect to: asked for, all public ones, or none",
+        choices=("ask", "on", "off"),
+    )
+    allowed_hosts: tuple[str, ...] = setting(
+        (), "hosts that commands may connect to unasked: names, or *.example.org"
+    )
     docker_image: str = setting("", "docker: a container of this image for each conversation")
     docker_container: str = setting("", "docker: this container instead, which runs already")
     docker_user: str = setting("", "docker: who runs the commands")

@@ -17,6 +17,7 @@ from hermes_state.errors import ConversationBusyError
 from hermes_state.history import unanswered_calls
 from hermes_state.inbox import INBOX_ID
 from hermes_state.take_over import TakenTurn
+from tools.modes import PLAN_NOTE
 
 from .events import Noticed, TurnFinished, TurnStarted
 from .hooks import TurnHooks
@@ -95,6 +96,7 @@ async def run(
         await begin(turn)
         session_context.set_current_session_id(agent.session_id)
         agent.workspace.state["turn_id"] = turn_id
+        agent.follow_wall()
         turn.emit(TurnStarted(agent.session_id, turn_id))
         if agent._prompt_is_new:
             agent._prompt_is_new = False
@@ -162,7 +164,8 @@ async def recall_and_run(agent: AIAgent, turn: Turn) -> None:
         return
     turn.overlay = await agent.learner.recall(turn.asked["content"] if turn.asked else "", messages)
     added = await turn.hooks.context(messages) if turn.hooks else ""
-    turn.overlay = "\n\n".join(filter(None, (turn.overlay, added, agent.turn_note)))
+    plan = PLAN_NOTE if agent.workspace.mode == "plan" else ""
+    turn.overlay = "\n\n".join(filter(None, (turn.overlay, added, agent.turn_note, plan)))
     await run_turn(turn, unanswered_calls(messages))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from hermes_state.history import tool_result
 from hermes_state.tool_runs import Started
 from tools.base import Tool, ToolContext, ToolError
+from tools.modes import check_mode
 from tools.output import shortened
 from tools.registry import Registry
 from tools.schema import fit
@@ -199,6 +200,7 @@ class ToolRunner:
 
 async def call_tool(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
     """Run a tool: a coroutine here, anything else in a thread that knows the session."""
+    check_mode(context, tool)
     if inspect.iscoroutinefunction(tool.run):
         return await tool.run(context, **arguments)
     run = contextvars.copy_context().run

@@ -43,6 +43,7 @@ from . import (
     turns,
     usage,
     views,
+    wall_settings,
 )
 from .connection import BUSY_TIMEOUT, Connection
 from .open_store import open_store
@@ -246,6 +247,11 @@ class SessionDB:
     # Looking back
     count_user_turns = _reads(reviews.count_user_turns)
     claim_review = _writes(reviews.claim_review)
+
+    # Walls
+    get_wall_settings = _reads(wall_settings.get_wall_settings)
+    set_wall_mode = _writes(wall_settings.set_wall_mode)
+    set_wall_folders = _writes(wall_settings.set_wall_folders)
 
     # Lists
     list_sessions_rich = _reads(listing.list_sessions_rich)

@@ -24,6 +24,7 @@ from .reviews import review_key
 from .rewrites import remove_messages
 from .sessions import set_session_archived
 from .turns import forget_session
+from .wall_settings import wall_key
 
 DAY = 86_400.0
 GHOST_AGE = DAY
@@ -72,7 +73,8 @@ def delete_session(conn: Connection, session_id: str) -> list[Deleted]:
     conn.execute("DELETE FROM compression_locks WHERE session_id = ?", (session_id,))
     conn.execute("DELETE FROM async_delegations WHERE parent_session_id = ?", (session_id,))
     conn.execute(
-        "DELETE FROM state_meta WHERE key IN (?, ?)", (f"goal:{session_id}", review_key(session_id))
+        "DELETE FROM state_meta WHERE key IN (?, ?, ?)",
+        (f"goal:{session_id}", review_key(session_id), wall_key(session_id)),
     )
     if continuation is not None and continuation_of is not None:
         conn.execute(

@@ -204,7 +204,7 @@ def decide(
             f"Refused: {_told(hard)}. Nobody can allow this; find another way or ask the person to "
             "do it themselves."
         )
-    mode = _settings(context).get("mode")
+    mode = "off" if context.workspace.mode == "full" else _settings(context).get("mode")
     if mode == "off" or allow_listed:
         _record(context, subject, findings, "off" if mode == "off" else "allow_list", approved=True)
         return

@@ -243,6 +243,8 @@ TABLE = [
     m("expire_approvals"),
     m("grant_patterns", pattern_keys=["k"], granted_by="me"),
     m("revoke_pattern", pattern_key="old"),
+    m("set_wall_mode", session_id="s", mode="plan"),
+    m("set_wall_folders", session_id="s", folders=["/srv"]),
     m("mend_store", "miscounted"),
     m("import_sessions", "imported", sessions=[EXPORT]),
     m("archive_sessions", "ancient", older_than_days=90),

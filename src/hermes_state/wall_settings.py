@@ -1,0 +1,49 @@
+"""What a person decided about a conversation's wall: its mode, and folders that were added.
+
+It stands beside the sessions, under the conversation, so that it holds in every process, through
+compressions, and after a restart.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .connection import Connection
+from .lineage import get_compression_lineage
+from .sessions import get_meta, set_meta
+
+MODES = ("plan", "guarded", "full")
+
+
+def wall_key(conversation_id: str) -> str:
+    """Where it is kept what was decided about a conversation's wall."""
+    return f"wall:{conversation_id}"
+
+
+def get_wall_settings(conn: Connection, session_id: str) -> dict[str, Any]:
+    """The `mode` ("" if none was chosen) and the added `folders` of a session's conversation."""
+    kept = get_meta(conn, _key(conn, session_id))
+    return {"mode": "", "folders": [], **(json.loads(kept) if kept else {})}
+
+
+def set_wall_mode(conn: Connection, session_id: str, mode: str) -> None:
+    """Choose the mode of a conversation; "" goes back to the configured one."""
+    if mode not in ("", *MODES):
+        raise ValueError(f"{mode!r} is no mode; there are {', '.join(MODES)}.")
+    _change(conn, session_id, mode=mode)
+
+
+def set_wall_folders(conn: Connection, session_id: str, folders: list[str]) -> None:
+    """Say which folders a conversation may write to besides its root."""
+    _change(conn, session_id, folders=list(dict.fromkeys(folders)))
+
+
+def _change(conn: Connection, session_id: str, **changes: Any) -> None:
+    settings = {**get_wall_settings(conn, session_id), **changes}
+    set_meta(conn, _key(conn, session_id), json.dumps(settings))
+
+
+def _key(conn: Connection, session_id: str) -> str:
+    segments = get_compression_lineage(conn, session_id)
+    return wall_key(segments[0] if segments else session_id)
