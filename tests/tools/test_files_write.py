@@ -59,7 +59,7 @@ def test_the_umask_holds_outside_and_privacy_inside_the_home(
         os.umask(before)
     assert stat.S_IMODE((folder / "new/x").stat().st_mode) == 0o640
     assert stat.S_IMODE((folder / "new").stat().st_mode) == 0o750
-    context.workspace.cwd = context.workspace.home
+    context.workspace.cwd = context.workspace.root = context.workspace.home
     write(context, "notes/x.md", "x")
     assert stat.S_IMODE((context.workspace.home / "notes/x.md").stat().st_mode) == 0o600
     assert stat.S_IMODE((context.workspace.home / "notes").stat().st_mode) == 0o700
@@ -280,7 +280,7 @@ def test_a_really_full_disk(context: ToolContext, tmp_path: Path) -> None:
     if os.geteuid() or os.system(f"mount -t tmpfs -o size=64k tmpfs {small} 2>/dev/null"):
         skips.no_mounting()
     try:
-        context.workspace.cwd = small
+        context.workspace.cwd = context.workspace.root = small
         path = seen(context, small / "x", b"old\n")
         with pytest.raises(ToolError, match="the disk is full"):
             write(context, "x", "new\n" * 100_000)

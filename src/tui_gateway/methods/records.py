@@ -101,7 +101,7 @@ def set_cwd(call: Call, session_id: str, cwd: str) -> wire.Place:
         agent = session.get("agent")
         if agent is not None:
             with agent.workspace.lock:
-                agent.workspace.cwd = wanted
+                agent.workspace.cwd = agent.workspace.root = wanted
         branch = live.git_branch(wanted)
         key = live.current_key(session)
         if hub._get_db().get_session(key) is not None:
