@@ -11,7 +11,7 @@ import random
 from typing import TYPE_CHECKING
 
 from .config import Platform
-from .platforms import create_adapter
+from .platforms import UnusablePlatformError, create_adapter
 from .platforms.base import PlatformAdapter
 from .recovery import recover
 
@@ -39,7 +39,12 @@ class Supervisor:
         """Begin with every enabled platform; returns when each has connected or failed once."""
         for platform, config in self._runner.config.platforms.items():
             if config.enabled:
-                adapter = create_adapter(platform, config, self._runner)
+                try:
+                    adapter = create_adapter(platform, config, self._runner)
+                except UnusablePlatformError as error:
+                    log.error("%s; the other platforms are served", error)
+                    self.states[platform.value] = str(error)
+                    continue
                 self._first[platform] = asyncio.Event()
                 self._tasks[platform] = asyncio.ensure_future(self._keep(platform, adapter))
         for first in self._first.values():

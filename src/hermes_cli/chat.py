@@ -119,7 +119,10 @@ class Chat:
             self.agent.commit_memory_session(history)
         if history:
             plugins.invoke_hook(
-                "on_session_finalize", session_id=self.agent.session_id, platform="cli"
+                "on_session_finalize",
+                session_id=self.agent.session_id,
+                platform="cli",
+                reason="shutdown" if reason == "cli_close" else "session_boundary",
             )
         self.agent.close()
         self.db.end_session(self.agent.session_id, reason)
@@ -299,8 +302,18 @@ class Chat:
 
     def switch(self, session_id: str | None, reason: str) -> None:
         """End the session and go on with that one, or with a new one."""
+        from . import plugins
+
+        is_boundary = bool(self.agent._session_messages) or session_id is not None
         self._end_session(reason)
         self.agent = self._new_agent(session_id)
+        if is_boundary:
+            plugins.invoke_hook(
+                "on_session_reset",
+                session_id=self.agent.session_id,
+                platform="cli",
+                reason=reason,
+            )
 
     def switch_model(self, name: str) -> str:
         """Go on with another model; raises ConfigError or UnknownProviderError."""

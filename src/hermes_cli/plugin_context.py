@@ -133,7 +133,11 @@ class PluginContext:
         install_hint: str = "",
         **entry_kwargs: Any,
     ) -> None:
-        """Add a chat platform; `adapter_factory(config)` makes its adapter."""
+        """Add a chat platform; `adapter_factory(config, on_message)` makes its adapter.
+
+        It is served if every variable of `required_env` is set, `check_fn()` is true (else
+        `install_hint` is shown) and `validate_config(config)` is not false.
+        """
         self._check(name, adapter_factory)
         self.registrations.platforms[name] = PluginPlatform(
             self._plugin, name, label, adapter_factory, check_fn, validate_config,
@@ -195,7 +199,7 @@ class PluginContext:
         description: str,
         defaults: dict[str, Any] | None = None,
     ) -> None:
-        """Declare a side task whose model is set under `auxiliary.<key>`."""
+        """Declare a side task; it is kept, and nothing uses it yet."""
         self._check(key, print)
         self.registrations.auxiliary_tasks[key] = AuxiliaryTask(
             self._plugin, key, display_name, description, dict(defaults or {})

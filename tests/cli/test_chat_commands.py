@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,50 @@ def test_a_title_before_the_first_message_and_resuming_by_it(
     with hermes.store() as db:
         assert {one["title"] for one in db.list_sessions_rich()} == {"Garden", "Kitchen"}
         assert all(one["ended_at"] for one in db.list_sessions_rich())
+
+
+def test_plugins_hear_of_ends_and_beginnings_in_order(
+    hermes: Hermes, server: ModelServer, tmp_path: Path
+) -> None:
+    folder = hermes.home / ".hermes" / "plugins" / "ears"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: ears\nversion: '1'\n")
+    heard = tmp_path / "heard"
+    (folder / "__init__.py").write_text(EARS.format(path=str(heard)))
+    configured = (hermes.home / ".hermes" / "config.yaml").read_text()
+    hermes.configure(f"{configured}\nplugins: {{enabled: [ears]}}\n")
+    server.say("One.")
+    terminal = Terminal(hermes)
+    terminal.wait_for("› ")
+    terminal.type("/new\n")  # nothing was said: no session ends
+    terminal.wait_for("New conversation.")
+    terminal.type("first\n")
+    terminal.wait_for("One.")
+    terminal.type("/new\n")
+    terminal.wait_for("New conversation.", times=2)
+    terminal.type("/exit\n")
+    assert terminal.exit_code() == 0
+    terminal.close()
+    with hermes.store() as db:
+        (session,) = db.list_sessions_rich()
+    ended, begun = [line.split() for line in heard.read_text().splitlines()]
+    assert ended == ["on_session_finalize", session["id"], "cli", "session_boundary"]
+    assert begun[0] == "on_session_reset" and begun[1] != session["id"]
+    assert begun[2:] == ["cli", "new_session"]
+
+
+EARS = """
+def note(hook):
+    def heard(session_id, platform, reason="", **facts):
+        with open({path!r}, "a") as file:
+            file.write(f"{{hook}} {{session_id}} {{platform}} {{reason}}\\n")
+    return heard
+
+
+def register(ctx):
+    for hook in ("on_session_finalize", "on_session_reset"):
+        ctx.register_hook(hook, note(hook))
+"""
 
 
 def test_undo_puts_the_message_back_on_the_line(

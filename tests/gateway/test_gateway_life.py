@@ -379,6 +379,38 @@ def register(ctx):
 """
 
 
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("lambda: False, install_hint='Fetch pigeons.'", "Fetch pigeons."),
+        ("lambda: 1 / 0", "its check failed"),
+        ("lambda: True, required_env=['PIGEON_KEY', 'HOME']", "PIGEON_KEY must be set"),
+        ("lambda: True, validate_config=lambda config: False", "platforms.heliograph"),
+        ("lambda: True, validate_config=lambda config: ['no seed']", "no seed"),
+    ],
+)
+async def test_a_platform_of_a_plugin_that_lacks_something_says_so(
+    tmp_path: Path, more: str, problem: str
+) -> None:
+    folder = tmp_path / "plugins" / "pigeons"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: pigeons\nversion: '1'\nkind: platform\n")
+    (folder / "__init__.py").write_text(PIGEON.replace("lambda: True", more))
+    yaml = (
+        "plugins: {enabled: [pigeons]}\n"
+        "platforms: {heliograph: {enabled: true}, local: {enabled: true}}\n"
+    )
+    (tmp_path / "config.yaml").write_text(CONFIG + yaml)
+    settings = load_config(tmp_path, {"HOME": str(tmp_path)})
+    db = AsyncSessionDB(SessionDB(tmp_path / "state.db"))
+    runner = GatewayRunner(load_gateway_config(settings), settings, db, tmp_path)
+    await runner.start()
+    assert problem in runner.supervisor.states["heliograph"]
+    assert [platform.value for platform in runner.adapters] == ["local"], "others are served"
+    await runner.stop()
+    await db.close()
+
+
 async def test_a_plugin_brings_a_platform(tmp_path: Path) -> None:
     folder = tmp_path / "plugins" / "pigeons"
     folder.mkdir(parents=True)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING
 
 from ..config import Platform, PlatformConfig
 from .base import PlatformAdapter
 
 if TYPE_CHECKING:
+    from hermes_cli.plugin_registrations import PluginPlatform
+
     from ..run import GatewayRunner
+
+log = logging.getLogger(__name__)
 
 ADAPTERS = {
     Platform.LOCAL: "local:LocalAdapter",
@@ -24,6 +29,35 @@ class UnsupportedPlatformError(ValueError):
     """The configuration enables a platform that this Hermes has no adapter for."""
 
 
+class UnusablePlatformError(RuntimeError):
+    """A plugin's platform cannot be used here; the message says what it needs."""
+
+
+def _require_usable(
+    registered: PluginPlatform, config: PlatformConfig, runner: GatewayRunner
+) -> None:
+    """Ask what the plugin registered with its platform; raises UnusablePlatformError."""
+    environ = runner.settings.environ
+    missing = [name for name in registered.required_env if not environ.get(name)]
+    problem = f"{', '.join(missing)} must be set, e.g. in .env" if missing else ""
+    try:
+        if not problem and not registered.check_fn():
+            problem = registered.install_hint or "its plugin says that something is missing"
+        if not problem and registered.validate_config is not None:
+            # As in Hermes Agent: false, or a list of problems.
+            found = registered.validate_config(config)
+            if isinstance(found, list | tuple) and found:
+                problem = "; ".join(map(str, found))
+            elif found is False:
+                problem = f"platforms.{registered.name} in config.yaml is not complete"
+    except Exception as error:
+        # A plugin's own code: whatever it raises is a reason not to use it.
+        log.exception("A check of the platform %s failed", registered.name)
+        problem = f"its check failed: {error}"
+    if problem:
+        raise UnusablePlatformError(f"{registered.label} cannot be used: {problem}")
+
+
 def create_adapter(
     platform: Platform, config: PlatformConfig, runner: GatewayRunner
 ) -> PlatformAdapter:
@@ -32,6 +66,7 @@ def create_adapter(
 
     registered = plugins.get_platforms().get(platform.value)
     if registered is not None:
+        _require_usable(registered, config, runner)
         made: PlatformAdapter = registered.adapter_factory(config, runner.handle_message)
         return made
     place = ADAPTERS.get(platform)
