@@ -100,9 +100,13 @@ class Auxiliary:
 
     def model_for(self, task: str) -> Model:
         """The model that answers for a task."""
+        return self.own_model(task) or self._main()
+
+    def own_model(self, task: str) -> Model | None:
+        """The model that is configured for a task alone, if there is one."""
         settings = self._tasks.get(task, {})
         if self._build is None or not _names_a_model(settings):
-            return self._main()
+            return None
         if task not in self._models:
             self._models[task] = self._build(settings)
         return self._models[task]

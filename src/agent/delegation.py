@@ -185,7 +185,7 @@ class Delegation:
         if parent.auxiliary is None:
             return parent.llm
         try:
-            return parent.auxiliary.model_for("delegation")
+            return parent.auxiliary.own_model("delegation") or parent.llm
         except (ModelError, ValueError) as error:
             raise ToolError(f"The model for sub-agents cannot be used: {error}") from error
 
