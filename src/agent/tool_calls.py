@@ -39,6 +39,8 @@ INTERRUPTED = (
     "effect; check before running it again."
 )
 LONGEST_ERROR = 10_000
+LONGEST_ON_LOOP = 50_000
+"""Characters of a result that are searched for secrets without leaving the event loop."""
 NOT_RUN = "[not run] The user stopped the turn before this tool was started."
 
 
@@ -163,17 +165,24 @@ class ToolRunner:
             # Whatever a tool raises is the model's to read; only cancellation ends the turn.
             log.exception("The tool %s failed", name)
             text, failure = f"Error: {type(error).__name__}: {error}", error
-        text = self._within_limit(redact(text), context, name)
+        text = await self._presentable(text, context, name)
         if watch is not None:
             results.hold(tool_result(call, text))
-            changed = redact(await watch.transformed(text, failure))
-            text = self._within_limit(changed, context, name)
+            changed = await watch.transformed(text, failure)
+            text = await self._presentable(changed, context, name)
         running.pop(call_id, None)
         await results.store(tool_result(call, text), self._started(after))
         seconds = time.perf_counter() - started
         self._emit(ToolFinished(call_id, name, text, seconds, failure is not None))
         if watch is not None:
             await watch.after(text, failure)
+
+    async def _presentable(self, text: str, context: ToolContext, name: str) -> str:
+        """Without secrets and within the limit; a long text is worked on in a thread, because this
+        event loop may serve other conversations too."""
+        if len(text) <= LONGEST_ON_LOOP:
+            return self._within_limit(redact(text), context, name)
+        return await in_thread(lambda: self._within_limit(redact(text), context, name))
 
     def _within_limit(self, text: str, context: ToolContext, name: str) -> str:
         tool = self._registry.get(name)

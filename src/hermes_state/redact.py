@@ -5,6 +5,10 @@ knowledge, and whatever stands where a secret stands (`password=…`, `Authoriza
 user info). What is recognisable and harmless stays: `sk-ant-***`, `password=***`. Redacting twice
 changes nothing.
 
+The text is foreign, so every net takes linear time: what a pattern may read beyond its start is
+bounded, or cannot contain a further start, or is remembered for the next start (`_mask_run`). Long
+text is worked on in blocks, between which other threads get their turn.
+
 The module stands alone, beneath everything that shows, logs, keeps or exports text.
 """
 
@@ -17,6 +21,10 @@ from functools import cache
 from typing import Any
 
 MASK = "***"
+_BLOCK = 65_536
+"""Characters of long text that are searched without a break."""
+_LONGEST_START = 128
+"""No less than what a net looks at to see that something begins: the searches of blocks overlap."""
 _SHORTEST = 8
 """Shorter registered values would blot out ordinary words."""
 
@@ -74,10 +82,15 @@ def redact(text: str) -> str:
     for value in _registered:
         if value in text:
             text = text.replace(value, MASK)
-    if "PRIVATE KEY" in text:
-        text = _PRIVATE_KEY.sub(rf"\1{MASK}", text)
-    text = _LONG_RUN.sub(_mask_run, text)
-    return _without_assignments(text)
+    if "PRIVATE KEY" not in text:
+        return _redact_between_keys(text)
+    # A private key separates what stands before and after it as the end of a line does.
+    cleaned: list[str] = []
+    done = 0
+    for key in PRIVATE_KEY.finditer(text):
+        cleaned += (_redact_between_keys(text[done : key.end(1)]), MASK)
+        done = key.end()
+    return "".join((*cleaned, _redact_between_keys(text[done:])))
 
 
 def redact_value(value: Any, keep: frozenset[str] = frozenset()) -> Any:
@@ -136,18 +149,27 @@ def _secret_entry() -> re.Pattern[str]:
     return re.compile(rf"(?:{_SECRET_NAMES}|authorization|cookie)$", re.IGNORECASE)
 
 
+_KEY_WORDS = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+KEY_HEAD = re.compile(rf"-----BEGIN {_KEY_WORDS}(?!\*\*\*)")
+"""Where a private key begins; not where one was masked before."""
+KEY_END = re.compile(rf"-----END {_KEY_WORDS}")
+PRIVATE_KEY = re.compile(rf"({KEY_HEAD.pattern}).*?(?:{KEY_END.pattern}|\Z)", re.DOTALL)
+
 # Every token of a known form lies within such a run, and most text has few of them.
-_LONG_RUN = re.compile(r"[A-Za-z0-9_.:-]{15,}")
-_PRIVATE_KEY = re.compile(
-    r"(-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----)"
-    r".*?(?:-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|\Z)",
-    re.DOTALL,
-)
+_LONG_RUN = re.compile(r"(?<![A-Za-z0-9_.:-])[A-Za-z0-9_.:-]{15,}+")
+_NOT_IN_A_RUN = re.compile(r"[^A-Za-z0-9_.:-]")
+_WITHOUT_DIGIT = re.compile(r"[A-Za-z_-]*+")
+_TOKEN_PART = re.compile(r"[A-Za-z0-9_-]*+")
+_TOKEN_REST = re.compile(r"[A-Za-z0-9_.-]*+")
+_JWT_REST = re.compile(r"\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_.-]*+)?")
 
 
 @cache
 def _tokens() -> re.Pattern[str]:
-    """Secrets that are known by their own form; group 1 is the part that may stay."""
+    """Secrets that are known by their own form, as far as a bounded look tells.
+
+    A `prefix` and the start of a `jwt` are candidates; a `bot` token may go on: see `_mask_run`.
+    """
     by_length: dict[int, list[str]] = {}
     for prefix, shortest in _PREFIXES.items():
         by_length.setdefault(shortest, []).append(re.escape(prefix))
@@ -155,14 +177,13 @@ def _tokens() -> re.Pattern[str]:
         rf"(?:{'|'.join(sorted(prefixes, key=len, reverse=True))})(?=[A-Za-z0-9_-]{{{shortest}}})"
         for shortest, prefixes in sorted(by_length.items())
     )
-    # A rest without a digit is a name in words, such as npm_config_something_long.
     return re.compile(
         rf"""\b(?:
-            ({prefixed})(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_.-]+
+            (?P<prefix>{prefixed})
+          | (?P<jwt>eyJ)(?=[A-Za-z0-9_-]{{8}})
           | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}\b
-          | eyJ[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(?:\.[A-Za-z0-9_.-]*)?
           | SK[0-9a-f]{{32}}\b
-          | [MNO][A-Za-z0-9_-]{{23,25}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}}
+          | [MNO][A-Za-z0-9_-]{{23,25}}\.[A-Za-z0-9_-]{{6}}\.(?P<bot>[A-Za-z0-9_-]{{27}})
         )
         | (?<![0-9])[0-9]{{8,10}}:[A-Za-z0-9_-]{{35}}(?![A-Za-z0-9_-])""",
         re.VERBOSE,
@@ -199,27 +220,81 @@ def _assignment_starts() -> re.Pattern[str]:
     return re.compile(rf"{_SECRET_NAMES}|cookie|authorization|bearer|://|api/webhooks|hooks\.slack")
 
 
+def _redact_between_keys(text: str) -> str:
+    return _without_assignments(_without_tokens(text))
+
+
+def _without_tokens(text: str) -> str:
+    cleaned: list[str] = []
+    at = 0
+    while at < len(text):
+        edge = _NOT_IN_A_RUN.search(text, at + _BLOCK)
+        end = edge.end() if edge else len(text)
+        cleaned.append(_LONG_RUN.sub(_mask_run, text[at:end]))
+        at = end
+    return "".join(cleaned)
+
+
 def _without_assignments(text: str) -> str:
-    lowered = text.lower()
-    if len(lowered) != len(text):
-        # A few letters change length with their case, and then positions do not carry over.
-        return _assignments().sub(_mask_assignment, text)
-    kept: list[str] = []
+    # The one letter that is longer in lower case; positions must carry over.
+    lowered = text.replace("İ", "i").lower()
+    cleaned: list[str] = []
     done = 0
     match_at = _assignments().match
-    for start in _assignment_starts().finditer(lowered):
-        if start.start() >= done and (found := match_at(text, start.start())):
-            kept += (text[done : found.start()], _mask_assignment(found))
-            done = found.end()
-    return "".join((*kept, text[done:])) if kept else text
+    for block in range(0, len(text), _BLOCK):
+        end = block + _BLOCK
+        for start in _assignment_starts().finditer(lowered, max(block, done), end + _LONGEST_START):
+            if start.start() >= end:
+                break
+            if start.start() >= done and (found := match_at(text, start.start())):
+                cleaned += (text[done : found.start()], _mask_assignment(found))
+                done = found.end()
+    return "".join((*cleaned, text[done:])) if cleaned else text
 
 
 def _mask_run(match: re.Match[str]) -> str:
-    return _tokens().sub(_mask_token, match[0])
+    """The run without its tokens.
+
+    Where the letters without a digit end, and where the first part of a JWT ends, is the same for
+    every candidate before that end. Both are looked up once per end, not once per candidate.
+    """
+    run = match[0]
+    find = _tokens().search
+    cleaned: list[str] = []
+    done = at = 0
+    digits_from = part_end = -1
+    while at < len(run):
+        block_end = at + _BLOCK
+        found = find(run, at, block_end + _LONGEST_START)
+        if found is None or found.start() >= block_end:
+            at = block_end
+            continue
+        at = found.end()
+        if found.lastgroup == "prefix":
+            if digits_from < at:
+                digits_from = _end(_WITHOUT_DIGIT, run, at)
+            if not run[digits_from : digits_from + 1].isdigit():
+                continue  # a name in words, such as npm_config_something_long
+            kept, at = at, _end(_TOKEN_REST, run, digits_from)
+        elif found.lastgroup == "jwt":
+            if part_end < at:
+                part_end = _end(_TOKEN_PART, run, at)
+            rest = _JWT_REST.match(run, part_end)
+            if rest is None:
+                continue
+            kept, at = found.start(), rest.end()
+        else:
+            kept = found.start()
+            if found.lastgroup == "bot":
+                at = _end(_TOKEN_PART, run, at)
+        cleaned += (run[done:kept], MASK)
+        done = at
+    return "".join((*cleaned, run[done:])) if cleaned else run
 
 
-def _mask_token(match: re.Match[str]) -> str:
-    return (match[1] or "") + MASK
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
 
 
 def _mask_assignment(match: re.Match[str]) -> str:

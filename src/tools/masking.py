@@ -2,7 +2,8 @@
 
 What is recognised as a secret lies within a line, save for private keys, so whole lines are passed
 on masked and the last, unfinished one waits. A line that is too long to wait for is cut where no
-secret is: where masking both sides apart comes to the same as masking them together.
+secret is: where masking both sides apart comes to the same as masking them together. However the
+text is cut into pieces, the time it takes is linear.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from hermes_state.redact import redact
+from hermes_state.redact import KEY_END, KEY_HEAD, redact
 
 LONGEST_HELD = 65_536
 """Characters of an unfinished line that are held back."""
@@ -20,8 +21,6 @@ LONGEST_KEY = 32_768
 """Characters after the head of a private key that are taken for the key if it has no end."""
 
 _TRIES = 8
-_KEY_HEAD = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
-_KEY_END = re.compile(r"-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
 _GAP = re.compile(r"[\s,;{}()<>|&]+")
 _SECRET_END = re.compile(r"[\n\"']")
 
@@ -31,6 +30,10 @@ class Masker:
 
     def __init__(self) -> None:
         self._held = ""
+        self._pieces: list[str] = []
+        """Short pieces that came since, not yet joined to what is held."""
+        self._length = 0
+        """Of the pieces."""
         self._key_left = 0
         """How much more may belong to a private key whose end has not come yet."""
         self._is_inside = False
@@ -38,12 +41,25 @@ class Masker:
 
     def feed(self, text: str, *, end: bool = False) -> str:
         """What can be passed on now; with `end`, all that is left."""
-        self._held += text
+        if len(text) <= LONGEST_HELD:
+            return self._feed_piece(text, end)
+        pieces = range(0, len(text), LONGEST_HELD)
+        done = [self._feed_piece(text[at : at + LONGEST_HELD], False) for at in pieces]
+        return "".join((*done, self._feed_piece("", end)))
+
+    def _feed_piece(self, text: str, end: bool) -> str:
+        self._pieces.append(text)
+        self._length += len(text)
+        has_line_end = "\n" in text
+        if not (end or has_line_end or len(self._held) + self._length > LONGEST_HELD):
+            return ""
+        self._held = "".join((self._held, *self._pieces))
+        self._pieces, self._length = [], 0
         done = []
         if end:
             done.append(self._cut(len(self._held)))
-        elif (line_end := text.rfind("\n")) >= 0:
-            done.append(self._cut(len(self._held) - len(text) + line_end + 1))
+        elif has_line_end:
+            done.append(self._cut(self._held.rindex("\n") + 1))
         while len(self._held) > LONGEST_HELD:
             done.append(self._cut_long_line())
         return "".join(done)
@@ -68,26 +84,31 @@ class Masker:
             self._is_inside = False
             text = text[found.start() :]
         done = []
-        while text:
+        at, last_end = 0, _last_key_end(text)
+        while at < len(text):
             if self._key_left:
-                key_end = _KEY_END.search(text, 0, self._key_left)
-                taken = key_end.end() if key_end else min(len(text), self._key_left)
+                key_end = KEY_END.search(text, at, at + self._key_left) if at <= last_end else None
+                taken = key_end.end() - at if key_end else min(len(text) - at, self._key_left)
                 self._key_left = 0 if key_end else self._key_left - taken
-                text = text[taken:]
-            elif (body := _open_key(text)) is not None:
-                done.append(redact(text[:body]))
-                self._key_left, text = LONGEST_KEY, text[body:]
+                at += taken
+            elif (body := _open_key(text, at, last_end)) is not None:
+                done.append(redact(text[at:body]))
+                self._key_left, at = LONGEST_KEY, body
             else:
-                done.append(redact(text))
+                done.append(redact(text[at:]))
                 break
         return "".join(done)
 
 
-def _open_key(text: str) -> int | None:
+def _last_key_end(text: str) -> int:
+    """Where the last end of a private key begins; -1 if there is none."""
+    return max((found.start() for found in KEY_END.finditer(text)), default=-1)
+
+
+def _open_key(text: str, at: int, last_end: int) -> int | None:
     """Where a private key begins whose end is not part of the text."""
-    at = 0
-    while head := _KEY_HEAD.search(text, at):
-        key_end = _KEY_END.search(text, head.end())
+    while head := KEY_HEAD.search(text, at):
+        key_end = KEY_END.search(text, head.end()) if head.end() <= last_end else None
         if key_end is None:
             return head.end()
         at = key_end.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import sys
 
 import pytest
 from hypothesis import given
@@ -102,6 +103,16 @@ def test_private_keys_go_also_when_cut_off(kind):
     assert BODY not in redact(pem[: len(pem) // 2])
 
 
+def test_what_follows_a_masked_key_stays():
+    once = redact(f"a\n{PEM.format('', BODY)}\nb")
+    assert redact(once) == once
+
+
+def test_a_private_key_separates_as_a_line_end_does():
+    text = f"Cookie: a=b; c={PEM.format('', BODY)}"
+    assert redact(f"{text}{TOKENS[0]} after") == f"Cookie: {MASK}{MASK}sk-ant-{MASK} after"
+
+
 def test_registered_values_go_in_any_text(monkeypatch):
     monkeypatch.setattr(module, "_registered", ())
     register_secret("open sesame/1")
@@ -140,6 +151,20 @@ def test_a_token_between_spaces_always_goes(before, token, after):
 
 def test_letters_that_change_length_do_not_shift_the_mask():
     assert redact("İİİ password=hunter22 İ") == f"İİİ password={MASK} İ"
+    letters = map(chr, range(sys.maxunicode + 1))
+    assert [letter for letter in letters if len(letter.lower()) != 1] == ["İ"]
+
+
+@given(
+    st.lists(st.one_of(pieces, st.sampled_from(["sk-", "eyJ", ".", "-", "x" * 30])), max_size=8),
+    st.integers(1, 60),
+)
+def test_where_a_block_ends_makes_no_difference(parts, block):
+    text = "".join(parts)
+    whole = redact(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_BLOCK", block)
+        assert redact(text) == whole
 
 
 def test_values_keep_their_shape():

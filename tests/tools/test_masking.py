@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hermes_state.redact import MASK, redact
@@ -37,6 +37,9 @@ def masked(text: str, cuts: list[int]) -> str:
 
 
 @given(PIECES, st.lists(st.integers(0, 400), max_size=8))
+@example(["Set-Cookie: a=b; c=d", KEY, TOKEN], [])
+@example(["Set-Cookie: a=b; c=d", KEY, TOKEN], [60])
+@example([KEY, " ", f"-----BEGIN PRIVATE KEY-----{MASK}", "word"], [140])
 def test_where_text_is_cut_makes_no_difference(pieces: list[str], cuts: list[int]) -> None:
     text = "".join(pieces)
     assert masked(text, cuts) == redact(text)
@@ -76,6 +79,13 @@ def test_a_private_key_without_end_does_not_swallow_everything() -> None:
     done = masked(text, list(range(0, len(text), 1_000)))
     assert BODY not in done
     assert 10_000 < done.count("word") < 20_000
+
+
+def test_small_pieces_of_a_long_line_are_not_copied_again_and_again() -> None:
+    masker = Masker()
+    assert "".join(masker.feed("x") for _ in range(masking.LONGEST_HELD)) == ""
+    assert masker._held == ""  # nothing was joined yet: each join would copy all of it
+    assert masker.feed("", end=True) == "x" * masking.LONGEST_HELD
 
 
 def test_a_secret_on_its_way_to_a_file_is_masked(tmp_path: Path) -> None:
