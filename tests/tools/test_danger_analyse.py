@@ -132,6 +132,34 @@ def test_functions_that_double_end_somewhere(tmp_path: Path) -> None:
     assert "complex" in {finding.pattern_key for finding in found}
 
 
+@pytest.mark.parametrize(
+    ("command", "is_asked"),
+    [
+        ("awk '{ print $1 | \"sh\" }' f", True),
+        ("awk '{ print $1 |\n  \"sh\" }' f", True),
+        ("awk '{ print $1; x = a | b }' f", False),
+        ("awk '/a|b/ { print }' f", False),
+        ("sed -n '1p \n   e date' f", True),
+        ("sed 's/a/b/;  w out' f", False),
+        ("ruby -e 'open(\"| ls\")'", True),
+        ("ruby -e 'x = opener; z > 1'", False),
+        (f"chmod {'u+r,' * 50}o+w f", True),
+        ("psql -c 'select 1 /* ; drop table a */'", False),
+        ("psql -c 'select 1 /* unfinished; drop table a'", True),
+    ],
+)
+def test_what_is_looked_at_once_is_seen_all_the_same(
+    look: Any, command: str, is_asked: bool
+) -> None:
+    assert bool(look(command)) == is_asked
+
+
+def test_a_command_too_long_is_asked_and_what_is_denied_stays_so(tmp_path: Path) -> None:
+    command = "#" * LONGEST + "\nmkfs /dev/sda"
+    assert [one.pattern_key for one in analyse(command, tmp_path)] == ["complex"]
+    assert analyse(command, tmp_path, deny=["mkfs"])[0].hard
+
+
 def test_a_long_command_is_looked_through_and_a_longer_one_asked(tmp_path: Path) -> None:
     text = "cat > notes <<'EOF'\n" + "a line of text, `with` $signs\n" * 3_000 + "EOF\n"
     assert len(text) > 85_000

@@ -56,6 +56,8 @@ _SERVER = re.compile(
     r"server_error|api_error|internal|unavailable|timeout|bad gateway", re.IGNORECASE
 )
 _INVALID = re.compile(r"invalid|not_found|unsupported|bad_request", re.IGNORECASE)
+_LONGEST_PAGE = 20_000
+"""Characters of an error page that are read."""
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
 
@@ -195,7 +197,8 @@ def _read_body(body: bytes) -> _Problem:
     try:
         return _read_json(json.loads(text))
     except ValueError:
-        return _Problem("", _TAG.sub(" ", text) if text.startswith("<") else text)
+        # Tags that are never closed would be looked for again and again in all that follows.
+        return _Problem("", _TAG.sub(" ", text[:_LONGEST_PAGE]) if text.startswith("<") else text)
 
 
 def _read_json(value: Any) -> _Problem:

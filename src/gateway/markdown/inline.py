@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import Literal
@@ -102,17 +103,13 @@ class _Reader:
                 self._at += 1
         while self._stack:
             self._give_up()
-        return self._root
+        return _merged(self._root)
 
     def _here(self) -> list[Inline]:
         return self._stack[-1].inside if self._stack else self._root
 
     def _add(self, text: str) -> None:
-        here = self._here()
-        if here and isinstance(here[-1], Text):
-            here[-1].text += text
-        else:
-            here.append(Text(text))
+        self._here().append(Text(text))
 
     def _code(self) -> None:
         ticks = _TICKS.match(self._text, self._at)
@@ -182,7 +179,7 @@ class _Reader:
         one = self._stack.pop()
         self._at += len(one.mark)
         if one.inside:
-            self._here().append(Styled(one.style, one.inside))
+            self._here().append(Styled(one.style, _merged(one.inside)))
         else:
             self._add(one.mark * 2)
 
@@ -190,8 +187,15 @@ class _Reader:
         """What was begun last is text after all."""
         one = self._stack.pop()
         self._add(one.mark)
-        for piece in one.inside:
-            if isinstance(piece, Text):
-                self._add(piece.text)
-            else:
-                self._here().append(piece)
+        self._here().extend(one.inside)
+
+
+def _merged(pieces: list[Inline]) -> list[Inline]:
+    """Neighbouring texts as one; joined once, since adding to a long text copies it."""
+    merged: list[Inline] = []
+    for is_text, group in itertools.groupby(pieces, lambda piece: isinstance(piece, Text)):
+        if is_text:
+            merged.append(Text("".join(piece.text for piece in group if isinstance(piece, Text))))
+        else:
+            merged += group
+    return merged

@@ -16,7 +16,7 @@ from .plain import checked, joined
 _TAGS = {"bold": "b", "italic": "i", "strike": "s", "spoiler": "tg-spoiler"}
 _LINKS = re.compile(r"(?:https?|tg|mailto|tel):\S+", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]+")
-_TAG = re.compile(r"<[^>]*>")
+_TAG = re.compile(r"<[^<>]*>")
 
 
 def to_telegram_html(markdown: str) -> str:

@@ -20,8 +20,8 @@ from .paths import Places
 from .text import plain
 from .walk import Walker
 
-LONGEST = 400_000
-"""Characters; a longer command is not looked at."""
+LONGEST = 131_072
+"""Characters; a longer command is asked about, after a look for the patterns in `deny` only."""
 
 _EVERYWHERE = {"SHELL": "/bin/bash", "BASH": "/bin/bash", "IFS": " \t\n", "PPID": PARENT}
 
@@ -54,10 +54,11 @@ def analyse(
         user_home=user,
         hermes_home=os.path.normpath(str(home)) if home else f"{user}/.hermes",
     )
-    if len(command) > LONGEST:
-        return [Finding("complex", "A command too long to be looked through")]
     text = without_marks(command)
     seen = [text, plain(text)]
+    if len(command) > LONGEST:
+        too_long = Finding("complex", "A command too long to be looked through")
+        return _worst_first([too_long, *_denied(seen, deny)])
     known = {**_EVERYWHERE, "HOME": user, **(environ or {})}
     begin = os.path.normpath(str(cwd / start)) if start is not None else places.working
     walker = Walker(places, known, budget, begin)

@@ -60,11 +60,12 @@ _WORDS = re.compile(
         |format-volume|restart-computer|downloadstring|frombase64string|encodedcommand|enc
         |atob|fromcharcode|buffer|http[a-z]*|net|tls|dgram|request|lwp|https?::?[a-z]+|import
         |shell|chr|hex|oct|reverse|tr|y|qx|sprintf)\b
-    | ` | \|\s*["'] | ["']\s*\| | <\( | \bopen\s*\(?[^;]*[>|] | %x[\W_] | \bIO\b | \bFile\b | \bDir\b
+    | ` | \|\s*["'] | ["']\s*\| | <\( | %x[\W_] | \bIO\b | \bFile\b | \bDir\b
     | \bPathname\b | \\x[0-9a-f]{2} | \\u\{?[0-9a-f]{2} | >\s*["'/] | \bsys\.process\b | \$\$|@ARGV
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_OPENS = re.compile(r"\bopen", re.IGNORECASE)
 _STRING = re.compile(r"\"((?:[^\"\\\n]|\\.){1,2000})\"|'((?:[^'\\\n]|\\.){1,2000})'")
 _MOST_STRINGS = 50
 _MOST_PATHS = 500
@@ -72,7 +73,7 @@ _PATH = re.compile(r"[^\s()<>|;&*]*[./][^\s()<>|;&]{1,200}")
 _WRITING = re.compile(r"[rbtU]*[wax+][rwaxbtU+]*")
 _FORKS_FOREVER = re.compile(
     r"\bfork\s+while\b|while[\s(]*(?:1|true|True|fork\b|\(\))[\s):{]*[^;\n]{0,40}\bfork\b"
-    r"|\bloop\s*\{?\s*(?:do)?\s*fork\b|for\s*\(\s*;\s*;\s*\)\s*\{?\s*fork"
+    r"|\bloop\s*+\{?\s*+(?:do)?\s*+fork\b|for\s*\(\s*;\s*;\s*\)\s*+\{?\s*+fork"
 )
 _REQUIRES = re.compile(
     r"\brequire\b|\bimport\b|\buse\b|\bprocess\b|\bENV\b|\bSTDIN\b|\$_|<>|\bgets\b"
@@ -95,7 +96,7 @@ def check_code(shell: Walker, language: str, code: str) -> None:
         if _PATH.fullmatch(text):
             shell.reads(text)
     is_python = language in ("python", "pypy", "ipython")
-    if _python_is_dangerous(code) if is_python else _WORDS.search(code):
+    if _python_is_dangerous(code) if is_python else _words_are_dangerous(code):
         shell.report("code", _DESCRIPTION)
         _look_at_strings(shell, code)
 
@@ -107,6 +108,14 @@ def _look_at_strings(shell: Walker, code: str) -> None:
         shell.existing_script(text)
         if text.startswith(("/", "~")) and re.search(r"rmtree|rm_r|rmSync|removeSync|rmdir", code):
             shell.existing_script(f"rm -rf {text}")
+
+
+def _words_are_dangerous(code: str) -> bool:
+    return _WORDS.search(code) is not None or any(
+        (opens := _OPENS.search(part))
+        and ("|" in part[opens.end() :] or ">" in part[opens.end() :])
+        for part in code.split(";")
+    )
 
 
 def _python_is_dangerous(code: str) -> bool:

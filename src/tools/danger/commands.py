@@ -13,7 +13,8 @@ _RESERVED = re.compile(r"(?:[a-z]+|[{}!]|\[\[)(?=[ \t\n|&;()<>]|\\\n|\Z)")
 _REDIRECT = re.compile(
     r"([0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<&|>>|>\||>&|<(?!\()|>(?!\())|(&>>|&>)"
 )
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?)=")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*+)(\[[^\]\n]*+\])?(\+?)=")
+_SUBSCRIPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+\[([^\]\n]*+)")
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=\(")
 
 
@@ -148,6 +149,9 @@ class CommandReader(WordReader):
             if _ARRAY.match(self.text, self.position):
                 assignments.append(self._array())
                 continue
+            if subscripted := _SUBSCRIPTED.match(self.text, self.position):
+                # Where a subscript does not end, each would be read to the end of the line.
+                self._budget.spend(len(subscripted[1]))
             if not words and (match := _ASSIGNMENT.match(self.text, self.position)):
                 self.position = match.end()
                 subscript = self.words_in(match[2][1:-1]) if match[2] else None

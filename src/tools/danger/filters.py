@@ -17,7 +17,9 @@ from .marks import CONTENT, OBSCURE, UNKNOWN, as_literal, has_marks, has_unknown
 from .words import decode_ansi
 
 _LONGEST = 50_000
-_FORMAT = re.compile(r"%%|%([-+ #0']*)(\*|[0-9]{1,4})?(?:\.(\*|[0-9]{1,4}))?([a-zA-Z]|\([^)]*\)T)")
+_FORMAT = re.compile(
+    r"%%|%([-+ #0']*)(\*|[0-9]{1,4})?(?:\.(\*|[0-9]{1,4}))?([a-zA-Z]|\([^)]{0,200}\)T)"
+)
 _OCTAL = re.compile(r"\\0([0-7]{1,3})")
 _RANGE = re.compile(r"(.)-(.)", re.DOTALL)
 _CLASSES = {

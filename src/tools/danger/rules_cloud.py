@@ -13,7 +13,8 @@ _DELETING = re.compile(
     r"^(?:delete|destroy|remove|terminate|purge|drop|deregister|detach|revoke|disable|stop|kill|drain"
     r"|evict|wipe|reset|nuke|uninstall|rb|rm|flush|force)(?:-.*|)$|:(?:destroy|delete|remove|reset)$"
 )
-_SQL_COMMENT = re.compile(r"--[^\n]*|/\*.{0,2000}?\*/|#[^\n]*", re.DOTALL)
+_SQL_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/|#[^\n]*", re.DOTALL)
+_SQL_LINE_COMMENT = re.compile(r"--[^\n]*|#[^\n]*")
 _SQL = re.compile(
     r"^\s*(?:drop|truncate|grant|revoke|shutdown|attach|alter\s+(?:table|database|user|role|system)"
     r"|create\s+(?:or\s+replace\s+)?(?:user|role|function|extension)|copy\b.{0,500}\bprogram|load_file"
@@ -40,12 +41,18 @@ def check_sql(call: Call, text: str) -> None:
         if match:
             call.report("unclear-script", "A database client that is told to run a command")
             call.shell.child_script(match[1])
-    for statement in _SQL_COMMENT.sub(" ", as_literal(text)).split(";"):
+    for statement in _without_comments(as_literal(text)).split(";"):
         is_unlimited = _SQL_ALL.match(statement) and not re.search(
             r"\bwhere\b(?!\s+(?:1\s*=\s*1|true|1)\s*$)", statement, re.IGNORECASE
         )
         if _SQL.match(statement) or is_unlimited:
             call.report("sql", "SQL that loses or opens up data")
+
+
+def _without_comments(text: str) -> str:
+    # Behind the last end of a comment none would be found, however often one begins.
+    ended = text.rfind("*/") + 2 if "*/" in text else 0
+    return _SQL_COMMENT.sub(" ", text[:ended]) + _SQL_LINE_COMMENT.sub(" ", text[ended:])
 
 
 def _sql_client(call: Call) -> str:

@@ -11,9 +11,12 @@ from .filters import hidden, transformed
 from .marks import CONTENT, ONE, STAR, UNKNOWN, as_literal, has_unknown, readable
 from .paths import is_catastrophic, is_inside, is_product, is_scratch, tree_danger
 
-_SED_RUNS = re.compile(r"(?:^|[;\n{}0-9$!/])\s*e(?:\s|$)|/[gimpIM0-9]*e[gimpI0-9w]*\s*(?:$|[;}\n])")
-_SED_WRITES = re.compile(r"(?:^|[;\n{}/0-9gp])\s*w\s*([^\s;}]+)")
-_AWK_RUNS = re.compile(r"system\s*\(|\|\s*getline|\|&|print[^;}\n]*\|\s*[\"a-z]|@load")
+# Of a sed script whose blanks were made one each: no pattern reads the same blanks twice.
+_SED_RUNS = re.compile(r"(?:^|[;\n{}0-9$!/])\s?e(?:\s|$)|/[gimpIM0-9]*e[gimpI0-9w]*\s?(?:$|[;}\n])")
+_SED_WRITES = re.compile(r"(?:^|[;\n{}/0-9gp])\s?w\s?([^\s;}]+)")
+_BLANKS = re.compile(r"\s++")
+_AWK_RUNS = re.compile(r"system\s*\(|\|\s*getline|\|&|@load")
+_AWK_PIPES = re.compile(r"(?P<print>print)|[;}\n]|(?P<pipe>\|)(?=\s*[\"a-z])")
 _AWK_WRITES = re.compile(r">\s*\"([^\"]*)\"|>\s*([a-z]\w*)\s*[;}\n]")
 _WIDE_OPEN = re.compile(
     r"0?[0-7]?[0-7]{2}[2367]|0?[2467][0-7]{3}|(?:.*,)?[ug]*[oa]+[ugoa]*[+=][^,]*w.*|.*[+=][^,]*s.*"
@@ -23,6 +26,8 @@ _LOOKING = frozenset({
     "history", "iostat", "--detail", "--dry-run", "--no-act",
 })  # fmt: skip
 
+_LONGEST_MODE = 100
+"""Characters of a mode for chmod; a longer one counts as one that opens everything."""
 _MANY = "Deletes a whole tree of files"
 
 
@@ -170,7 +175,7 @@ def _chmod(call: Call) -> str:
             mode = ""  # `chmod -w file`
         else:
             operands = operands[1:]
-        if has_unknown(mode) or _WIDE_OPEN.fullmatch(mode):
+        if has_unknown(mode) or len(mode) > _LONGEST_MODE or _WIDE_OPEN.fullmatch(mode):
             call.report("open-permissions", "Lets everybody write, or a program act as its owner")
     elif call.name in ("chown", "chgrp"):
         operands = operands[1:]
@@ -212,9 +217,10 @@ def _sed(call: Call) -> str:
     if not scripts and not options.has("f", "file"):
         scripts, files = files[:1], files[1:]
     for script in scripts:
-        if _SED_RUNS.search(as_literal(script)):
+        text = _BLANKS.sub(lambda run: "\n" if "\n" in run[0] else " ", as_literal(script))
+        if _SED_RUNS.search(text):
             call.report("unclear-script", "A sed script that may run commands")
-        for match in _SED_WRITES.finditer(as_literal(script)):
+        for match in _SED_WRITES.finditer(text):
             call.shell.writes(match[1])
     is_in_place = any(re.match(r"-[nErsuz]*i|--in-place", one) for one in call.arguments)
     for file in files:
@@ -231,7 +237,7 @@ def _awk(call: Call) -> str:
     if has_unknown(program):
         call.report("unclear-script", "Runs an awk program that cannot be known beforehand")
     program += "".join(call.shell.written(file, "") for file in options.get("f", "file"))
-    if _AWK_RUNS.search(as_literal(program)):
+    if _AWK_RUNS.search(as_literal(program)) or _prints_to_command(as_literal(program)):
         check_code(call.shell, "awk", f"system({as_literal(program)})")
     for match in _AWK_WRITES.finditer(as_literal(program)):
         call.shell.writes(match[1] or UNKNOWN)
@@ -241,6 +247,17 @@ def _awk(call: Call) -> str:
     if not files and call.stdin is None and "BEGIN" in program:
         return hidden(program)
     return CONTENT if files else transformed(call)
+
+
+def _prints_to_command(program: str) -> bool:
+    """Whether an awk statement prints to a program; every sign is looked at once."""
+    prints = False
+    for sign in _AWK_PIPES.finditer(program):
+        if sign["pipe"] and prints:
+            return True
+        if not sign["pipe"]:
+            prints = bool(sign["print"])
+    return False
 
 
 def _grep(call: Call) -> str:
@@ -334,7 +351,7 @@ def _editor(call: Call) -> str:
     """Editors that take commands: `vim -c '!rm …'`, `ed` reading from a pipe."""
     texts = [*call.arguments, call.stdin or ""]
     for text in texts:
-        for match in re.finditer(r"!(.+)|\bsystem\(\s*['\"](.+?)['\"]\s*\)", text):
+        for match in re.finditer(r"!(.+)|\bsystem\(\s{0,99}['\"](.{1,999}?)['\"]\s{0,99}\)", text):
             call.report("unclear-script", "An editor that is told to run a command")
             call.shell.child_script(match[1] or match[2])
     for argument in call.arguments:

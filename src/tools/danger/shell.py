@@ -11,6 +11,7 @@ from .state import LONGEST_VALUE, State, Values
 
 _LONGEST_APPENDED = 4_000
 """Characters; what grows piece by piece is not followed for ever."""
+_PATH_COST = 32
 _UNCLEAR = frozenset({"unclear", "unclear-script", "obscured", "write-unknown", "complex"})
 
 
@@ -49,6 +50,8 @@ class Shell:
 
     def paths(self, text: str) -> Values:
         """Where a path as it is written may lead."""
+        # Following a path costs as much as reading dozens of characters.
+        self.budget.spend(_PATH_COST * len(self.state.directories))
         return frozenset(absolute(text, directory) for directory in self.state.directories)
 
     def reads(self, text: str) -> None:

@@ -304,12 +304,14 @@ class WordReader:
         What does not end in `))` are commands in nested subshells.
         """
         level = 0
+        read_to = self.position
         for match in _ARITHMETIC_SIGN.finditer(self.text, self.position):
+            self._budget.spend(match.end() - read_to)
+            read_to = match.end()
             if match[0] not in "()":
                 break  # quotes may hide a parenthesis; commands are read with care for them
             level += 1 if match[0] == "(" else -1
             if level == 1 and match[0] == ")":
-                self._budget.spend(match.end() - self.position)
                 if not self.text.startswith(")", match.end()):
                     return None
                 inside = self.text[self.position + 2 : match.start()]
