@@ -90,10 +90,11 @@ class ChatAsker:
     def approve(self, request: ApprovalRequest) -> Choice:
         """Ask whether something dangerous may be done."""
         from hermes_state.redact import redact
+        from tools.fences import fenced
 
         minutes = max(1, round((request.expires_at - time.time()) / 60))
         text = (
-            f"🔐 May I do this?\n```\n{redact(request.command)}\n```\n{request.description}\n"
+            f"🔐 May I do this?\n{fenced(redact(request.command))}\n{request.description}\n"
             f"/approve, /approve session, /approve always or /deny (within {minutes} min)"
         )
         question = Question("approval", request.id, list(CHOICES))

@@ -29,6 +29,15 @@ async def test_every_name_of_new_begins_anew(tmp_path: Path, line: str) -> None:
         assert chats.session_id() != before
 
 
+async def test_a_chat_is_not_told_where_the_home_is(tmp_path: Path) -> None:
+    async with gateway(tmp_path / "home") as chats:
+        await chats.ask("hello")
+        for line in ("/status", "/model --global x"):
+            told = await chats.ask(line)
+            assert ("Session:" if line == "/status" else "/model takes") in told
+            assert str(tmp_path) not in told
+
+
 async def test_the_last_answer_again(tmp_path: Path) -> None:
     async with gateway(tmp_path / "home") as chats:
         assert "no answer" in await chats.ask("/last")

@@ -81,10 +81,11 @@ def status(surface: Surface, args: str) -> str:
         f"Model: {agent.model if agent is not None else surface.config.model.name}",
         f"Messages: {session['message_count'] if session else 0}",
         f"State: {'answering' if surface.running else 'waiting for you'}",
-        f"Home: {surface.config.home}",
     ]
-    if surface.platform in LOCAL and agent is not None:
-        lines.append(f"Working directory: {agent.workspace.cwd}")
+    if surface.platform in LOCAL:  # where things are on this machine is nothing for a chat
+        lines.append(f"Home: {surface.config.home}")
+        if agent is not None:
+            lines.append(f"Working directory: {agent.workspace.cwd}")
     return "\n".join(lines)
 
 

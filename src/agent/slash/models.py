@@ -25,7 +25,7 @@ def model(surface: Surface, args: str) -> str:
     if args.startswith("-") or " --" in args:
         raise CommandError(
             "/model takes a name and holds for this conversation. For all, set model.default in "
-            f"{surface.config.home / 'config.yaml'}."
+            "config.yaml: hermes config set model.default NAME"
         )
     if args:
         require_idle(surface)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hermes_state.codec import plain_text
+from tools.fences import fence_for
 
 from .output import when
 
@@ -115,7 +116,5 @@ def _calls(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _fenced(text: str) -> str:
     """Text in a fence longer than any it contains."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
+    fence = fence_for(text)
     return f"{fence}\n{text}\n{fence}"

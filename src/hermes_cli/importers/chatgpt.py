@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.fences import fenced
+
 _HIDDEN = ("user_editable_context", "model_editable_context", "thoughts", "reasoning_recap")
 
 
@@ -93,7 +95,7 @@ def _told(message: dict[str, Any]) -> dict[str, Any] | None:
     if not text:
         return None
     if role == "tool":
-        return {"role": "assistant", "content": f"```\n{text}\n```"}
+        return {"role": "assistant", "content": fenced(text)}
     return {"role": role, "content": text}
 
 
@@ -104,7 +106,7 @@ def _text(content: dict[str, Any]) -> str:
     if isinstance(text, str) and text.strip():
         is_code = content.get("content_type") == "code"
         language = str(content.get("language") or "").replace("unknown", "")
-        pieces.append(f"```{language}\n{text}\n```" if is_code else text)
+        pieces.append(fenced(text, language) if is_code else text)
     return "\n\n".join(piece for piece in pieces if piece.strip())
 
 

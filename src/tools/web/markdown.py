@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
+from ..fences import fence_for
 from .html import Start, Text, tokens
 
 _UNSEEN = {
@@ -130,6 +131,8 @@ class _Reader:
         self._lists: list[_List] = []
         self._quotes = 0
         self._pre = 0
+        self._fence = (self._body, 0)
+        """Where the outermost preformatted block began."""
         self._link: tuple[_Flow, int, str] | None = None
         self._main: tuple[int, int] | None = None
         self._main_start: int | None = None
@@ -194,9 +197,11 @@ class _Reader:
             flow.put("---")
             flow.need("\n\n")
         elif name == "pre":
-            flow.need("\n\n")
-            flow.put("```\n")
             self._pre += 1
+            if self._pre == 1:
+                flow.need("\n\n")
+                flow.put("```\n")
+                self._fence = (flow, len(flow.pieces) - 1)
         elif name == "code" and not self._pre:
             flow.put("`")
         elif name == "img" and attributes.get("alt", "").strip():
@@ -228,10 +233,8 @@ class _Reader:
             flow.need("\n" if self._lists else "\n\n")
         elif name == "pre" and self._pre:
             self._pre -= 1
-            if not (flow.pieces and flow.pieces[-1].endswith("\n")):
-                flow.pieces.append("\n")
-            flow.put("```")
-            flow.need("\n\n")
+            if not self._pre:
+                self._end_preformatted()
         elif name == "code" and not self._pre:
             flow.gap = ""
             flow.put("`")
@@ -243,6 +246,17 @@ class _Reader:
             elif name == "main" and self._main_start is not None and not self._tables:
                 self._main = (self._main_start, len(self._body.pieces))
                 self._main_start = None
+
+    def _end_preformatted(self) -> None:
+        flow, fence = self._flow, "```"
+        if flow is self._fence[0]:
+            begin = self._fence[1]
+            fence = fence_for("".join(flow.pieces[begin + 1 :]))
+            flow.pieces[begin] = f"{fence}\n"
+        if not (flow.pieces and flow.pieces[-1].endswith("\n")):
+            flow.pieces.append("\n")
+        flow.put(fence)
+        flow.need("\n\n")
 
     def _set_prefix(self) -> None:
         self._body.prefix = "> " * min(self._quotes, _MAX_DEPTH)
