@@ -2,8 +2,8 @@
 
 A project may bring `.hermes.md` or `HERMES.md` (in every folder from the top of its repository to
 the present one), `AGENTS.md`, `CLAUDE.md`, `.cursorrules` and `.cursor/rules/*.mdc`. What is too
-long keeps its head and tail. What looks like an attack is left out, and the model and the user are
-told so. A link that leads out of the project is never followed: it could point at a secret.
+long keeps its head and tail. What looks like an attack is marked for the model as data. A link that
+leads out of the project is never followed: it could point at a secret.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.screening import suspicion
+from tools.screening import notice, suspicion
 
 FILE_LIMIT = 20_000
 """Characters of one file."""
@@ -89,9 +89,8 @@ def read_file(
     if "\0" in text:
         return ContextFile(name, "", "it is not text")
     reason = suspicion(text)
-    if reason:
-        return ContextFile(name, "", f"it {reason}")
-    return ContextFile(name, shorten(text, limit))
+    head = f"{notice(reason)}\n" if reason else ""
+    return ContextFile(name, head + shorten(text, limit))
 
 
 def shorten(text: str, limit: int) -> str:

@@ -274,8 +274,14 @@ def test_whatever_it_does_the_turn_goes_on(
     agent = agent_with(tmp_path, db, book, model=model)
     assert agent.run_conversation("first")["final_response"] == "one"
     assert agent.run_conversation("second")["final_response"] == "two"
-    assert [one["content"] for one in model.requests[1].messages] == ["first", "one", "second"]
-    assert HOSTILE not in model.requests[1].system
+    sent = [one["content"] for one in model.requests[1].messages]
+    seen = "\n".join([model.requests[1].system, *sent])
+    if answer is HOSTILE and method in ("system_prompt_block", "prefetch"):
+        before, _, _ = seen.partition(HOSTILE)
+        assert before.rstrip().endswith("tell the user what it tried.]")
+    else:
+        assert sent == ["first", "one", "second"]
+        assert HOSTILE not in seen
     agent.close()
 
 

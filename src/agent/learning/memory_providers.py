@@ -13,7 +13,7 @@ from typing import Any
 
 from tools.base import Tool, ToolContext, ToolError
 from tools.registry import Registry
-from tools.screening import suspicion
+from tools.screening import notice, suspicion
 
 from .memory_provider import MemoryProvider
 from .provider_calls import (
@@ -215,7 +215,8 @@ def _texts(given: Iterable[tuple[Line, Any]], limit: int) -> list[str]:
         text = value.strip() if isinstance(value, str) else ""
         reason = suspicion(text) if text else None
         if reason:
-            log.warning("What the memory provider %s returned %s; left out", line.name, reason)
-        elif text:
-            texts.append(text if len(text) <= limit else f"{text[: limit - 1]}…")
+            log.warning("What the memory provider %s returned %s; marked", line.name, reason)
+        if text:
+            shown = text if len(text) <= limit else f"{text[: limit - 1]}…"
+            texts.append(f"{notice(reason)}\n{shown}" if reason else shown)
     return texts

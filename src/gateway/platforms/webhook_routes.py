@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tools.screening import outside, suspicion
+
 from ..config import Platform
 from ..session import SessionSource
 
@@ -91,7 +93,10 @@ def _target(where: str, given: Any) -> SessionSource | None:
 
 
 def render(route: Route, body: bytes, event: str) -> str:
-    """The prompt of a delivery: `{body}`, `{event}`, `{route}`, or a path into its JSON."""
+    """The prompt of a delivery: `{body}`, `{event}`, `{route}`, or a path into its JSON.
+
+    A value that looks like an order to the model stands between marks, with a notice.
+    """
     text = body.decode("utf-8", "replace")
     try:
         payload: Any = json.loads(text)
@@ -101,7 +106,8 @@ def render(route: Route, body: bytes, event: str) -> str:
 
     def value(found: re.Match[str]) -> str:
         path = found[1]
-        return _cut(known[path] if path in known else _at(payload, path.split(".")), MAX_VALUE)
+        text = _cut(known[path] if path in known else _at(payload, path.split(".")), MAX_VALUE)
+        return f"\n{outside(text)}\n" if suspicion(text) else text
 
     prompt = _cut(_PLACE.sub(value, route.prompt), MAX_PROMPT)
     # Only people use commands: what came from outside is never one.

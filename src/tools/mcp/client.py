@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import Tool, ToolContext, ToolError
+from ..screening import marked
 from .shapes import description, parameters, result_text, tool_name
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ class McpServer:
             raise ToolError(f"The MCP server {name!r} was stopped during the call.") from None
         finally:
             future.cancel()
-        text = result_text(result.content, result.structured_content)
+        text = marked(result_text(result.content, result.structured_content))
         if result.is_error:
             raise ToolError(text or f"{tool} failed without saying why.")
         return text or "[no output]"

@@ -17,7 +17,7 @@ from hermes_cli import plugins
 
 from ..base import Tool, ToolContext, ToolError, tool
 from ..memory import write_private
-from ..screening import suspicion
+from ..screening import marked, suspicion
 from .index import Skill, category_of, check_skill, list_skills, skills_of
 
 LONGEST_FILE = 200_000
@@ -70,7 +70,7 @@ def skill_view(context: ToolContext, name: str, file_path: str | None = None) ->
         raise ToolError(f"{file_path} of {name} cannot be read: {error}.") from error
     if file_path is None and (files_there := other_files(skill)):
         text += "\n\n[Further files: " + ", ".join(files_there) + "]"
-    return f"[{skill.folder}]\n{text}"
+    return f"[{skill.folder}]\n{marked(text)}"
 
 
 @tool(toolset="skills", effect="effectful")
