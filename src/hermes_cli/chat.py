@@ -28,6 +28,7 @@ from agent.store import open_store
 from agent.threads import run_to_end
 from hermes_cli.asking import TerminalAsker
 from hermes_cli.interrupts import Interrupts
+from hermes_cli.terminal_guard import guard_terminal
 from hermes_state import SessionDB, StoreError
 from tui_gateway.other_turns import TAKEN_AWAY
 
@@ -54,6 +55,7 @@ class UsageError(Exception):
 
 def run_chat(options: ChatOptions) -> int:
     """Chat as asked; returns the exit code (0 answered, 1 failed, 2 usage, 130 interrupted)."""
+    guard_terminal()
     try:
         config = load_config()
         from agent.logs import setup_logging

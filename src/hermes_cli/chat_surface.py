@@ -25,6 +25,7 @@ from agent.slash import (
     run,
 )
 from agent.slash.results import Content
+from hermes_cli.terminal_guard import unguarded
 
 if TYPE_CHECKING:
     from hermes_cli.chat import Chat
@@ -112,12 +113,12 @@ class ChatSurface(Surface):
         if not sys.stderr.isatty():
             raise CommandError("There is no terminal with a clipboard here.")
         encoded = base64.b64encode(text.encode(errors="replace")).decode()
-        sys.stderr.write(f"\033]52;c;{encoded}\a")
+        unguarded(sys.stderr).write(f"\033]52;c;{encoded}\a")
         sys.stderr.flush()
 
     def clear_screen(self) -> None:
         """Clear the terminal."""
-        sys.stderr.write("\033[2J\033[H")
+        unguarded(sys.stderr).write("\033[2J\033[H")
         sys.stderr.flush()
 
     def leave(self) -> None:

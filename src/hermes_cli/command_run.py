@@ -7,6 +7,8 @@ import importlib
 import os
 import sys
 
+from hermes_cli.terminal_guard import guard_terminal
+
 SIGPIPE_CODE = 141
 """What a shell reports for a program whose reader has left."""
 
@@ -24,6 +26,7 @@ def carry_out(module: str, args: argparse.Namespace) -> int:
     from agent.home import ConfigError
     from hermes_state import StoreError
 
+    guard_terminal()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(

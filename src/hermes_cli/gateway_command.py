@@ -147,14 +147,15 @@ _ACTIONS = {
 def _pairing(home: Path, args: argparse.Namespace) -> int:
     from agent.store import open_store
 
+    from .commands.output import visible
+
     with open_store(home) as db:
         if args.pairing_action == "list":
             found = db.list_paired()
             for one in found:
                 state = "asks to be let in" if one["waiting"] else "may talk"
-                print(
-                    f"{one['platform']:12} {one['user_id']:20} {one['user_name'] or '':20} {state}"
-                )
+                user, name = visible(one["user_id"]), visible(one["user_name"] or "")
+                print(f"{one['platform']:12} {user:20} {name:20} {state}")
             if not found:
                 print("Nobody yet.")
             return 0
@@ -170,7 +171,8 @@ def _pairing(home: Path, args: argparse.Namespace) -> int:
             if paired is None:
                 print("hermes: that code is wrong, used or too old.", file=sys.stderr)
                 return 1
-            print(f"{paired.user_name or paired.user_id} may now talk on {paired.platform}.")
+            name = visible(paired.user_name or paired.user_id)
+            print(f"{name} may now talk on {paired.platform}.")
             return 0
         if db.revoke_pairing(args.platform, args.user_id):
             print(f"{args.user_id} may no longer talk on {args.platform}.")

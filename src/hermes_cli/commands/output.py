@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hermes_cli.command_run import UserError
+from hermes_cli.terminal_guard import harmless, unguarded
 
 
 def print_json(value: Any) -> None:
@@ -93,7 +94,7 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UserError(f"{question} Nobody is there to answer; repeat it with --yes.")
-    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+    if input(f"{harmless(question)} [y/N] ").strip().lower() not in ("y", "yes"):
         raise UserError("Nothing was changed.")
 
 
@@ -101,11 +102,12 @@ def progress(label: str) -> Any:
     """Shows (done, total) on standard error: a line that changes in a terminal, else nothing."""
     if not sys.stderr.isatty():
         return lambda done, total: None
+    terminal = unguarded(sys.stderr)
 
     def show(done: int, total: int) -> None:
         share = done * 100 // max(total, 1)
         end = "\n" if done >= total else ""
-        sys.stderr.write(f"\r{label} {done} of {total} ({share}%){end}")
-        sys.stderr.flush()
+        terminal.write(f"\r{harmless(label)} {done} of {total} ({share}%){end}")
+        terminal.flush()
 
     return show
