@@ -13,6 +13,8 @@ from . import restart
 from .authorization import may_command
 
 if TYPE_CHECKING:
+    from agent.slash.results import Prefill
+
     from .pipeline import Inbound
     from .run import GatewayRunner
 
@@ -45,6 +47,7 @@ def command_line(runner: GatewayRunner, inbound: Inbound) -> str | None:
 async def run_command(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
     """Carry a slash command out, and tell the chat what came of it."""
     from agent.slash.dispatch import run
+    from agent.slash.results import Prefill
     from agent.slash.table import lookup, parse
 
     from .surface import ChatSurface
@@ -76,6 +79,9 @@ async def run_command(runner: GatewayRunner, inbound: Inbound, line: str) -> Non
         await restart.ask(runner, inbound)
         return
     result = await asyncio.to_thread(run, ChatSurface(runner, inbound), line)
+    if isinstance(result, Prefill):
+        await runner.delivery.say(source, key, _offered(result))
+        return
     message = getattr(result, "message", None)
     if message is not None:
         notice = getattr(result, "notice", "")
@@ -84,6 +90,13 @@ async def run_command(runner: GatewayRunner, inbound: Inbound, line: str) -> Non
         await runner.turns.send(inbound, message)
         return
     await runner.delivery.say(source, key, getattr(result, "output", "") or "Done.")
+
+
+def _offered(result: Prefill) -> str:
+    """A message that was taken back; a chat has no line to put it on, so it is shown."""
+    from hermes_state.codec import plain_text
+
+    return f"{result.notice}\n\nYou had written:\n{plain_text(result.message)}".rstrip()
 
 
 async def _last_answer(runner: GatewayRunner, session_key: str) -> str:

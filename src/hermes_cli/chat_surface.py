@@ -38,6 +38,8 @@ LARGEST_IMAGE = 20_000_000
 class ChatSurface(Surface):
     """The conversation of one `hermes chat`."""
 
+    reads_while_busy = False
+
     def __init__(self, chat: Chat) -> None:
         super().__init__(chat.db, chat.config)
         self._chat = chat

@@ -114,6 +114,11 @@ def test_undo_puts_the_message_back_on_the_line(
     assert said == ["What is 1+1, exactly?", "Right."]
 
 
+def test_busy_says_that_lines_wait_here(screen: Terminal) -> None:
+    screen.type("/busy interrupt\n")
+    screen.wait_for("always waits")
+
+
 def test_retry_sends_the_message_again(
     hermes: Hermes, server: ModelServer, screen: Terminal
 ) -> None:

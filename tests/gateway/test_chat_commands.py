@@ -119,3 +119,14 @@ async def test_busy_holds_for_the_chat_it_was_said_in(tmp_path: Path) -> None:
         await chats.say("second")
         release.set()
         assert (await chats.local.wait_for(3))[1:] == ["one", "re: second"]
+
+
+async def test_a_message_that_is_taken_back_is_shown_and_not_sent_again(tmp_path: Path) -> None:
+    async with gateway(tmp_path / "home") as chats:
+        await chats.ask("first")
+        await chats.ask("second")
+        told = await chats.ask("/undo")
+        assert told.startswith("Took back 2 messages.") and told.endswith("\nsecond")
+        assert await chats.ask("third") == "re: third"
+        said = [one["content"] for one in chats.db.get_messages(chats.session_id())]
+        assert said == ["first", "re: first", "third", "re: third"]

@@ -94,6 +94,8 @@ def _busy_modes(surface: Surface, typed: str) -> list[tuple[str, str]]:
 @command("busy", category="Settings", args="[queue|steer|interrupt]", complete=_busy_modes)
 def busy(surface: Surface, args: str) -> str:
     """Show or say what a message does that comes while an answer is being written."""
+    if not surface.reads_while_busy:
+        return "Here a line that is typed while an answer is being written always waits."
     if args and args != "status":
         if args not in BUSY_MODES:
             raise CommandError(f"/busy knows {', '.join(BUSY_MODES)}.")

@@ -40,6 +40,8 @@ class Surface:
     """Which commands there are: "cli" with a screen and an input line, "gateway" without."""
     platform: str = "cli"
     """Where it is: the session's source."""
+    reads_while_busy: bool = True
+    """Whether a message that comes while an answer is being written is looked at at once."""
     user_id: str | None = None
     """Whose it is; None only for whoever sits at the machine."""
 
