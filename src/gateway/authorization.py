@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ADMIN_COMMANDS = frozenset({
-    "restart", "update", "platform", "platforms", "sethome", "debug", "yolo",
+    "restart", "update", "platform", "platforms", "sethome", "debug", "yolo", "reload-mcp",
 })  # fmt: skip
 """What concerns the whole gateway, or lets a chat do everything as its account."""
 

@@ -14,7 +14,9 @@ from gateway.config import Platform, PlatformConfig
 from .chats import Chats, echo, gateway
 
 
-@pytest.mark.parametrize("line", ["/restart", "/restart@bot", "/RESTART now", "/Restart@bot now"])
+@pytest.mark.parametrize(
+    "line", ["/restart", "/restart@bot", "/RESTART now", "/Restart@bot now", "/reload-mcp"]
+)
 async def test_no_spelling_is_a_way_around_a_level(tmp_path: Path, line: str) -> None:
     async with gateway(tmp_path / "home") as chats:
         assert "is for administrators" in await chats.ask(line)

@@ -63,7 +63,7 @@ def reload_skills(surface: Surface, args: str) -> str:
 
 @command("reload-mcp", category=CATEGORY, slow=True)
 def reload_mcp(surface: Surface, args: str) -> str:
-    """Connect to the MCP servers anew."""
+    """Connect to the MCP servers anew, for everybody; in chats for administrators."""
     from agent.build import tool_settings
     from tools.mcp.client import close_mcp, load_mcp_tools
 
