@@ -24,6 +24,7 @@ from .child import HERMES_TOOLS, START
 from .socket import DESCRIPTOR_VARIABLE, TOKEN_VARIABLE, ToolSocket
 
 if TYPE_CHECKING:
+    from ..wall.seatbelt import Seatbelt
     from ..wall.warden import Warden
 
 MAX_SECONDS = 300.0
@@ -76,7 +77,7 @@ def _write(path: Path, text: str) -> None:
     path.chmod(0o600)
 
 
-def _run(context: ToolContext, folder: Path, warden: Warden | None) -> str:
+def _run(context: ToolContext, folder: Path, warden: Warden | Seatbelt | None) -> str:
     # Only here: the parts that know processes are not needed to offer the tool.
     from ..processes.identity import MARKER, Target, marker_value, new_marker, start_time, stop
     from ..processes.ledger import Ledger, Record
@@ -173,7 +174,7 @@ def _cause(code: int) -> str:
     return f": {causes[-code]}" if -code in causes else ""  # type: ignore[index]
 
 
-def _environment(context: ToolContext, warden: Warden | None) -> dict[str, str]:
+def _environment(context: ToolContext, warden: Warden | Seatbelt | None) -> dict[str, str]:
     from ..terminal.environ import child_environment, names
     from ..terminal.place import passed_environment, terminal_settings
 

@@ -25,6 +25,7 @@ from .environ import child_environment, is_secret
 from .shell import Memory, ShellState, parse_state, script
 
 if TYPE_CHECKING:
+    from ..wall.seatbelt import Seatbelt
     from ..wall.warden import Warden
 
 COMMAND_LIMIT = 90_000
@@ -52,7 +53,7 @@ class Launch:
     sudo: bool = False
     """The first line of standard input is the password."""
     cancelled: threading.Event = field(default_factory=threading.Event)
-    warden: Warden | None = None
+    warden: Warden | Seatbelt | None = None
     """Whoever starts it inside a wall."""
 
     @property
@@ -86,7 +87,7 @@ class Invocation:
     cwd: Path | None = None
     trailer: bytes = b""
     """What the output's last part, which is not the command's, begins with."""
-    warden: Warden | None = None
+    warden: Warden | Seatbelt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..wall.seatbelt import Seatbelt
     from ..wall.warden import WalledProcess, Warden
 
 ROWS, COLUMNS = 40, 120
@@ -168,7 +169,7 @@ def spawn(
     *,
     pty: bool,
     stdin: bool,
-    warden: Warden | None = None,
+    warden: Warden | Seatbelt | None = None,
     further: Sequence[int] = (),
 ) -> Child:
     """Start a process; without `stdin` it reads the end of its input at once.
@@ -198,7 +199,7 @@ def spawn(
 
 
 def _spawn_in_terminal(
-    argv: list[str], environ: Mapping[str, str], cwd: Path | None, warden: Warden | None
+    argv: list[str], environ: Mapping[str, str], cwd: Path | None, warden: Warden | Seatbelt | None
 ) -> Child:
     import fcntl
     import termios
@@ -206,6 +207,7 @@ def _spawn_in_terminal(
     size = struct.pack("HHHH", ROWS, COLUMNS, 0, 0)
     if warden is not None and warden.has_terminals:
         walled = warden.run(argv, environ, cwd or Path("/"), [], pty=True)
+        assert not isinstance(walled, subprocess.Popen), "only a warden has terminals"
         assert walled.terminal is not None, "it was asked for"
         fcntl.ioctl(walled.terminal, termios.TIOCSWINSZ, size)
         os.set_blocking(walled.terminal, False)
@@ -234,7 +236,7 @@ def _start(
     cwd: Path | None,
     stdin: int,
     output: int,
-    warden: Warden | None,
+    warden: Warden | Seatbelt | None,
     further: Sequence[int],
 ) -> subprocess.Popen[bytes] | WalledProcess:
     if warden is None:

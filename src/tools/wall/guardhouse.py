@@ -24,9 +24,10 @@ from ..processes.identity import new_marker
 from ..processes.ledger import RUN_FOLDER, Ledger, Record
 from ..terminal.environ import names
 from .kinds import Means, means
-from .places import git_folder, hidden_places, real_places, writable_caches
+from .places import git_folder, hidden_places, real_places, run_by_git, writable_caches
 from .policy import Network, Wall
 from .proxy import Proxy
+from .seatbelt import Seatbelt
 from .warden import WallError, Warden
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class Guardhouse:
         self._workspace = workspace
         self._lock = threading.Lock()
         self._asking = threading.Lock()
-        self._standing: dict[Wall, tuple[Warden, Proxy | None]] = {}
+        self._standing: dict[Wall, tuple[Warden | Seatbelt, Proxy | None]] = {}
         self._context: ToolContext | None = None
         self._refused: dict[str, None] = {}
         self.means: Means = means()
@@ -75,7 +76,10 @@ class Guardhouse:
         readable = real_places([Path.home(), *own, workspace.root, *workspace.folders])
         if workspace.mode == "plan":
             return Wall((self.folder,), hidden, readable, "none", self.folder)
-        writable = (*self.roots(), *writable_caches(Path.home()), self.folder)
+        roots = self.roots()
+        writable = (*roots, *writable_caches(Path.home()), self.folder)
+        # Landlock would have to list all else, and then nothing new could be made beside it.
+        readable += run_by_git(roots, within=self.means.kind != "landlock")
         wall = Wall(writable, hidden, readable, network, self.folder)
         return wall.with_more(
             real_places(grants.paths), grants.hosts, whole_network=grants.whole_network
@@ -88,7 +92,7 @@ class Guardhouse:
         ]
         return real_places([*roots, *filter(None, map(git_folder, roots))])
 
-    def warden(self, context: ToolContext, grants: Grants = NO_GRANTS) -> Warden:
+    def warden(self, context: ToolContext, grants: Grants = NO_GRANTS) -> Warden | Seatbelt:
         """The wall for a command; ToolError if it cannot be built."""
         wall = self.wall(grants)
         with self._lock:
@@ -102,7 +106,7 @@ class Guardhouse:
                     record = Record(self._marker, context.session_id, "wall")
                     Ledger(self._workspace.home).add(record)
                 wall.prepare()
-                warden = Warden(wall, self.means)
+                warden = self._build(wall)
             except (OSError, WallError) as error:
                 raise ToolError(f"{error} Nothing was run.") from error
             proxy = None
@@ -112,7 +116,12 @@ class Guardhouse:
             self._standing[wall] = warden, proxy
             return warden
 
-    def environ(self, base: Mapping[str, str], warden: Warden) -> dict[str, str]:
+    def _build(self, wall: Wall) -> Warden | Seatbelt:
+        if self.means.kind == "sandbox-exec":
+            return Seatbelt(wall)
+        return Warden(wall, self.means)
+
+    def environ(self, base: Mapping[str, str], warden: Warden | Seatbelt) -> dict[str, str]:
         """The environment of a command inside."""
         kept = {name: value for name, value in base.items() if name not in _NOT_INSIDE}
         scratch = "/tmp" if self.means.kind == "bubblewrap" else str(warden.wall.scratch)
@@ -183,7 +192,7 @@ def guardhouse_of(workspace: Workspace) -> Guardhouse | None:
         guardhouse = workspace.state.get(_STATE)
         if guardhouse is None:
             found = means()
-            if found.kind in ("none", "sandbox-exec"):
+            if found.kind == "none":
                 if setting == "required" or workspace.mode == "plan":
                     raise ToolError(
                         f"Nothing is run without a wall, and there can be none here: {found.why}. "

@@ -29,12 +29,13 @@ def rules(wall: Wall) -> tuple[list[str], list[str]]:
     readable: list[str] = []
     _collect("/", hidden - shown, above, readable)
     writable = [str(path) for path in wall.writable]
-    inner = [path for path in wall.hidden if any(_inside(path, place) for place in wall.writable)]
+    kept = {str(path) for path in (*wall.hidden, *wall.readable)} - set(writable)
+    over = {str(parent) for place in kept for parent in Path(place).parents}
     for place in list(writable):
-        if any(_inside(path, Path(place)) for path in inner):
-            # Something is hidden within it: the same list, with the right to write.
+        if place in over:
+            # Something within it may not be written: the rest of it, one by one.
             writable.remove(place)
-            _collect(place, hidden - shown, above, writable)
+            _collect(place, kept, over, writable)
     for path in wall.readable:
         _collect(str(path), hidden - shown, above, readable)
     scratch = [str(wall.scratch)] if wall.scratch else []
@@ -58,7 +59,3 @@ def _collect(folder: str, hidden: set[str], above: set[str], found: list[str]) -
         # A link leads to a place with a rule of its own.
         if not os.path.islink(path) and len(found) < _MOST_RULES:  # noqa: PTH114 - a name
             _collect(path, hidden, above, found)
-
-
-def _inside(path: Path, folder: Path) -> bool:
-    return folder == path or folder in path.parents

@@ -105,6 +105,21 @@ def git_folder(root: Path) -> Path | None:
     return common if is_git and back == root / ".git" and own.parent.parent == common else None
 
 
+def run_by_git(roots: Iterable[Path], *, within: bool) -> tuple[Path, ...]:
+    """What git runs by itself in these folders: it stays as it is, since it is run outside too.
+
+    The settings of a work tree's own repository are not among them: ordinary commands change them.
+    `within`: also in repositories that are within their work tree.
+    """
+    found: list[Path] = []
+    for root in roots:
+        if (root / "HEAD").is_file() and (root / "objects").is_dir():  # a repository itself
+            found += [root / "hooks", root / "config"]
+        if within:
+            found.append(root / ".git/hooks")
+    return real_places(found)
+
+
 def real_places(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Those that exist, followed through links, each once."""
     found: dict[Path, None] = {}

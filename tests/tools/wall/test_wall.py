@@ -186,3 +186,51 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline, "it never came about"
         time.sleep(0.02)
+
+
+def test_what_git_runs_by_itself_stays_as_it_is(kind: str, run: Run, walled: ToolContext) -> None:
+    root = walled.workspace.root
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    run("echo evil > .git/hooks/pre-commit; cp /bin/true .git/hooks/post-checkout; mv .git/hooks x")
+    if kind == "bubblewrap":  # Landlock cannot, and says so
+        assert not (root / ".git/hooks/pre-commit").exists()
+        assert not (root / ".git/hooks/post-checkout").exists()
+    run("rm -rf x .git/hooks")
+    text = run(
+        "git config user.name me && git config user.email me@example.org && echo x > a && git add a"
+        " && git commit -qm first && git remote add origin ../there && git log --oneline"
+    )
+    assert text.endswith("first")
+
+
+def test_a_work_tree_of_git_can_be_committed_to(run: Run, walled: ToolContext) -> None:
+    root, main = walled.workspace.root, walled.workspace.root.parent / "main"
+    git = ["git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-C", str(main)]
+    subprocess.run(["git", "init", "-q", str(main)], check=True)
+    (main / "a").write_text("a")
+    subprocess.run([*git, "add", "a"], check=True)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    root.rmdir()
+    subprocess.run([*git, "worktree", "add", "-q", str(root)], check=True)
+    text = run(
+        "echo b > b && git add b"
+        " && git -c user.name=me -c user.email=me@example.org commit -qm second"
+        " && git log --oneline | wc -l; echo x > ../main/a;"
+        " echo evil > ../main/.git/hooks/pre-push; echo evil >> ../main/.git/config"
+    )
+    assert text.splitlines()[0] == "2"
+    assert (main / "a").read_text() == "a"
+    assert not (main / ".git/hooks/pre-push").exists()
+    assert "evil" not in (main / ".git/config").read_text()
+
+
+def test_a_work_tree_cannot_name_any_folder_as_its_repository(
+    run: Run, walled: ToolContext
+) -> None:
+    """`.git` is a file that whatever runs inside can write."""
+    other = walled.workspace.root.parent / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    run(f"echo 'gitdir: {other}/.git' > .git")
+    run("echo evil > ../other/.git/evil; echo evil > ../other/evil")
+    assert not (other / ".git/evil").exists()
+    assert not (other / "evil").exists()

@@ -34,7 +34,10 @@ def abi() -> int:
 
 def missing(version: int) -> list[str]:
     """What this version cannot stop, in words."""
-    gaps = ["changes of permissions, owners and times of files that the account owns"]
+    gaps = [
+        "changes of permissions, owners and times of files that the account owns",
+        "changes of what git runs by itself in the work tree",
+    ]
     if version < 6:
         gaps.append("signals to other processes of the account")
     if version < 3:
