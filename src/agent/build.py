@@ -209,7 +209,10 @@ def tool_settings(config: Config, platform: str = "cli") -> dict[str, Any]:
     """
     settings: dict[str, Any] = {name: dict(config.section(name)) for name in _TOOL_SECTIONS}
     settings["web"] = web_from(config.section("web"), config.environ)
-    settings["mcp_servers"] = mcp_servers_from(config.section("mcp_servers"), config.environ)
+    servers = mcp_servers_from(config.section("mcp_servers"), config.environ)
+    settings["mcp_servers"] = {
+        name: {"sandbox": config.terminal.sandbox, **entry} for name, entry in servers.items()
+    }
     for name in ("terminal", "approvals", "code_execution", "checkpoints"):
         settings[name] |= dataclasses.asdict(getattr(config, name))
     passed = passed_from(config.terminal.pass_env, config.environ)

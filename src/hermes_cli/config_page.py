@@ -77,6 +77,10 @@ REST: tuple[Row, ...] = (
     Row("mcp_servers.<name>.url", "text", "", "where it listens, if it runs already"),
     Row("mcp_servers.<name>.headers", "section", "", "HTTP headers, filled in likewise"),
     Row("mcp_servers.<name>.enabled", "true or false", "true", "false: it is left alone"),
+    Row("mcp_servers.<name>.roots", "list of texts", "", "folders that it may write to"),
+    Row("mcp_servers.<name>.network", "on, off", "on", "whether it may connect to anything"),
+    Row("mcp_servers.<name>.sandbox", "auto, required, off", "auto", "the wall around it, as"
+        " `terminal.sandbox`"),
     Row("mcp_servers.<name>.timeout", "number", "60", "seconds one call may take"),
     Row("plugins.enabled", "list of texts", "", "plugins to load"),
     Row("plugins.disabled", "list of texts", "", "plugins not to load, also those that come with"

@@ -29,6 +29,7 @@ from typing import Any
 
 from ..base import Tool, ToolContext, ToolError
 from ..screening import marked
+from ..wall.programs import ProgramWall
 from .shapes import description, parameters, result_text, tool_name
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class ServerConfig:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout: float = CALL_SECONDS
+    wall: ProgramWall = field(default_factory=ProgramWall)
 
     @classmethod
     def read(cls, name: str, entry: Any) -> ServerConfig:
@@ -75,7 +77,20 @@ class ServerConfig:
             url,
             _texts(entry.get("headers")),
             float(entry.get("timeout") or CALL_SECONDS),
+            _wall(entry),
         )
+
+
+def _wall(entry: Mapping[str, Any]) -> ProgramWall:
+    roots, network = entry.get("roots") or (), str(entry.get("network", "on"))
+    if isinstance(roots, str) or not isinstance(roots, list | tuple):
+        raise ValueError("its roots must be a list of folders")
+    sandbox = str(entry.get("sandbox") or "auto")
+    if sandbox not in ("auto", "required", "off"):
+        raise ValueError("its sandbox must be auto, required or off")
+    # YAML reads a bare on or off as true or false.
+    is_open = network.lower() not in ("off", "false")
+    return ProgramWall(tuple(str(root) for root in roots), is_open, sandbox)
 
 
 def _texts(entry: Any) -> dict[str, str]:
@@ -219,7 +234,9 @@ class McpServer:
         try:
             async with AsyncExitStack() as stack:
                 if config.command:
-                    child = StdioServer(config.command, config.args, config.env, self._home)
+                    child = StdioServer(
+                        config.command, config.args, config.env, self._home, config.wall
+                    )
                     transport: Any = child.streams()
                 else:
                     transport = await self._http(stack)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..processes.identity import MARKER, Target, marker_value, new_marker, start_time, stop
-from ..processes.ledger import Ledger, Record
+from ..processes.ledger import RUN_FOLDER, Ledger, Record
+from ..wall.programs import ProgramWall
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -37,7 +39,12 @@ class StdioServer:
     """One run of a server's command."""
 
     def __init__(
-        self, command: str, args: Sequence[str], env: Mapping[str, str], home: Path | None
+        self,
+        command: str,
+        args: Sequence[str],
+        env: Mapping[str, str],
+        home: Path | None,
+        wall: ProgramWall | None = None,
     ) -> None:
         self.ended = asyncio.Event()
         self.reason = ""
@@ -47,6 +54,7 @@ class StdioServer:
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._environ = {**inherited, **env, MARKER: marker_value(self._marker)}
         self._ledger = Ledger(home) if home is not None else None
+        self._home, self._wall = home, wall
         self._errors = b""
 
     def why(self) -> str:
@@ -63,19 +71,28 @@ class StdioServer:
 
         if self._ledger is not None:
             self._ledger.add(Record(self._marker, "mcp", "background"))
+        fds: tuple[int, ...] = ()
         try:
+            argv, environ = self._argv, self._environ
+            if self._wall is not None and self._home is not None:
+                folder = self._home.resolve() / RUN_FOLDER / self._marker
+                argv, environ, fds = self._wall.confine(argv, environ, self._home, folder)
             process = await asyncio.create_subprocess_exec(
-                *self._argv,
+                *argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=self._environ,
+                env=environ,
                 limit=MAX_MESSAGE,
                 start_new_session=True,
+                pass_fds=fds,
             )
         except BaseException:
             self._forget()
             raise
+        finally:
+            for descriptor in fds:
+                os.close(descriptor)
         target = Target(self._marker, process.pid, start_time(process.pid))
         if self._ledger is not None:
             self._ledger.update(self._marker, pid=target.pid, start=target.start)
@@ -173,5 +190,7 @@ class StdioServer:
         self._forget()
 
     def _forget(self) -> None:
+        if self._home is not None:
+            shutil.rmtree(self._home / RUN_FOLDER / self._marker, ignore_errors=True)
         if self._ledger is not None:
             self._ledger.remove(self._marker)
