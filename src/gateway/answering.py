@@ -49,10 +49,12 @@ class Answering:
         runner = self._runner
         source = inbound.event.source
         began = ""
-        stream = Stream(runner, source, key)
+        turn = turn_name(inbound)
+        stream = Stream(runner, source, lambda shown: runner.delivery.note_preview(turn, shown))
         runner.delivery.follow(inbound.inbox_id, stream)
         try:
             if inbound.taken is not None:
+                stream.go_on_in(await runner.delivery.preview_of(turn))
                 entry = take_over.entry_of(runner, inbound, inbound.taken)
             entry = inbound.entry = entry or runner.session_store.get_or_create_session(source)
             began = entry.session_id
@@ -199,6 +201,14 @@ class Answering:
         elif text:
             await runner.delivery.say(source, key, text, stream)
         await runner.delivery.flush(key, inbound.inbox_id)
+        if stream.message_id is not None:
+            await runner.delivery.forget_preview(turn_name(inbound))
+
+
+def turn_name(inbound: Inbound) -> str:
+    """The name of a turn, the same for every process that works on it."""
+    taken = inbound.taken
+    return str(taken.deliver_to["id"]) if taken and taken.deliver_to else inbound.inbox_id
 
 
 def delivery_target(inbound: Inbound) -> dict[str, Any]:

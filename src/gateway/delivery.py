@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,9 @@ UNSURE = "⚠️ I was restarted while I was sending an answer. If you do not se
 BROKEN = (
     "⚠️ The connection broke while I was sending an answer. If you do not see one above, send /last."
 )
+
+_TURN_OF = re.compile(r"(~\d+)?(:cut-off)?:\d+$")
+"""What the name of an answer, or of the notice that there is none, has behind its turn's."""
 
 
 class Delivery:
@@ -109,6 +113,30 @@ class Delivery:
     def follow(self, turn: str, stream: Stream) -> None:
         """The answer of a turn, whenever it is sent, takes the place of what `stream` shows."""
         self._streams[turn] = stream
+
+    async def note_preview(self, turn: str, message_id: str) -> None:
+        """A chat shows the beginning of an answer: whoever takes its turn over is to know."""
+        try:
+            await self._runner._session_db.note_preview(turn, message_id)
+        except StoreError as error:
+            # Without it a crash now would leave the preview in the chat, and nothing worse.
+            log.warning("The preview of %s could not be noted: %s", turn, error)
+
+    async def preview_of(self, turn: str) -> str | None:
+        """The message that shows a turn's answer already, if that is known."""
+        try:
+            found: str | None = await self._runner._session_db.get_preview(turn)
+            return found
+        except StoreError as error:
+            log.warning("The preview of %s is not known now: %s", turn, error)
+            return None
+
+    async def forget_preview(self, turn: str) -> None:
+        """Nothing is to take its place any more."""
+        try:
+            await self._runner._session_db.forget_preview(turn)
+        except StoreError as error:
+            log.warning("The preview of %s is forgotten later: %s", turn, error)
 
     async def flush(self, session_key: str, turn: str | None = None) -> None:
         """Send what a chat is owed; with it ends what was followed for a turn."""
@@ -293,7 +321,7 @@ class Delivery:
         names = (row["obligation_id"], row["obligation_id"].rpartition(":")[0])
         stream = next((self._streams[one] for one in names if one in self._streams), None)
         if stream is None:
-            return False
+            return await self._replaced_left(adapter, row, part)
         await stream.stop()  # from here on it does not grow
         if stream.message_id is not None:
             try:
@@ -306,6 +334,27 @@ class Delivery:
                 stream.message_id = None  # deleted by somebody: the answer is a new message
         self._streams = {name: one for name, one in self._streams.items() if one is not stream}
         return stream.message_id is not None
+
+    async def _replaced_left(
+        self, adapter: PlatformAdapter, row: dict[str, Any], part: str
+    ) -> bool:
+        """The same for the preview of a turn that a process before this one was running."""
+        turn = _TURN_OF.sub("", row["obligation_id"])
+        if turn == row["obligation_id"] or not adapter.capabilities.edits:
+            return False
+        message_id = await self.preview_of(turn)
+        if message_id is None:
+            return False
+        try:
+            await adapter.edit(row["chat_id"], message_id, adapter.format(part))
+        except SendError as error:
+            if not error.permanent:
+                error.unsure = False  # an edit may be repeated
+                raise
+            log.info("The preview in %s cannot be replaced: %s", row["chat_id"], error)
+            message_id = None
+        await self.forget_preview(turn)
+        return message_id is not None
 
     def _adapter(self, platform: str) -> PlatformAdapter | None:
         try:

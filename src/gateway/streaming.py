@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from .platforms.base import PlatformAdapter, SendError
@@ -25,9 +26,16 @@ STOP_SECONDS = 15.0
 class Stream:
     """What a chat sees of a turn before its end."""
 
-    def __init__(self, runner: GatewayRunner, source: SessionSource, session_key: str) -> None:
+    def __init__(
+        self,
+        runner: GatewayRunner,
+        source: SessionSource,
+        on_shown: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`on_shown` is told the id of the message that grows, once there is one."""
         self._adapter = runner.adapters.get(source.platform)
         self._source = source
+        self._on_shown = on_shown
         self._text = ""
         self._shown = ""
         self.message_id: str | None = None
@@ -40,6 +48,11 @@ class Stream:
         self._cursor = str(settings.get("cursor") or " ▉")
         self._task: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
+
+    def go_on_in(self, message_id: str | None) -> None:
+        """Let the message grow that a process before this one has shown, if there is one."""
+        if self._adapter is not None and self._adapter.capabilities.edits:
+            self.message_id = message_id
 
     def start(self) -> None:
         """Show that an answer is being made."""
@@ -113,6 +126,8 @@ class Stream:
             self.message_id = await adapter.send(
                 self._source.chat_id, shown, thread_id=self._source.thread_id
             )
+            if self.message_id is not None:
+                await self._on_shown(self.message_id)
         else:
             await adapter.edit(self._source.chat_id, self.message_id, shown)
         self._shown = text

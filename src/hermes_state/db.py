@@ -29,6 +29,7 @@ from . import (
     named_files,
     outbox,
     pairing,
+    previews,
     retention,
     reviews,
     rewrites,
@@ -221,6 +222,9 @@ class SessionDB:
     begin_delivery = _writes(outbox.begin_delivery)
     finish_delivery = _writes(outbox.finish_delivery)
     list_deliveries = _reads(outbox.list_deliveries)
+    note_preview = _writes(previews.note_preview)
+    get_preview = _reads(previews.get_preview)
+    forget_preview = _writes(previews.forget_preview)
     forget_delivered = _writes(outbox.forget_delivered)
 
     # Who may talk

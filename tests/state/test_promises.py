@@ -84,6 +84,7 @@ def furnish(db: SessionDB) -> None:
     db.begin_delivery("sending")
     db.finish_delivery("settled", "delivered")
     db._execute_write(furnish_pairing)
+    db.note_preview("shown", "1")
     db.create_delegation("under way", "s", {"goals": ["g"]})
     db.create_delegation("over", "s", {"goals": ["g"]})
     db.finish_delegation("over", "completed", "done")
@@ -222,6 +223,8 @@ TABLE = [
     m("begin_delivery", delivery_id="owed"),
     m("finish_delivery", delivery_id="sending", state="delivered"),
     m("forget_delivered"),
+    m("note_preview", turn="t", message_id="1"),
+    m("forget_preview", turn="shown"),
     m("offer_pairing", platform="telegram", user_id="stranger"),
     m("approve_pairing", code="CODE"),
     m("revoke_pairing", platform="telegram", user_id="friend"),

@@ -1,0 +1,38 @@
+"""Which message of a chat shows an answer that is still being made.
+
+It is kept from the moment it is shown until the answer has taken its place, so that a process that
+takes a turn over goes on with the message that its chat sees already.
+"""
+
+from __future__ import annotations
+
+import time
+
+from .connection import Connection
+from .sessions import get_meta, set_meta
+
+KEPT_SECONDS = 86_400.0
+"""How long a preview is remembered whose answer never came."""
+_PREFIX = "preview:"
+
+
+def note_preview(conn: Connection, turn: str, message_id: str) -> None:
+    """The chat shows the answer of a turn, as far as it is made, in the message with this id."""
+    now = time.time()
+    conn.execute(  # a value is a time, a space, and the message's id
+        "DELETE FROM state_meta WHERE key >= ? AND key < ? AND CAST(value AS REAL) < ?",
+        (_PREFIX, f"{_PREFIX}\U0010ffff", now - KEPT_SECONDS),
+    )
+    set_meta(conn, f"{_PREFIX}{turn}", f"{now} {message_id}")
+
+
+def get_preview(conn: Connection, turn: str) -> str | None:
+    """The platform's id of the message that shows a turn's answer, if one does."""
+    kept = get_meta(conn, f"{_PREFIX}{turn}")
+    return None if kept is None else kept.partition(" ")[2]
+
+
+def forget_preview(conn: Connection, turn: str) -> bool:
+    """The answer has taken its place, or there will be none; False if none was noted."""
+    conn.execute("DELETE FROM state_meta WHERE key = ?", (f"{_PREFIX}{turn}",))
+    return conn.changes() > 0
