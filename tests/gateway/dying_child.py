@@ -113,7 +113,7 @@ async def main() -> None:
     take_over.LOOK_SECONDS = 0.2
     lease = float(os.environ.get("HERMES_TEST_LEASE", "20"))
     hermes_state.turns.LEASE_SECONDS, heart._seconds = lease, lease / 4
-    agent.build.usable_tools = lambda config: tools()
+    agent.build.usable_tools = lambda *_: tools()
     deliver, tell_unknown = Delivery._deliver, take_over.tell_unknown
 
     async def watched_deliver(self: Delivery, row: dict[str, Any]) -> bool:

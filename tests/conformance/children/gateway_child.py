@@ -56,7 +56,7 @@ class Gateway:
     """A gateway and its one chat."""
 
     def __init__(self, home: Path, reaper: Reaper) -> None:
-        agent.build.usable_tools = lambda config: scripted_tools(home, reaper)
+        agent.build.usable_tools = lambda *_: scripted_tools(home, reaper)
         self.asked: set[str] = set()
         platforms = {Platform.LOCAL: PlatformConfig(enabled=True, allow_all=True)}
         self.db = AsyncSessionDB(SessionDB(home / "state.db"))

@@ -17,5 +17,5 @@ def main(home: Path) -> None:
     asked = os.open(home / "asked", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     scripted = scripted_model(lambda name: os.write(asked, f"{os.getpid()} {name}\n".encode()))
     agent.build.build_models = lambda config, model=None: scripted
-    agent.build.usable_tools = lambda config: scripted_tools(home, reaper)
+    agent.build.usable_tools = lambda *_: scripted_tools(home, reaper)
     os._exit(entry.main([]))

@@ -126,5 +126,5 @@ def main(home: Path) -> None:
     SocketAdapter.port = int((home / PORT_FILE).read_text())
     local.LocalAdapter = SocketAdapter  # type: ignore[assignment,misc]
     reaper = Reaper(home)
-    agent.build.usable_tools = lambda config: scripted_tools(home, reaper)
+    agent.build.usable_tools = lambda *_: scripted_tools(home, reaper)
     asyncio.run(serve(home))
