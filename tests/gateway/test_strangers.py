@@ -16,6 +16,7 @@ import pytest
 
 from agent.descriptors import Strangers
 from gateway.config import Platform
+from gateway.platforms.telegram_webhook import WebhookServer
 
 from .serving import KEY, serving
 
@@ -136,3 +137,28 @@ def test_who_was_dropped_counts_until_it_ended() -> None:
     assert not strangers.make_room() and dropped == ["a", "b"]
     strangers.discard("a")
     assert strangers.make_room() and dropped == ["a", "b"]
+
+
+async def test_who_calls_for_telegram_without_the_secret_is_answered_once() -> None:
+    updates: list[Any] = []
+
+    async def accept(update: Any) -> None:
+        updates.append(update)
+
+    server = WebhookServer("/hook", "secret", accept)
+    port = await server.start("127.0.0.1", 0)
+    request = (
+        "POST /hook HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+        "X-Telegram-Bot-Api-Secret-Token: {}\r\n\r\n{{}}"
+    )
+    try:
+        async with asyncio.timeout(SECONDS):
+            async with strangers(port, 1, 2 * request.format("wrong").encode()) as [stranger]:
+                answer = await stranger.read()
+                assert answer.count(b"HTTP/1.1 401") == 1 and updates == []
+            async with strangers(port, 1, 2 * request.format("secret").encode()) as [telegram]:
+                for _ in range(2):
+                    assert b"200" in await telegram.readuntil(b"}")
+                assert updates == [{}, {}]
+    finally:
+        await server.stop()
