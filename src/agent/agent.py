@@ -33,6 +33,7 @@ from .learning.learner import OFF, Learner, LearningSettings
 from .learning.memory_providers import MemoryProviders
 from .loop import Turn
 from .model import Message, Model, Usage
+from .notes import Notes
 from .occupation import Occupation, TurnRunningError
 from .outcome import call_cost, step_cost
 from .threads import run_to_end
@@ -106,10 +107,12 @@ class AIAgent:
             auxiliary.on_usage = self._count_side_call
         self.learner = Learner(self, learning or OFF, providers, self._emit_aside)
         self.delegation = Delegation(self)
+        self.notes = Notes(self)
         self.services: dict[str, Any] = {
             "delegate": self.delegation,
             "call_tool": CodeCalls(self.tools, self._tool_context),
             "session_environ": session_context.session_environ,
+            "notify": self.notes.notify,
             "auxiliary": auxiliary,
             **(services or {}),
         }
@@ -172,7 +175,7 @@ class AIAgent:
         not stored yet are stored first. `stream_callback` gets the answer's text as it comes.
         Returns `final_response`, `messages`, `api_calls`, `session_id`, `completed`, `partial`,
         `failed`, `interrupted`, `error` and `usage`; `pending_steering` is what came too late to be
-        read in this turn. Only a misuse raises.
+        read in this turn where there is no store to keep it for the next. Only a misuse raises.
         """
         result = run_to_end(self.run(prompt, conversation_history, stream_callback))
         session_context.set_current_session_id(self.session_id)
@@ -186,6 +189,15 @@ class AIAgent:
     ) -> dict[str, Any]:
         """The same as `run_conversation`, for coroutines."""
         return await running.answer(self, prompt, conversation_history, stream_callback)
+
+    async def run_notes(
+        self, stream_callback: StreamCallback | None = None
+    ) -> dict[str, Any] | None:
+        """Answer what waits to be told to the conversation (see `notes`), as a turn of its own.
+
+        None if there is nothing, or another process tells it.
+        """
+        return await running.answer_notes(self, stream_callback)
 
     async def go_on(
         self, taken: TakenTurn, stream_callback: StreamCallback | None = None
@@ -211,7 +223,7 @@ class AIAgent:
             cost=lambda usage: step_cost(usage, self.llm),
             max_iterations=self.max_iterations,
             request_options=self._request_options,
-            deliver_results=self._deliver_results,
+            has_news=self.notes.has_news,
             compressor=self._compressor,
             deliver_to=self.deliver_to,
         )
@@ -223,10 +235,6 @@ class AIAgent:
         kept = self.db.get_wall_settings(self.session_id)
         self.workspace.mode = kept["mode"] or self._mode
         self.workspace.folders = [*self._folders, *map(Path, kept["folders"])]
-
-    async def _deliver_results(self) -> None:
-        if self.delegation.take_news():
-            await self._journal.deliver_results()
 
     def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
         return ToolContext(
@@ -363,8 +371,17 @@ class AIAgent:
         """Add a message to the running turn; it is read at the next step. False if none runs.
 
         With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
+        Any other is stored first (StoreError if it cannot be): if the turn ends before it is read,
+        however it ends, it is told with the next one, or as a turn of its own (`run_notes`).
         """
-        return bool(text.strip()) and self._occupation.steer(running.inbound(text, inbox_id))
+        if not text.strip():
+            return False
+        if self.db is None or inbox_id is not None:
+            return self._occupation.steer(running.inbound(text, inbox_id))
+        if not self._occupation.is_in_turn():
+            return False
+        self.notes.steer(text)
+        return True
 
     def move_to(self, session_id: str) -> None:
         """Go on in another conversation, as its first or next turn; nothing of this one is lost."""

@@ -1,8 +1,9 @@
 """Sub-agents that go on after the turn that started them, in threads of this process.
 
 What is under way is a fact of the store; the table here only knows how to stop it. Work whose
-process is gone is given up as lost, by whoever next looks at its conversation. Whoever ends the
-program calls `stop_all` first, so that what runs stores where it came to.
+process is gone is ended like a turn that was cut off, by the next process that looks (`end_lost`):
+the sub-agents' turns are closed in their histories, and the conversation is told once. Whoever ends
+the program calls `stop_all` first, so that what runs stores where it came to.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from hermes_state.owners import exists, is_running, machine, start_time
 from tools.delegate import Task, joined
 from tools.output import shortened
 
+from .notes import count_stored
 from .redact import redact
 from .threads import run_to_end
 
@@ -166,6 +168,31 @@ def running_here() -> list[str]:
     """The ids of what runs in this process."""
     with _lock:
         return list(_runs)
+
+
+def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]] | None = None) -> int:
+    """End what has nobody any more who could, of all that runs or of `running`; returns how many.
+
+    What the sub-agents had done is kept in their sessions, which the conversation is told of.
+    """
+    ended = 0
+    for delegation in db.list_running_delegations() if running is None else running:
+        if not is_lost(delegation):
+            continue
+        for session_id in delegation["sessions"]:
+            _close_turn(db, session_id)
+        ended += db.lose_delegation(delegation["delegation_id"])
+    if ended:
+        count_stored()
+        log.warning("%d background tasks were lost with their process", ended)
+    return ended
+
+
+def _close_turn(db: SessionDB, session_id: str) -> None:
+    """Close the turn of a sub-agent whose process is gone."""
+    session = db.get_session(session_id)
+    for turn in db.list_abandoned_turns(session["conversation_id"]) if session else ():
+        db.close_abandoned_turn(turn["conversation_id"], turn["fence"])
 
 
 def is_lost(delegation: Mapping[str, Any]) -> bool:

@@ -18,8 +18,9 @@ from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
 
 from .errors import ModelError
-from .events import BackgroundFinished, Event, ReplyFinished, ToolStarted
+from .events import BackgroundFinished, Event, NoteStored, ReplyFinished, ToolStarted
 from .hooks import fire
+from .notes import count_stored
 
 if TYPE_CHECKING:
     from .agent import AIAgent
@@ -43,7 +44,6 @@ class Delegation:
 
     def __init__(self, parent: AIAgent) -> None:
         self._parent = parent
-        self._news = False
 
     async def __call__(self, task: Task, number: int, caller: ToolContext) -> str:
         """Run one task to its end; returns the report."""
@@ -67,6 +67,7 @@ class Delegation:
         )
         if self._parent.db is not None:
             self._parent.db.end_session(child.session_id, "agent_close")
+            self._parent.db.drop_notes(child.session_id)  # nobody speaks there any more
         if result["failed"] or result["interrupted"]:
             reason = result["error"] or "it was interrupted"
             raise ToolError(f"The sub-agent did not finish: {reason}")
@@ -125,29 +126,25 @@ class Delegation:
             child.close()
 
     def _told(self, delegation_id: str, state: str, report: str) -> None:
-        self._news = True
+        count_stored()
         if self._parent.on_event is None:
             return
         event = BackgroundFinished(self._parent.session_id, delegation_id, state, report)
         try:
             self._parent.on_event(event)
+            self._parent.on_event(NoteStored(self._parent.session_id))
         except Exception:
             # A front end that fails to show it does not undo it: the conversation is still told.
             log.exception("A callback failed on %s", delegation_id)
 
-    def take_news(self) -> bool:
-        """Whether something has ended since the last time."""
-        news, self._news = self._news, False
-        return news
-
     def settle(self) -> None:
-        """Give up on the conversation's background work whose process is gone."""
+        """End the conversation's background work whose process is gone."""
         db = self._parent.db
-        for one in db.list_delegations(self._parent.session_id, "running") if db else ():
-            from .background import is_lost
+        running = db.list_delegations(self._parent.session_id, "running") if db else []
+        if db is not None and running:
+            from .background import end_lost
 
-            if db is not None and is_lost(one):
-                db.lose_delegation(one["delegation_id"])
+            end_lost(db, running)
 
     def _new_agent(self, task: Task, asker: Asker) -> AIAgent:
         from .agent import AIAgent

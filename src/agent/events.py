@@ -114,6 +114,15 @@ class BackgroundFinished(NamedTuple):
     text: str
 
 
+class NoteStored(NamedTuple):
+    """The conversation is to be told something: a running turn does so at its next step.
+
+    It may come at any time, from another thread. Where no turn runs, `AIAgent.run_notes` runs one.
+    """
+
+    session_id: str
+
+
 class TitleSet(NamedTuple):
     """A conversation was named. Comes after its turn, from another thread."""
 
@@ -152,6 +161,7 @@ Event = (
     | Compressed
     | Noticed
     | BackgroundFinished
+    | NoteStored
     | TitleSet
     | ReviewFinished
     | TurnFinished

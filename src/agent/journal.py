@@ -161,18 +161,44 @@ class Journal:
         await self._write(lambda conn: turn_log.end_turn(conn, lease))
         self._given_up = None
 
-    async def deliver_results(self) -> bool:
-        """Store what background work has come to, as messages; False if there is nothing new."""
+    async def begin_with_notes(self, deliver_to: Mapping[str, Any] | None = None) -> bool:
+        """Take the turn with the notes that wait for the conversation; False if there are none.
+
+        Raises ConversationBusyError while another turn runs in the conversation.
+        """
         if self._db is None:
             return False
+        self._writing = asyncio.Lock()
         recorded = await self._write(
-            lambda conn: turn_log.deliver_results(conn, self.session_id, self._lease)
+            lambda conn: turn_log.begin_noted_turn(
+                conn,
+                self.session_id,
+                source=self.source,
+                facts=self.facts,
+                given_up=self._given_up,
+                deliver_to=deliver_to,
+            )
         )
         if recorded is None:
             return False
-        self.session_id, self._version = recorded.session_id, None
-        self.refresh()
+        self._given_up = None
+        self._hold(recorded.lease)
+        self._wrote(recorded, [])
         return True
+
+    async def deliver_notes(self) -> list[Message]:
+        """Store the notes that wait for the conversation as its next messages; returns those."""
+        if self._db is None:
+            return []
+        async with self._writing:
+            recorded = await self._write(
+                lambda conn: turn_log.deliver_results(conn, self.session_id, self._lease)
+            )
+            if recorded is None:
+                return []
+            self.session_id, self._version = recorded.session_id, None
+            self.refresh()
+        return [message for message in self.messages if message[ROW_ID] in recorded.ids]
 
     def persist(self, messages: Iterable[Message]) -> None:
         """Store those of `messages` that are not stored yet."""

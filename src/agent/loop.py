@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,10 +37,6 @@ STILL_OPEN = (
 )
 
 
-async def _nothing() -> None:
-    """No background work."""
-
-
 @dataclass(slots=True)
 class Turn:
     """A turn's collaborators, and how far it has come."""
@@ -57,8 +53,8 @@ class Turn:
     """Through which messages join it before its model says anything."""
     max_iterations: int = 90
     request_options: dict[str, Any] = field(default_factory=dict)
-    deliver_results: Callable[[], Awaitable[None]] = _nothing
-    """Puts what background work has come to into the journal, between two steps."""
+    has_news: Callable[[], bool] = lambda: False
+    """Whether notes wait for the conversation."""
 
     compressor: Compressor | None = None
     """Keeps the requests within the model's window."""
@@ -107,11 +103,12 @@ async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> Non
             calls = turn.reply.tool_calls()
             # What came until now is read in this turn; what comes later, in the next.
             steering = [] if calls else turn.take_steering()
+            more = bool(calls or steering) or turn.has_news()
             verified = turn.hooks is None or not turn.hooks.will_verify()
-            await finish_reply(turn, calls, steering, ends=not calls and not steering and verified)
+            await finish_reply(turn, calls, steering, ends=not more and verified)
             if calls:
                 await run_tools(turn, calls)
-            elif not steering:
+            elif not steering and not (more and await deliver_notes(turn)):
                 wanted = "" if verified or not turn.hooks else await turn.hooks.wants_more(turn)
                 if not wanted:
                     turn.final_response = turn.reply.text
@@ -137,12 +134,21 @@ async def close(turn: Turn) -> None:
 
 
 async def run_tools(turn: Turn, calls: list[dict[str, Any]]) -> None:
-    """Run what a reply asked for; then comes what background work and the user have said since."""
+    """Run what a reply asked for; then come notes, and what the user has said since."""
     await turn.tools.run(calls)
-    await turn.deliver_results()
+    if turn.has_news():
+        await deliver_notes(turn)
     steering = turn.take_steering()
     if steering:
         await steer(turn, steering)
+
+
+async def deliver_notes(turn: Turn) -> bool:
+    """Add the notes of the conversation to the turn; False if another process took them."""
+    told = await turn.journal.deliver_notes()
+    for message in told:
+        turn.emit(Steered(message["content"]))
+    return bool(told)
 
 
 async def steer(turn: Turn, messages: list[Message]) -> None:

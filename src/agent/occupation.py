@@ -81,6 +81,11 @@ class Occupation:
             task.get_loop().call_soon_threadsafe(task.cancel)
         return True
 
+    def is_in_turn(self) -> bool:
+        """Whether a turn runs."""
+        with self._lock:
+            return self._busy and not self._compressing
+
     def steer(self, message: Message) -> bool:
         """Add a message to the running turn; False if none runs."""
         with self._lock:

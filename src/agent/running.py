@@ -59,6 +59,33 @@ async def answer(
     return await run(agent, prompt, begin, stream_callback)
 
 
+class NothingToTellError(Exception):
+    """No note waits for the conversation."""
+
+
+async def answer_notes(
+    agent: AIAgent, stream_callback: StreamCallback | None
+) -> dict[str, Any] | None:
+    """A turn that begins with what the conversation is to be told; None if there is nothing."""
+    if agent.db is None or not agent.db.has_notes(agent.session_id):
+        return None
+
+    async def begin(turn: Turn) -> None:
+        agent._prepare(None)
+        await agent.learner.session_begins()
+        turn.system = await agent._system_prompt()
+        if not await take_turn(agent, turn, None):
+            raise NothingToTellError
+        turn.asked = agent._journal.messages[-1]
+        if turn.hooks:
+            turn.hooks.user_message = turn.asked["content"]
+
+    try:
+        return await run(agent, "", begin, stream_callback)
+    except NothingToTellError:
+        return None  # another process was first
+
+
 async def go_on(
     agent: AIAgent, taken: TakenTurn, stream_callback: StreamCallback | None
 ) -> dict[str, Any]:
@@ -107,6 +134,8 @@ async def run(
     except StoreError as error:
         log.error("The turn in %s could not be stored: %s", agent.session_id, error)
         broken = error
+    except NothingToTellError:
+        raise
     except Exception as error:
         # A fault of ours must not leave the user without a word, or the history open.
         log.exception("The turn in %s failed", agent.session_id)
@@ -128,13 +157,18 @@ async def run(
     return result
 
 
-async def take_turn(agent: AIAgent, turn: Turn, message: Message) -> None:
-    """Store the question and take the turn, when whoever has it elsewhere has ended."""
+async def take_turn(agent: AIAgent, turn: Turn, message: Message | None) -> bool:
+    """Store the question and take the turn, when whoever has it elsewhere has ended.
+
+    Without a message the conversation's notes are the question; False if there are none.
+    """
     waiting = False
     while True:
         try:
+            if message is None:
+                return await turn.journal.begin_with_notes(agent.deliver_to)
             await turn.journal.begin(message, agent.deliver_to)
-            return
+            return True
         except ConversationBusyError:
             if agent._occupation.interrupt_wanted:
                 raise StoppedWaitingError from None

@@ -58,7 +58,7 @@ class Answering:
                 entry = take_over.entry_of(runner, inbound, inbound.taken)
             entry = inbound.entry = entry or runner.session_store.get_or_create_session(source)
             began = entry.session_id
-            if inbound.taken is None:
+            if inbound.taken is None and not inbound.is_noted:
                 await self._tell_reset(entry, source)
                 await self.mirror_question(inbound)
             result = await self._answer(key, inbound, entry, stream)
@@ -70,6 +70,8 @@ class Answering:
             if inbound.taken is None:
                 await runner.turns.drop(*inbound.inbox_ids)
             result = {"failed": True, "error": f"{type(error).__name__}: {error}", "api_calls": 0}
+            if inbound.is_noted:
+                result["superseded"] = True  # nobody waits for an answer, and the notes are kept
         finally:
             runner._running_agents.pop(key, None)
             self.resumed.pop(key, None)
@@ -121,7 +123,8 @@ class Answering:
             user_id=source.user_id, user_name=source.user_name, session_key=key,
             session_id=entry.session_id, message_id=inbound.event.message_id,
         )  # fmt: skip
-        session_context.set_inbox_id(None if inbound.taken else inbound.inbox_ids)
+        from_inbox = inbound.taken is None and not inbound.is_noted
+        session_context.set_inbox_id(inbound.inbox_ids if from_inbox else None)
         if source.platform is not Platform.API_SERVER:
             agent.deliver_to = delivery_target(inbound)
         events = TurnEvents(runner, source, entry, inbound.event.text)
@@ -135,6 +138,10 @@ class Answering:
             with heard(agent, inbound.alive):
                 async with watched(runner, key, source, agent):
                     result = await agent.go_on(inbound.taken, stream_callback=stream.feed)
+        elif inbound.is_noted:
+            async with watched(runner, key, source, agent):
+                told = await agent.run_notes(stream_callback=stream.feed)
+            result = told or {"superseded": True, "session_id": agent.session_id}
         else:
             content = content_of(inbound.event.text, inbound.event.media)
             async with watched(runner, key, source, agent):

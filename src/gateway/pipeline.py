@@ -44,6 +44,8 @@ class Inbound:
     nobody."""
     taken: TakenTurn | None = None
     """The turn it belongs to was begun by a process that died; `inbox_id` is its new name."""
+    is_noted: bool = False
+    """Nobody sent it: the turn begins with what its conversation is to be told."""
     alive: Callable[[], None] | None = None
     """Called at every sign of life of such a turn, from any thread."""
     further_ids: tuple[str, ...] = ()

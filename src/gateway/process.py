@@ -48,10 +48,10 @@ def run_gateway(home: Path) -> int:
 async def _serve(home: Path, lock: GatewayLock) -> int:
     from agent.build import check_tool_choice
     from agent.config import load_config
+    from agent.leftovers import settle_left
     from agent.logs import setup_logging
     from agent.store import open_store
     from hermes_state import AsyncSessionDB
-    from tools.processes.ledger import reap_orphans
 
     from .run import GatewayRunner
 
@@ -65,7 +65,7 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
             check_tool_choice(settings, platform.value)
     store = open_store(home)
     store.settle_at_startup()
-    reap_orphans(home)
+    settle_left(home, store)
     db = AsyncSessionDB(store)
     runner = GatewayRunner(config, settings, db, home)
     loop = asyncio.get_running_loop()

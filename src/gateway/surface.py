@@ -102,6 +102,13 @@ class ChatSurface(Surface):
         """Keep a message until the running turn is over; returns how many wait in this chat."""
         return int(self._in_loop(self._runner.turns.queue(self._inbound, text)))
 
+    def steer(self, text: str) -> bool:
+        """Add a message to the running turn of the chat's conversation."""
+        if not self.running:
+            return False
+        self._in_loop(self._runner.turns.send(self._inbound, text, mode="steer"))
+        return True
+
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
         """Answer what a tool asks leave for."""
         return self._runner.questions.answer(self._key, "approval", choice, all=everything)

@@ -22,6 +22,7 @@ from hermes_state.lineage import SUB_AGENT
 from hermes_state.owners import this_process
 from hermes_state.turns import RUNNING, Lease, is_abandoned
 
+from . import notes
 from .authorization import is_allowed
 from .config import Platform
 from .patience import patiently
@@ -65,7 +66,9 @@ async def watch(runner: GatewayRunner) -> None:
     while runner._running:
         await asyncio.sleep(LOOK_SECONDS * random.uniform(0.7, 1.3))
         try:
-            await look(runner, runner.recovered.intersection(runner.adapters))
+            platforms = runner.recovered.intersection(runner.adapters)
+            await look(runner, platforms)
+            await notes.look(runner, platforms)
         except StoreError as error:
             log.warning("Turns that nobody runs are looked for again: %s", error)
 

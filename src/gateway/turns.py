@@ -67,6 +67,8 @@ class Turns:
         self._askers: dict[str, str | None] = {}
         """By the key whose turn it is: the person whose message is being answered."""
         self.parts = PartsExpected(runner.config.message_parts_wait)
+        self.told: dict[str, float] = {}
+        """By key: until when no further turn is begun that nobody asked for."""
         self._lines: dict[str, Sized] = {}
         """Messages of others' conversations: the one that runs, and those behind it."""
         self.in_flight = 0
@@ -81,8 +83,11 @@ class Turns:
         admitted = sum(map(len, self._admitted.values()))
         return admitted + sum(max(0, len(line) - 1) for line in self._lines.values())
 
-    async def take(self, inbound: Inbound) -> None:
-        """Begin with a message, or do with the running turn of its chat as configured."""
+    async def take(self, inbound: Inbound, mode: str | None = None) -> None:
+        """Begin with a message, or do with the running turn of its chat as configured.
+
+        `mode` is what is done instead: "steer", "queue" or "interrupt".
+        """
         key = inbound.session_key
         self._admitted.setdefault(key, {})[inbound.inbox_id] = inbound
         self.parts.arrived(key)
@@ -96,7 +101,7 @@ class Turns:
         if inbound.waited or self._was_waiting(inbound.event, holder):
             return
         agent = self._runner._running_agents.get(holder)
-        mode = self._busy_mode(key)
+        mode = mode or self._busy_mode(key)
         steer, make_way = getattr(agent, "steer", None), getattr(agent, "make_way", None)
         if mode == "steer" and steer is not None and not inbound.event.media:
             waiting = await self._runner._session_db.list_waiting(session_key=key, limit=LOOK_AHEAD)
@@ -152,6 +157,13 @@ class Turns:
         if left.key in self._chats:
             return False
         self._chats[left.key] = self._runner.spawn(self._run_chat(left.key, left))
+        return True
+
+    def tell(self, key: str, inbound: Inbound) -> bool:
+        """Begin a turn with the notes of a chat's conversation; False if one runs already."""
+        if key in self._chats or self.running_key(key) is not None:
+            return False
+        self._chats[key] = self._runner.spawn(self._run_chat(key, inbound))
         return True
 
     async def _acknowledge(self, event: MessageEvent) -> None:
@@ -226,8 +238,10 @@ class Turns:
         await self.send(inbound, message, waits=True)
         return len(self._admitted.get(inbound.session_key, ()))
 
-    async def send(self, inbound: Inbound, message: Any, *, waits: bool = False) -> None:
-        """Begin with a message that a command made of the person's."""
+    async def send(
+        self, inbound: Inbound, message: Any, *, waits: bool = False, mode: str | None = None
+    ) -> None:
+        """Begin with a message that a command made of the person's; `mode` as for `take`."""
         event = inbound.event
         inbox_id = f"{inbound.inbox_id}:command"
         await self._runner._session_db.accept_message(
@@ -240,7 +254,7 @@ class Turns:
             facts=facts_of(event),
         )
         event.text = message if isinstance(message, str) else str(message[0].get("text", ""))
-        await self.take(Inbound(event, inbound.session_key, inbox_id, waited=waits))
+        await self.take(Inbound(event, inbound.session_key, inbox_id, waited=waits), mode)
 
     async def resume(self, platform: Platform) -> None:
         """After a start: go on with what a platform's chats had sent and was not begun."""
@@ -356,7 +370,10 @@ class Turns:
             return  # it waits in the inbox, and its further parts with the platform
         entry: SessionEntry | None = None
         with contextlib.suppress(StoreError):  # the turn meets it too, and tells it
-            entry = store.get_or_create_session(inbound.event.source)
+            if inbound.is_noted:  # what is told to a conversation does not begin another
+                entry = store.entry(key)
+            else:
+                entry = store.get_or_create_session(inbound.event.source)
         place = self.place(key, lambda: store.peek_session_id(key) or key)
         async with contextlib.AsyncExitStack() as room:
             async with place as late:

@@ -7,6 +7,7 @@ turn is stopped, stored, and the session ended.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from agent.config import Config, ConfigError, load_config
 from agent.events import (
     BackgroundFinished,
     Event,
+    NoteStored,
     Noticed,
     StreamRestarted,
     ToolFinished,
@@ -27,6 +29,7 @@ from agent.providers import UnknownProviderError
 from agent.store import open_store
 from agent.threads import run_to_end
 from hermes_cli.asking import TerminalAsker
+from hermes_cli.chat_notes import Prompt
 from hermes_cli.interrupts import Interrupts
 from hermes_cli.terminal_guard import guard_terminal
 from hermes_state import SessionDB, StoreError
@@ -34,6 +37,8 @@ from tui_gateway.other_turns import TAKEN_AWAY
 
 if TYPE_CHECKING:
     from hermes_cli.chat_surface import ChatSurface
+
+log = logging.getLogger(__name__)
 
 PROMPT = "› "
 LOCAL_NOTICE_GIVEN = "local_model_notice"
@@ -65,9 +70,9 @@ def run_chat(options: ChatOptions) -> int:
             if db.salvage_report is not None:
                 complain(str(db.salvage_report))
             db.settle_at_startup()
-            from tools.processes.ledger import reap_orphans
+            from agent.leftovers import settle_left
 
-            reap_orphans(config.home)
+            settle_left(config.home, db)
             return Chat(config, db, options).run()
     except (ConfigError, UnknownProviderError, UsageError, StoreError) as error:
         complain(f"hermes: {error}")
@@ -96,7 +101,9 @@ class Chat:
         self._asker = TerminalAsker()
         self.agent = self._new_agent(self._session_to_resume())
         self._at_line_start = True
-        self._at_prompt = False
+        self._prompt = Prompt(PROMPT)
+        self._cannot_tell = False
+        """A turn without a question failed: the next question is waited for first."""
         self._surface: ChatSurface | None = None
 
     def run(self) -> int:
@@ -108,7 +115,8 @@ class Chat:
                 question = self._given_question()
                 if question is not None:
                     return self._answer_one(question)
-                return self._talk(interrupts)
+                with self._prompt:
+                    return self._talk(interrupts)
             finally:
                 self._stop_background()
                 self._end_session("cli_close")
@@ -155,6 +163,8 @@ class Chat:
 
     def _answer_one(self, question: str) -> int:
         code = self._turn(question)
+        while code == 0 and (told := self._tell_notes()) is not None:
+            code = told
         if not self._options.quiet:
             complain(f"[{self.agent.model} · hermes chat --resume {self.agent.session_id}]")
         return code
@@ -179,6 +189,23 @@ class Chat:
         # Quietly, standard output is for the answer that was asked for.
         show = (lambda text: None) if self._options.quiet else self._show
         return self._ended(run_to_end(self.agent.go_on(taken, show)))
+
+    def _tell_notes(self) -> int | None:
+        """Answer what the conversation is told without a question; None if there is nothing."""
+        if not self._has_notes():
+            return None
+        result = run_to_end(self.agent.run_notes(self._show))
+        if result is None:
+            return None
+        self._cannot_tell = bool(result["failed"] and not result["api_calls"])
+        return self._ended(result)
+
+    def _has_notes(self) -> bool:
+        try:
+            return not self._cannot_tell and self.db.has_notes(self.agent.session_id)
+        except StoreError as error:
+            log.warning("Whether there is something to be told is not known: %s", error)
+            return False
 
     def _ended(self, result: dict[str, Any]) -> int:
         if not self._at_line_start:
@@ -212,6 +239,8 @@ class Chat:
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Noticed):
             complain(event.text)
+        elif isinstance(event, NoteStored):
+            self._prompt.wake()
         elif self._options.quiet:
             return
         elif isinstance(event, ToolStarted):
@@ -224,10 +253,8 @@ class Chat:
             complain(f"[{event.reason}; trying again in {event.delay:.0f} s]")
         elif isinstance(event, BackgroundFinished):
             # It comes whenever it likes, also while a line is being typed.
-            complain(
-                f"\n[{event.delegation_id} {event.status}; your next message brings the result]"
-            )
-            if self._at_prompt:
+            complain(f"\n[{event.delegation_id} {event.status}]")
+            if self._prompt.is_open:
                 self._show(PROMPT)
 
     # A conversation
@@ -239,8 +266,7 @@ class Chat:
         warned = False
         while not interrupts.leaving:
             try:
-                self._at_prompt = True
-                line = input(PROMPT).strip()
+                given = self._prompt.read(self._has_notes)
                 warned = False
             except EOFError:
                 complain("")
@@ -251,10 +277,12 @@ class Chat:
                 warned = True
                 complain("\n(Ctrl-C again to leave)")
                 continue
-            finally:
-                self._at_prompt = False
-            if line:
-                interrupts.turn_begins()
+            interrupts.turn_begins()
+            if given is None:
+                self._show("\n")
+                self._tell_notes()
+            elif line := given.strip():
+                self._cannot_tell = False
                 self._take(line)
             if self._surface is not None and self._surface.leaving:
                 return 0

@@ -45,9 +45,9 @@ def take_over(db: SessionDB, session_id: str, settings: AgentSettings) -> TakenT
     if taken is not None:
         say(other_turns.GOING_ON)
         from agent.home import hermes_home
-        from tools.processes.ledger import reap_orphans
+        from agent.leftovers import settle_left
 
-        reap_orphans(hermes_home())  # what it left must not run beside what is done now
+        settle_left(hermes_home(), db)  # what it left must not run beside what is done now
     elif not other_turns.runs_elsewhere(db, session_id):
         say(CLOSED)
     return taken

@@ -27,6 +27,7 @@ from . import (
     listing,
     messages,
     named_files,
+    notes,
     outbox,
     pairing,
     previews,
@@ -197,6 +198,7 @@ class SessionDB:
     # Turns
     load_live = _reads(turn_log.load_live)
     begin_turn = _writes(turn_log.begin_turn)
+    begin_noted_turn = _writes(turn_log.begin_noted_turn)
     record_step = _writes(turn_log.record_step)
     append_missing = _writes(turn_log.append_missing)
     deliver_results = _writes(turn_log.deliver_results)
@@ -240,6 +242,11 @@ class SessionDB:
     finish_delegation = _writes(delegations.finish_delegation)
     lose_delegation = _writes(delegations.lose_delegation)
     list_delegations = _reads(delegations.list_delegations)
+    list_running_delegations = _reads(delegations.list_running)
+    add_note = _writes(notes.add_note)
+    drop_notes = _writes(notes.drop_notes)
+    has_notes = _reads(notes.has_notes)
+    list_noted = _reads(notes.list_noted)
 
     # Usage
     update_token_counts = _writes(usage.update_token_counts)

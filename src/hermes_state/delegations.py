@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .codec import decode_json, encode_json, encode_text
-from .connection import Connection, rows
+from .connection import Connection, rows, tuples, value
 
 RUNNING = "running"
 ENDED = ("completed", "failed", "interrupted")
@@ -112,7 +112,34 @@ _OF_CONVERSATION = (
 )
 
 
-def take_notes(conn: Connection, session_id: str) -> list[dict[str, Any]]:
+def list_running(conn: Connection) -> list[dict[str, Any]]:
+    """The background work of every conversation that has not ended, oldest first."""
+    running = rows(
+        conn,
+        "SELECT * FROM async_delegations WHERE delivery_state = 'pending' AND state = 'running'"
+        " AND completed_at IS NULL ORDER BY dispatched_at, rowid",
+    )
+    return [_decoded(one) for one in running]
+
+
+# Work that was stopped on purpose begins no turn of its own.
+_WAKING = "delivery_state = 'pending' AND completed_at IS NOT NULL AND state <> 'interrupted'"
+
+
+def has_results(conn: Connection, session_id: str) -> bool:
+    """Whether work of a conversation has ended by itself and the conversation was not told."""
+    sql = f"SELECT 1 FROM async_delegations d WHERE {_WAKING} AND {_OF_CONVERSATION}"
+    return bool(value(conn, f"SELECT EXISTS ({sql})", (session_id,)))
+
+
+def sessions_with_results(conn: Connection, oldest: float) -> list[str]:
+    """The sessions whose conversations have such results, of work that ended after `oldest`."""
+    sql = f"SELECT DISTINCT parent_session_id FROM async_delegations WHERE {_WAKING}"
+    found = tuples(conn, f"{sql} AND completed_at > ?", (oldest,))
+    return [str(session_id) for (session_id,) in found if session_id is not None]
+
+
+def take_results(conn: Connection, session_id: str) -> list[dict[str, Any]]:
     """The messages that tell a conversation what has ended, each given exactly once.
 
     To be stored by the caller in the same transaction.

@@ -21,6 +21,9 @@ INBOX_ID = "_inbox"
 """Key under which a message says which row of the inbox it comes from, or which rows: the parts of
 a message are taken together."""
 
+NOTES = "('note', 'quiet-note', 'steered-note')"
+"""Sources of rows that `notes` keeps here: told to a conversation, no messages of a front end."""
+
 KEPT_SECONDS = 30 * 86_400
 """How long a taken row is remembered."""
 
@@ -71,7 +74,7 @@ def list_waiting(
 ) -> list[dict[str, Any]]:
     """The messages nobody has begun with, oldest first: of a conversation, of a front end, of a
     chat, or all."""
-    where, given = ["state = 'waiting'"], []
+    where, given = [f"state = 'waiting' AND source NOT IN {NOTES}"], []
     if session_key is not None:
         where.append("session_key = ?")
         given.append(session_key)

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from .codec import decode_content, decode_json, encode_content, encode_json
 from .connection import Connection, row, tuples, value
-from .delegations import take_notes
 from .history import OUTCOME_UNKNOWN, tool_result, unique_calls
 from .inbox import taken
 from .lineage import get_compression_lineage, get_compression_tip
 from .messages import append_messages, load_conversation, message_fields
+from .notes import has_notes, take_notes
 from .outbox import owed
 from .sessions import create_session, reopen_session
 from .tool_runs import REPEATABLE, Started, finish_runs, settle_runs, start_runs, unfinished_runs
@@ -72,7 +72,7 @@ def load_live(conn: Connection, session_id: str) -> LiveView | None:
 def begin_turn(
     conn: Connection,
     session_id: str,
-    message: Mapping[str, Any],
+    message: Mapping[str, Any] | None,
     *,
     source: str,
     facts: Mapping[str, Any],
@@ -85,7 +85,7 @@ def begin_turn(
 
     The session's row is created with its first message. A session that had ended goes on. Tool
     calls without a result, and a question without an answer, are closed first, so that the history
-    is valid; then come the results of background work that has ended since. The ids of what was
+    is valid; then come the notes that wait for the conversation (see `notes`). The ids of what was
     added come before the message's own, and the caller is told to look again. A message from the
     inbox is taken there in the same step; AlreadyTakenError if another turn has it.
 
@@ -104,9 +104,34 @@ def begin_turn(
     added = [] if found is None else close_ends(conn, tip, conversation_id)
     lease = take_lease(conn, conversation_id, tip, deliver_to, given_up) if leased else None
     added += take_notes(conn, tip)
-    ids = append_messages(conn, tip, [*added, *taken(conn, [message])])
+    asked = [] if message is None else taken(conn, [message])
+    ids = append_messages(conn, tip, [*added, *asked])
     others_wrote = tip != session_id or before != seen_version or bool(added)
     return Recorded(tip, ids, _version(conn, tip), others_wrote, lease)
+
+
+def begin_noted_turn(
+    conn: Connection,
+    session_id: str,
+    *,
+    source: str,
+    facts: Mapping[str, Any],
+    given_up: Lease | None = None,
+    deliver_to: Mapping[str, Any] | None = None,
+) -> Recorded | None:
+    """Begin a turn with the notes that wait for the conversation; None if none is worth one."""
+    if not has_notes(conn, session_id):
+        return None
+    return begin_turn(
+        conn,
+        session_id,
+        None,
+        source=source,
+        facts=facts,
+        leased=True,
+        given_up=given_up,
+        deliver_to=deliver_to,
+    )
 
 
 def record_step(
@@ -148,7 +173,7 @@ def record_step(
 def deliver_results(
     conn: Connection, session_id: str, lease: Lease | None = None
 ) -> Recorded | None:
-    """Store the results of background work at this point of a running turn; None without any."""
+    """Store the notes of a conversation at this point of a running turn; None without any."""
     if lease is not None:
         require_lease(conn, lease)
     tip = get_compression_tip(conn, session_id)

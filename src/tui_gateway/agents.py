@@ -118,7 +118,7 @@ def _turn_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
     asked: dict[str, Any] = next((one for one in reversed(said) if one["role"] == "user"), {})
     is_recovered = bool(session.get("recovered"))
     with session["history_lock"]:
-        if is_recovered:
+        if is_recovered or session.get("noted"):
             session["prompt"] = asked.get("content")
         message_begins(hub, sid, session, asked.get("timestamp"))
         if is_recovered:
@@ -199,6 +199,13 @@ def _background(hub: Hub, sid: str, session: Session, event: Any) -> None:
     hub._emit("background.complete", sid, {"task_id": event.delegation_id, "text": event.text})
 
 
+def _note_stored(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    from . import turns
+
+    if hub._sessions.get(sid) is session:
+        turns.run_waiting(hub, sid, session)
+
+
 def _title_set(hub: Hub, sid: str, session: Session, event: Any) -> None:
     session["title"] = event.title
     hub._emit("session.title", sid, {"session_id": event.session_id, "title": event.title})
@@ -221,6 +228,7 @@ _TRANSLATIONS: dict[str, Callable[[Hub, str, Session, Any], None]] = {
     "Compressed": _compressed,
     "Noticed": _noticed,
     "BackgroundFinished": _background,
+    "NoteStored": _note_stored,
     "TitleSet": _title_set,
     "ReviewFinished": _reviewed,
 }

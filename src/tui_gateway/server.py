@@ -129,11 +129,14 @@ def _get_db() -> SessionDB:
 def reap_left_processes() -> None:
     """End what the tools of a server that was killed left running."""
     from agent.home import hermes_home
-    from tools.processes.ledger import reap_orphans
+    from agent.leftovers import settle_left
+    from hermes_state import StoreError
 
+    if not (hermes_home() / "state.db").exists():
+        return  # nothing was ever said here
     try:
-        reap_orphans(hermes_home())
-    except OSError as error:
+        settle_left(hermes_home(), _get_db())
+    except (OSError, StoreError) as error:
         # It is tried again with the next start; the person can work meanwhile.
         log.warning("What an earlier run left running could not be ended: %s", error)
 

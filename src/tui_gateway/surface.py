@@ -113,6 +113,13 @@ class LiveSurface(Surface):
         turns.run_waiting(self._hub, self._sid, self._session)
         return len(self.db.list_waiting(self.session_id))
 
+    def steer(self, text: str) -> bool:
+        """Add a message to the running turn; it is stored like every prompt."""
+        if not self.running:
+            return False
+        turns.steer(self._hub, self._sid, self._session, text)
+        return True
+
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
         """Answer what a tool asks leave for."""
         return asking.answer_approvals(self._session, choice, everything=everything)

@@ -72,9 +72,11 @@ class Watcher:
 
         if not (hermes_home() / "state.db").exists():
             return  # nothing was ever said here
+        from agent.background import end_lost
         from hermes_state.lineage import SUB_AGENT
 
         db = self._hub._get_db()
+        end_lost(db)
         for turn in db.list_abandoned_turns():
             if turn["source"] == SUB_AGENT:
                 db.close_abandoned_turn(turn["conversation_id"], turn["fence"])
@@ -85,6 +87,15 @@ class Watcher:
                 self._follow(db, sid, session)
             elif session.get("headless"):
                 self._close_if_done(sid, session)
+        if db.list_noted():
+            self._tell_notes(db)
+
+    def _tell_notes(self, db: SessionDB) -> None:
+        """Have idle sessions told what another process stored, or what nobody ran in time."""
+        for sid, session in list(self._hub._sessions.items()):
+            is_idle = session.get("agent") is not None and not session.get("running")
+            if is_idle and not session.get("closing") and db.has_notes(live.current_key(session)):
+                turns.run_waiting(self._hub, sid, session)
 
     def _take(self, db: SessionDB, turn: dict[str, Any]) -> None:
         from agent import recovery

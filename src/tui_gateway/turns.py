@@ -3,7 +3,8 @@
 A prompt goes into the store's inbox before its sender is told. A turn takes it from there in the
 step that stores the user's message. What waits (because a turn runs, or because the server was
 killed) is run next, in the order it came. Before all of it comes a turn of the conversation whose
-process is gone: it is taken over and brought to its end.
+process is gone: it is taken over and brought to its end. Where no prompt waits, what the
+conversation is to be told (the end of a background process, say) is a turn of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .rpc import SESSION_BUSY, RpcError
 if TYPE_CHECKING:
     from hermes_state.take_over import TakenTurn
 
-    Work: TypeAlias = "Prompt | TakenTurn"
+    Work: TypeAlias = "Prompt | Notes | TakenTurn"
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,11 @@ class Prompt:
 
     content: Any
     inbox_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a conversation is to be told without anybody having asked."""
 
 
 def submit(
@@ -150,7 +156,7 @@ def run_waiting(hub: Hub, sid: str, session: Session, *, is_opened: bool = False
     db, key = hub._get_db(), live.current_key(session)
     if is_opened and not other_turns.runs_elsewhere(db, key):
         session["adopted"] = {row["id"] for row in db.list_waiting(key)}
-    is_wanted = _oldest(hub, session) is not None or other_turns.is_cut_off(db, key)
+    is_wanted = _first(hub, session) is not None or other_turns.is_cut_off(db, key)
     if is_wanted and _claim(session):
         _go_on(hub, sid, session)
 
@@ -171,7 +177,7 @@ def _go_on(hub: Hub, sid: str, session: Session, newest: Prompt | None = None) -
         first: Work | None = None
         try:
             if not session.get("_finalized"):
-                first = _left_here(hub, sid, session) or _oldest(hub, session) or newest
+                first = _left_here(hub, sid, session) or _first(hub, session) or newest
         finally:
             _mark_running(session, first)
     if first is not None:
@@ -218,6 +224,14 @@ def _oldest(hub: Hub, session: Session) -> Prompt | None:
     return next(
         (Prompt(row["content"], row["id"]) for row in waiting if _is_ours(row, session)), None
     )
+
+
+def _first(hub: Hub, session: Session) -> Prompt | Notes | None:
+    """What is to be run next: the oldest prompt, which brings the notes along, or the notes."""
+    oldest = _oldest(hub, session)
+    if oldest is None and hub._get_db().has_notes(live.current_key(session)):
+        return Notes()
+    return oldest
 
 
 def _is_ours(row: dict[str, Any], session: Session) -> bool:
@@ -273,17 +287,20 @@ def _run_all(hub: Hub, sid: str, session: Session, first: Work) -> None:
             log.exception("The turn in %s failed", sid)
             complete = turn_ends.failed(f"{type(error).__name__}: {error}")
         with session["history_lock"]:
-            work = None if session.get("_finalized") else _next(hub, session, complete)
+            work = None if session.get("_finalized") else _next(hub, session, work, complete)
             if complete is not None:
                 hub._emit("message.complete", sid, complete)
             _mark_running(session, work)
 
 
-def _next(hub: Hub, session: Session, complete: dict[str, Any] | None) -> Prompt | None:
-    if complete is None or complete.get("unstored"):
+def _next(
+    hub: Hub, session: Session, last: Work, complete: dict[str, Any] | None
+) -> Prompt | Notes | None:
+    not_told = complete is None and isinstance(last, Notes)  # by another process, perhaps
+    if (complete is None and not not_told) or (complete or {}).get("unstored"):
         return None  # the store does not take anything now; what waits stays there
     try:
-        return _oldest(hub, session)
+        return _oldest(hub, session) if not_told else _first(hub, session)
     except Exception:
         # What waits is on disk and is run when the session is opened again.
         log.exception("Cannot look for waiting prompts")
@@ -295,6 +312,10 @@ def _when_free(hub: Hub, sid: str, session: Session, work: Work) -> dict[str, An
 
     If one is, and is this process's now, the prompt stays in the inbox and comes next.
     """
+    if isinstance(work, Notes):
+        # Whoever has the turn is told them at its next step, or has them taken when it ends.
+        busy = other_turns.runs_elsewhere(hub._get_db(), live.current_key(session))
+        return None if busy else _run(hub, sid, session, work)
     if not isinstance(work, Prompt):
         return _run(hub, sid, session, work)
     taken = None
@@ -348,7 +369,8 @@ def _run(hub: Hub, sid: str, session: Session, work: Work) -> dict[str, Any] | N
         return turn_ends.not_built(hub, sid, error)
     if session.get("_finalized"):
         return None  # closed meanwhile: what is to be done waits until it is opened again
-    session["recovered"] = not isinstance(work, Prompt)
+    session["recovered"] = not isinstance(work, Prompt | Notes)
+    session["noted"] = isinstance(work, Notes)
     session["prompt"] = work.content if isinstance(work, Prompt) else ""
     renderer = hub.make_stream_renderer(session.get("cols", 80))
 
@@ -361,6 +383,12 @@ def _run(hub: Hub, sid: str, session: Session, work: Work) -> dict[str, Any] | N
         session_context.set_inbox_id(work.inbox_id)
         result = agent.run_conversation(work.content, stream_callback=stream)
         unstored = _settle(hub, session, work, result)
+    elif isinstance(work, Notes):
+        told = _tell_notes(agent, stream)
+        if told is None:
+            return None
+        result = told
+        unstored = bool(result.get("failed")) and hub._get_db().has_notes(agent.session_id)
     else:
         hub.reap_left_processes()  # they must not go on beside what is done now
         result = _go_on_with(agent, work, stream)
@@ -378,6 +406,13 @@ def _run(hub: Hub, sid: str, session: Session, work: Work) -> dict[str, Any] | N
     apply_pending_title(hub, sid, session)
     complete = turn_ends.completed(hub, session, result)
     return {**complete, "unstored": True} if unstored else complete
+
+
+def _tell_notes(agent: Any, stream: Callable[[str], None]) -> dict[str, Any] | None:
+    from agent.threads import run_to_end
+
+    result: dict[str, Any] | None = run_to_end(agent.run_notes(stream))
+    return result
 
 
 def _go_on_with(agent: Any, taken: TakenTurn, stream: Callable[[str], None]) -> dict[str, Any]:

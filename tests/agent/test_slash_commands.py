@@ -245,7 +245,7 @@ def test_steering_a_running_turn(front: Front) -> None:
     front.tools = Registry([pause])
     front.steps = [call("pause"), lambda request: say(str(request.messages[-1]["content"]))]
     assert front.ask("go") == "mind the cat"
-    assert steered == [Exec("It is read at the next step.")]
+    assert steered == [Exec("Kept; it is read at the next step, or answered next.")]
 
 
 def test_stopping_the_answer(front: Front) -> None:

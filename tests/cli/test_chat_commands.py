@@ -154,11 +154,10 @@ def test_a_background_task_is_told_and_stopped_with_the_program(
     hermes: Hermes, server: ModelServer, screen: Terminal
 ) -> None:
     server.say("the report")
-    screen.type("/bg look around\n")
-    screen.wait_for("completed; your next message brings the result")
     server.say("I have read it.")
-    screen.type("And?\n")
-    screen.wait_for("I have read it.")
+    screen.type("/bg look around\n")
+    screen.wait_for(" completed]")
+    screen.wait_for("I have read it.")  # nobody spoke: a turn of its own
     assert "the report" in str(server.requests[-1]["messages"][-1]["content"])
     server.streaming.clear()
     server.say("half", threading.Event())

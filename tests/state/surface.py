@@ -22,6 +22,7 @@ _PLAUSIBLE: dict[str, Any] = {
     "dict[str, str]": {UNKNOWN: "text"},
     "list[dict[str, Any]]": [],
     "Mapping[str, Any]": {"role": "user", "content": "text"},
+    "Mapping[str, Any] | None": {"role": "user", "content": "text"},
     "Iterable[Mapping[str, Any]]": [{"role": "user", "content": "text"}],
 }
 _BY_NAME: dict[str, Any] = {"facts": {}}

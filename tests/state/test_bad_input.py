@@ -23,6 +23,7 @@ from .surface import UNKNOWN, arguments, dump, method_names, parameters
 CREATES = {
     "accept_message",
     "add_delivery",
+    "add_note",
     "approve_pairing",
     "offer_pairing",
     "append_missing",

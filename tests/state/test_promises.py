@@ -78,6 +78,7 @@ def furnish(db: SessionDB) -> None:
     db.accept_message("waiting", "s", "later", source="tui")
     db.accept_message("long gone", "s", "earlier", source="tui")
     db.drop_message("long gone")
+    db.add_note("note", "s", "it has ended")
     to = {"session_key": "k", "platform": "local", "chat_id": "1"}
     for name in ("owed", "sending", "settled"):
         db.add_delivery(name, "text", **to)
@@ -230,6 +231,9 @@ TABLE = [
     m("revoke_pairing", platform="telegram", user_id="friend"),
     m("begin_turn", "s", session_id="s", source="cli", facts={},
       message={**say("later")[0], "_inbox": "waiting"}),
+    m("begin_noted_turn", "s", session_id="s", source="cli", facts={}),
+    m("add_note", note_id="new", session_id="s", text="it has ended"),
+    m("drop_notes", session_id="s"),
     m("create_delegation", delegation_id="new", session_id="s", task={"goals": ["g"]}),
     m("finish_delegation", delegation_id="under way", state="completed", report="r"),
     m("lose_delegation", delegation_id="under way"),

@@ -17,9 +17,11 @@ import pytest
 
 from tools.base import ToolContext, ToolError, Workspace
 from tools.processes import background as processes_background
-from tools.processes.background import Watcher, table_of
+from tools.processes import watch
+from tools.processes.background import close_processes, table_of
 from tools.processes.ledger import Ledger
 from tools.processes.tool import process
+from tools.processes.watch import Watcher
 from tools.terminal.tool import close_terminal, terminal
 
 Tool = Callable[..., str]
@@ -205,50 +207,146 @@ def test_a_process_that_ends_at_once_is_told_at_once(context: ToolContext, start
     assert "command not found" in text
 
 
-def test_the_end_and_watched_lines_are_notified(
-    act: Tool, start: Tool, context: ToolContext
-) -> None:
-    told: queue.Queue[str] = queue.Queue()
-    context.services = {"notify": told.put}
+def until(happened: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.01)
+
+
+class Told:
+    """Stands for the agent that keeps what its tools want to tell."""
+
+    def __init__(self) -> None:
+        self._notes: queue.Queue[tuple[str, str, bool]] = queue.Queue()
+
+    def __call__(self, text: str, name: str, quiet: bool = False) -> None:
+        self._notes.put((text, name, quiet))
+
+    def next(self) -> tuple[str, str, bool]:
+        return self._notes.get(timeout=20)
+
+    def is_empty(self) -> bool:
+        return self._notes.empty()
+
+
+def test_the_end_and_watched_lines_are_told(act: Tool, start: Tool, context: ToolContext) -> None:
+    told = Told()
+    context.services = {"notify": told}
     name = start(
         "echo starting; echo server is ready on 80; read line; echo bye; exit 3",
         notify_on_complete=True,
         watch_patterns=["ready"],
     )
-    assert told.get(timeout=20) == f"[{name} printed a line with 'ready']\nserver is ready on 80"
+    text = f"[{name} printed a line with 'ready']\nserver is ready on 80"
+    assert told.next() == (text, f"{name}:1", False)
     act("submit", name, data="")
-    text = told.get(timeout=20)
+    text, known_as, quiet = told.next()
     assert text.startswith(f"[{name} ended with exit code 3 after")
     assert text.endswith("bye")
+    assert (known_as, quiet) == (f"{name}:ended", False)
 
 
-def test_a_notification_that_fails_does_not_stop_the_reading(
+def test_what_the_call_itself_has_told_is_not_told_again(start: Tool, context: ToolContext) -> None:
+    start("true")  # for its cleaning up
+    told = Told()
+    context.services = {"notify": told}
+    text = terminal.run(context, "exit 7", background=True, notify_on_complete=True)
+    assert "exit code 7" in text
+    (process,) = (one for one in table_of(context.workspace).all() if one.command == "exit 7")
+    until(lambda: not Ledger(context.workspace.home).records())
+    assert process.done.is_set() and told.is_empty()
+
+
+def test_one_that_is_killed_on_purpose_is_not_told(
+    act: Tool, start: Tool, context: ToolContext
+) -> None:
+    told = Told()
+    context.services = {"notify": told}
+    act("kill", start("sleep 600", notify_on_complete=True))
+    until(lambda: not Ledger(context.workspace.home).records())
+    assert told.is_empty()
+
+
+def test_one_that_ends_with_its_conversation_is_told_quietly(
+    start: Tool, context: ToolContext
+) -> None:
+    told = Told()
+    context.services = {"notify": told}
+    name = start("sleep 600", notify_on_complete=True)
+    close_processes(context.workspace)
+    text, known_as, quiet = told.next()
+    assert "was stopped with its conversation" in text
+    assert (known_as, quiet) == (f"{name}:ended", True)
+
+
+def test_where_nothing_can_be_told_the_model_knows(start: Tool, context: ToolContext) -> None:
+    start("true")  # for its cleaning up
+    text = terminal.run(context, "sleep 600", background=True, notify_on_complete=True)
+    assert "No messages are sent here" in text
+
+
+def test_an_end_that_cannot_be_stored_stays_in_the_ledger(
     act: Tool, start: Tool, context: ToolContext, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(text: str) -> None:
+    def fail(text: str, name: str, quiet: bool = False) -> None:
         raise RuntimeError("nobody there")
 
     context.services = {"notify": fail}
-    name = start("echo ready; echo more", watch_patterns=["ready"])
+    name = start(
+        "echo ready; read line; echo more", notify_on_complete=True, watch_patterns=["ready"]
+    )
+    act("submit", name, data="")
     assert "more" in act("log", name) or "more" in act("wait", name, timeout=20)
-    assert "could not be delivered" in caplog.text
+    until(lambda: caplog.text.count("could not be stored") == 2)
+    (record,) = Ledger(context.workspace.home).records()
+    assert (record.tells_as, record.command) == (name, "echo ready; read line; echo more")
+    assert record.ended.startswith("ended with exit code 0")
+    Ledger(context.workspace.home).remove(record.marker)
+
+
+def reports(watcher: Watcher, text: str) -> list[str]:
+    watcher.feed(text)
+    return [report for report in [watcher.report()] if report is not None]
 
 
 def test_a_pattern_that_always_matches_does_not_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(processes_background.time, "monotonic", lambda: now)
-    watcher, matches = Watcher(["x"]), 0
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now)
+    watcher, told = Watcher(["x"]), []
     for _ in range(1000):
-        matches += len(watcher.feed("x\nx\n"))
+        told += reports(watcher, "x\nx\n")
         now += 1
-    assert matches == 20
+    assert len(told) == watch.MOST_REPORTS
+    assert "further lines are not told" in told[-1]
+    assert all(len(text.splitlines()) <= watch.MOST_LINES + 3 for text in told)
+    assert "[and 10 more such lines]" in told[1]
+
+
+def test_what_matches_soon_after_is_told_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(watch.time, "monotonic", lambda: now)
+    watcher = Watcher(["one", "two"])
+    assert reports(watcher, "one\n") == ["printed a line with 'one']\none"]
+    assert reports(watcher, "two\none again\n") == []
+    now = watch.INTERVAL
+    assert watcher.report() == "printed 2 lines with 'two', 'one']\ntwo\none again"
+    watcher.feed("two\n")
+    assert watcher.report() is None
+    assert watcher.report(ended=True) == "printed a line with 'two']\ntwo"
 
 
 def test_a_pattern_is_found_across_pieces_and_in_a_prompt() -> None:
-    assert Watcher(["ready"]).feed("already") == [("ready", "already")]
+    assert reports(Watcher(["ready"]), "already") == ["printed a line with 'ready']\nalready"]
     watcher = Watcher(["Password:"])
-    assert watcher.feed("Pass") == []
-    assert watcher.feed("word:") == [("Password:", "Password:")]
+    assert reports(watcher, "Pass") == []
+    assert reports(watcher, "word:") == ["printed a line with 'Password:']\nPassword:"]
+
+
+def test_patterns_have_limits(start: Tool) -> None:
+    for patterns in (["x"] * (watch.MOST_PATTERNS + 1), ["x" * (watch.LONGEST_PATTERN + 1)]):
+        with pytest.raises(ToolError, match="watch_patterns takes at most"):
+            start("true", watch_patterns=patterns)
 
 
 def test_there_is_a_limit_to_how_many_run(

@@ -41,12 +41,11 @@ def queue(surface: Surface, args: str) -> Result:
 
 @command("steer", category=CATEGORY, args="<message>")
 def steer(surface: Surface, args: str) -> Result:
-    """Tell the running turn something; it is read at its next step."""
+    """Tell the running turn something; it is read at its next step, or answered by itself."""
     if not args:
         raise CommandError("What is it to know? For instance: /steer Leave the tests out")
-    agent = surface.agent
-    if agent is not None and agent.steer(args):
-        return Exec("It is read at the next step.")
+    if surface.steer(args):
+        return Exec("Kept; it is read at the next step, or answered next.")
     return Send(args)
 
 

@@ -114,6 +114,14 @@ class Surface:
         """Keep a message until the running turn is over; returns how many wait."""
         _not_here("Queueing")
 
+    def steer(self, text: str) -> bool:
+        """Add a message to the running turn, stored before this returns; False if none runs.
+
+        If the turn ends before it has read it, the message is answered by itself.
+        """
+        agent = self.agent
+        return agent is not None and agent.steer(text)
+
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
         """Answer the oldest question of a tool (or all); returns how many were answered."""
         _not_here("Answering approvals")

@@ -1,12 +1,15 @@
 """Background processes of a conversation.
 
 Each has a thread that reads its output into a bounded buffer and a private log file, and that tells
-the conversation when a line matches or the process ends. Ended ones can be asked about for an hour.
+the conversation when a line matches or the process ends. A process whose end is to be told stays in
+the ledger until that is stored, so that the next start tells it if this one is killed. Ended ones
+can be asked about for an hour.
 """
 
 from __future__ import annotations
 
 import contextvars
+import itertools
 import logging
 import os
 import threading
@@ -19,6 +22,7 @@ from ..terminal.backends import Ending, Launch
 from ..terminal.output import Cleaner, KeptFile
 from ..terminal.place import Place
 from ..terminal.run import Run
+from .watch import Watcher, check_patterns
 
 log = logging.getLogger(__name__)
 
@@ -30,17 +34,22 @@ IN_MEMORY = 200_000
 LOG_FOLDER = "tool-output/processes"
 _STATE = "processes"
 _FIRST_LOOK = 0.2
-_LINE_LIMIT = 2_000
-_NOTICE_INTERVAL = 10.0
-_MAX_NOTICES = 20
-"""A pattern that matches all the time must not flood the conversation."""
+_NO_MESSAGES = " No messages are sent here: poll it instead."
+
+Notify = Callable[[str, str, bool], bool]
+"""Tells the conversation a text under a name, quietly or not; False if it could not be stored."""
 
 
 class Background:
     """A background process and what is known of it."""
 
     def __init__(
-        self, context: ToolContext, place: Place, launch: Launch, notify: Callable[[str], None]
+        self,
+        context: ToolContext,
+        place: Place,
+        launch: Launch,
+        notify: Notify,
+        tells_end: bool = False,
     ) -> None:
         self.id = f"proc_{os.urandom(4).hex()}"
         self.command = launch.command
@@ -48,36 +57,51 @@ class Background:
         self.ended_at: float | None = None
         self.ending: Ending | None = None
         self.killed = False
+        self.closed = False
+        """It was ended because its conversation was closed."""
         self.done = threading.Event()
+        self.looked_at = threading.Event()
+        """Set when the call that started it has seen whether it ended at once."""
+        self.is_told = False
+        """That call has told how it ended."""
         self.typed = ""
         """What was written to it since the last end of line."""
         self._place = place
         self._notify = notify
+        self._tells_end = tells_end
         self._lock = threading.Lock()
         self._recent, self._position, self._polled = "", 0, 0
         home = context.workspace.home
         self.log = KeptFile(home / LOG_FOLDER, self.id)
         try:
-            self.run = Run(place.backend, launch, home, context.session_id, "background")
+            self.run = Run(
+                place.backend,
+                launch,
+                home,
+                context.session_id,
+                "background",
+                tells_as=self.id if tells_end else "",
+            )
         except BaseException:
             self.log.close()
             self.log.path.unlink(missing_ok=True)
             raise
 
-    def follow(self, notify_on_complete: bool, patterns: list[str]) -> None:
+    def follow(self, patterns: list[str]) -> None:
         """Read to the end; the body of the process's thread."""
         cleaner, watcher = Cleaner(), Watcher(patterns)
+        reports = itertools.count(1)
 
         def take(data: bytes, *, end: bool = False) -> None:
             text = cleaner.feed(data, end=end)
-            if not text:
-                return
-            with self._lock:
-                self._recent = (self._recent + text)[-IN_MEMORY:]
-                self._position += len(text)
-                self.log.write(text)
-            for pattern, line in watcher.feed(text):
-                self._notify(f"[{self.id} printed a line with {pattern!r}]\n{line}")
+            if text:
+                with self._lock:
+                    self._recent = (self._recent + text)[-IN_MEMORY:]
+                    self._position += len(text)
+                    self.log.write(text)
+                watcher.feed(text)
+            if (report := watcher.report(ended=end)) is not None:
+                self._notify(f"[{self.id} {report}", f"{self.id}:{next(reports)}", False)
 
         try:
             while not self.run.ended():
@@ -86,8 +110,8 @@ class Background:
             take(b"", end=True)
         finally:
             self._finish()
-        if notify_on_complete and not self.killed:
-            self._notify(f"[{self.id} {self.status()}: {short(self.command)}]\n{self.tail(20)}")
+        if self._tells_end:
+            self._tell_end()
 
     def _finish(self) -> None:
         try:
@@ -102,11 +126,23 @@ class Background:
                 self.log.close()
             self.done.set()
 
+    def _tell_end(self) -> None:
+        """Tell the conversation that it has ended, unless it knows."""
+        status = self.status()
+        self.run.note_end(status)
+        self.looked_at.wait()
+        is_known = self.is_told or (self.killed and not self.closed)
+        text = f"[{self.id} {status}: {short(self.command)}]\n{self.tail(20)}"
+        if is_known or self._notify(text, end_name(self.id), self.closed):
+            self.run.forget()
+
     def status(self) -> str:
         """In words."""
         seconds = (self.ended_at or time.time()) - self.started
         if not self.done.is_set():
             return f"running for {seconds:.0f} s"
+        if self.closed:
+            return f"was stopped with its conversation after {seconds:.0f} s"
         if self.killed:
             return f"killed after {seconds:.0f} s"
         code = self.ending.code if self.ending else None
@@ -144,31 +180,6 @@ class Background:
             self.killed = True
             self.run.stop()
             self.done.wait(5)
-
-
-class Watcher:
-    """Finds lines with certain texts in them, and not too often."""
-
-    def __init__(self, patterns: list[str]) -> None:
-        self._patterns = [pattern for pattern in patterns if pattern]
-        self._line = ""
-        self._notices = 0
-        self._last = -_NOTICE_INTERVAL
-
-    def feed(self, text: str) -> list[tuple[str, str]]:
-        """The first match in what was printed, as pattern and line."""
-        if not self._patterns or self._notices >= _MAX_NOTICES:
-            return []
-        lines = (self._line + text).split("\n")
-        self._line = lines[-1][-_LINE_LIMIT:]
-        for line in lines:
-            pattern = next((one for one in self._patterns if one in line), None)
-            if pattern is not None and time.monotonic() - self._last >= _NOTICE_INTERVAL:
-                self._last = time.monotonic()
-                self._notices += 1
-                self._line = ""  # it may be a prompt, and is not to match again
-                return [(pattern, line[:_LINE_LIMIT])]
-        return []
 
 
 class Table:
@@ -234,18 +245,27 @@ def start_background(
     patterns: list[str],
 ) -> str:
     """Start a process for the conversation; returns what to tell the model."""
+    patterns = check_patterns(patterns)
     notify = _notifier(context)
-    process = table_of(context.workspace).add(lambda: Background(context, place, launch, notify))
-    threading.Thread(
-        target=process.follow, args=(notify_on_complete, patterns), name=process.id, daemon=True
-    ).start()
-    if password is not None:
-        process.run.child.write(password.encode() + b"\n", 5, process.done.is_set)
-    if process.done.wait(_FIRST_LOOK):
-        return f"{process.id} {process.status()}:\n{process.news()}".rstrip("\n:")
+    can_tell = context.services.get("notify") is not None
+    tells_end = notify_on_complete and can_tell
+    process = table_of(context.workspace).add(
+        lambda: Background(context, place, launch, notify, tells_end)
+    )
+    threading.Thread(target=process.follow, args=(patterns,), name=process.id, daemon=True).start()
+    try:
+        if password is not None:
+            process.run.child.write(password.encode() + b"\n", 5, process.done.is_set)
+        if process.done.wait(_FIRST_LOOK):
+            process.is_told = True
+            return f"{process.id} {process.status()}:\n{process.news()}".rstrip("\n:")
+    finally:
+        process.looked_at.set()
+    wanted = bool(notify_on_complete or patterns)
     return (
         f"Started {process.id}, process id {process.run.child.pid}. Look at it with process("
         f"action='poll', session_id='{process.id}'); its output is also in {process.log.path}."
+        + (_NO_MESSAGES if wanted and not can_tell else "")
     )
 
 
@@ -255,7 +275,13 @@ def close_processes(workspace: Workspace) -> None:
         table = workspace.state.pop(_STATE, None)
     if isinstance(table, Table):
         for process in table.all():
+            process.closed = not process.done.is_set()
             process.kill()
+
+
+def end_name(process_id: str) -> str:
+    """The name under which a conversation is told of a process's end, once."""
+    return f"{process_id}:ended"
 
 
 def short(command: str) -> str:
@@ -264,17 +290,19 @@ def short(command: str) -> str:
     return line if len(line) <= 80 else line[:79] + "…"
 
 
-def _notifier(context: ToolContext) -> Callable[[str], None]:
+def _notifier(context: ToolContext) -> Notify:
     notify = context.services.get("notify")
     if notify is None:
-        return lambda text: None
+        return lambda text, name, quiet: True
     carried = contextvars.copy_context()
 
-    def send(text: str) -> None:
+    def send(text: str, name: str, quiet: bool) -> bool:
         try:
-            carried.copy().run(notify, text)
+            carried.copy().run(notify, text, name, quiet)
         except Exception:
-            # Whatever the front end's function does, the output must still be read.
-            log.exception("A notification could not be delivered")
+            # Whatever the function above us does, the output must still be read.
+            log.exception("A notification could not be stored")
+            return False
+        return True
 
     return send

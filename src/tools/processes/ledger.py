@@ -59,6 +59,12 @@ class Record:
     owner_pid: int = field(default_factory=os.getpid)
     owner_start: int | None = field(default_factory=lambda: start_time(os.getpid()))
     at: float = field(default_factory=time.time)
+    tells_as: str = ""
+    """Under which name its conversation is to be told of its end; empty if it is not."""
+    command: str = ""
+    """What it is, for that."""
+    ended: str = ""
+    """How it ended, if that is known."""
 
     def target(self) -> Target:
         """The processes to end."""
@@ -115,16 +121,29 @@ class Ledger:
         with self._locked():
             return list(self._read().values())
 
-    def stop(self, chosen: Callable[[Record], bool], grace: float = _GRACE_SECONDS) -> list[Record]:
-        """End the chosen runs with all they started, and cross them out."""
+    def stop(
+        self,
+        chosen: Callable[[Record], bool],
+        grace: float = _GRACE_SECONDS,
+        tell: Callable[[Record], None] | None = None,
+    ) -> list[Record]:
+        """End the chosen runs with all they started, and cross them out.
+
+        `tell` is called first for those whose conversation is to be told. Without it these are kept
+        in the ledger, for somebody who can.
+        """
         doomed = [record for record in self.records() if chosen(record)]
         survivors = stop([one.target() for one in doomed if one.machine == _here()], grace)
         if survivors:
             log.warning("These processes could not be ended: %s", survivors)
         ended = [record for record in doomed if self._ended_elsewhere(record)]
+        for record in ended:
+            if tell is not None and record.tells_as:
+                tell(record)
         with self._changing() as records:
             for record in ended:
-                records.pop(record.marker, None)
+                if tell is not None or not record.tells_as:
+                    records.pop(record.marker, None)
                 shutil.rmtree(self._path.parent / RUN_FOLDER / record.marker, ignore_errors=True)
         return ended
 
@@ -198,13 +217,14 @@ class Ledger:
         new.replace(self._path)
 
 
-def reap_orphans(home: Path) -> int:
+def reap_orphans(home: Path, tell: Callable[[Record], None] | None = None) -> int:
     """End what a Hermes that was killed has left running; call it at the start. Returns how many
-    runs that were. Runs of a Hermes that still lives are not touched."""
+    runs that were. Runs of a Hermes that still lives are not touched. `tell` as in `Ledger.stop`.
+    """
     if not (home / FILE).exists():
         return 0
     ledger = Ledger(home)
-    reaped = ledger.stop(Record.is_orphan)
+    reaped = ledger.stop(Record.is_orphan, tell=tell)
     ledger.forget_strangers()
     if reaped:
         log.warning("Ended %d runs that an earlier Hermes had left behind.", len(reaped))

@@ -39,10 +39,22 @@ class Run:
     """A command that has been started."""
 
     def __init__(
-        self, backend: Backend, launch: Launch, home: Path, session: str, kind: str
+        self,
+        backend: Backend,
+        launch: Launch,
+        home: Path,
+        session: str,
+        kind: str,
+        tells_as: str = "",
     ) -> None:
-        """Start it; ToolError says why that is not possible."""
+        """Start it; ToolError says why that is not possible.
+
+        With `tells_as` its conversation is to be told of its end: the ledger remembers that, and
+        the run, until `forget`.
+        """
         self.launch = launch
+        self._tells = bool(tells_as)
+        self._left: list[Seen] = []
         self._backend = backend
         self._ledger = Ledger(home)
         self.problem = ""
@@ -50,7 +62,17 @@ class Run:
         try:
             launch.folder.mkdir(mode=0o700, parents=True)
             invocation = backend.prepare(launch)
-            self._ledger.add(Record(launch.marker, session, kind, where=backend.where))
+            command = " ".join(launch.command.split())[:80] if tells_as else ""
+            self._ledger.add(
+                Record(
+                    launch.marker,
+                    session,
+                    kind,
+                    where=backend.where,
+                    tells_as=tells_as,
+                    command=command,
+                )
+            )
             self._filter = TrailerFilter(invocation.trailer)
             self.child = spawn(
                 invocation.argv,
@@ -61,7 +83,7 @@ class Run:
                 warden=invocation.warden,
             )
         except BaseException as error:
-            self._forget()
+            self.forget()
             if isinstance(error, OSError):
                 raise ToolError(f"The command could not be started: {error}.") from error
             raise
@@ -124,9 +146,18 @@ class Run:
             ending = self._backend.ending(self.launch, code, self._filter.trailer)
         finally:
             self.child.close()
-            left = self._left_behind()
-            self._forget(left)
-        return ending, left
+            self._left = self._left_behind()
+            if not self._tells:
+                self.forget()
+        return ending, self._left
+
+    def note_end(self, status: str) -> None:
+        """Let the ledger know how a run ended of which the conversation is still to be told."""
+        try:
+            self._ledger.update(self.launch.marker, ended=status)
+        except OSError as error:
+            # Then a start after a crash tells of the end without saying how.
+            log.warning("The ledger of processes could not be written: %s", error)
 
     def _left_behind(self) -> list[Seen]:
         try:
@@ -137,11 +168,12 @@ class Run:
             pass
         return members([Target(self.launch.marker, self.child.pid, group_only=True)])
 
-    def _forget(self, left: list[Seen] | None = None) -> None:
+    def forget(self) -> None:
+        """Cross a run out that has ended, and been told of where that is wanted."""
         shutil.rmtree(self.launch.folder, ignore_errors=True)
         try:
-            if left:
-                self._ledger.update(self.launch.marker, kind="left")
+            if self._left:
+                self._ledger.update(self.launch.marker, kind="left", tells_as="")
             elif not self.problem:
                 self._ledger.remove(self.launch.marker)
         except OSError as error:

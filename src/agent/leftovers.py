@@ -1,0 +1,40 @@
+"""What processes that are gone left behind: their commands are ended, and conversations are told.
+
+Every front end calls this when it starts, and before it goes on with a turn that was cut off.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+    from tools.processes.ledger import Record
+
+
+def settle_left(home: Path, db: SessionDB) -> None:
+    """End the commands and the background tasks that were left running; StoreError, OSError."""
+    from tools.processes.ledger import reap_orphans
+
+    from .background import end_lost
+
+    reap_orphans(home, lambda record: _tell(db, record))
+    end_lost(db)
+
+
+def _tell(db: SessionDB, record: Record) -> None:
+    """Tell a conversation of a process whose end it was promised to hear of."""
+    from hermes_state.lineage import SUB_AGENT
+    from tools.processes.background import end_name
+
+    session = db.get_session(record.session)
+    if session is None or session["source"] == SUB_AGENT:
+        return  # nobody is left there to be told
+    how = record.ended or (
+        "is not running any more: Hermes was stopped while it ran. What it did until then is done,"
+        " and its exit code is not known"
+    )
+    db.add_note(
+        end_name(record.tells_as), record.session, f"[{record.tells_as} {how}: {record.command}]"
+    )

@@ -1,0 +1,68 @@
+"""What a conversation is told without anybody having spoken, as one agent sees it.
+
+A note is stored before its sender is told that it was taken (`hermes_state.notes`). The running
+turn takes it between two steps; a front end whose conversation is idle runs `AIAgent.run_notes`;
+else it comes with the next message.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+from hermes_state.notes import QUIET, STEERED, WAKING
+
+from .events import NoteStored
+
+if TYPE_CHECKING:
+    from .agent import AIAgent
+
+_numbers = itertools.count(1)
+_newest = 0
+"""Counts the notes that this process has stored: while it stands still, no turn need look."""
+
+
+def count_stored() -> None:
+    """Something was stored that a conversation is to be told."""
+    global _newest
+    _newest = next(_numbers)
+
+
+class Notes:
+    """The notes of one agent's conversation."""
+
+    def __init__(self, agent: AIAgent) -> None:
+        self._agent = agent
+        self._seen = -1
+
+    def notify(self, text: str, name: str, quiet: bool = False) -> None:
+        """Tell the conversation something that is known by `name`, once; raises StoreError.
+
+        A quiet note begins no turn of its own. This is what tools get as `services["notify"]`.
+        """
+        self._add(text, name, QUIET if quiet else WAKING)
+
+    def steer(self, text: str) -> None:
+        """Add a message to the running turn, or if that ends first, to the conversation."""
+        self._add(text, f"steered:{os.urandom(8).hex()}", STEERED)
+
+    def _add(self, text: str, name: str, source: str) -> None:
+        agent = self._agent
+        if agent.db is None:  # nowhere to keep it: as good as the process
+            agent._occupation.steer({"role": "user", "content": text})
+            return
+        if agent.db.add_note(name, agent.session_id, text, source) and source != QUIET:
+            count_stored()
+            agent._emit_aside(NoteStored(agent.session_id))
+
+    def has_news(self) -> bool:
+        """Whether the running turn has something to be told."""
+        db = self._agent.db
+        if db is None or self._seen == _newest:
+            return False
+        newest = _newest
+        if db.has_notes(self._agent.session_id):
+            return True
+        self._seen = newest
+        return False
