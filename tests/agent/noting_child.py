@@ -13,22 +13,24 @@ from tools.registry import Registry
 
 def main(folder: str, first: int) -> None:
     db = SessionDB(Path(folder) / "state.db")
+    running: list[tuple[AIAgent, int]] = []
+
+    @tool(toolset="test", effect="none")
+    def work(context: ToolContext) -> str:
+        """Work, and be told something meanwhile."""
+        agent, number = running[-1]
+        assert agent.steer(f"steered {number}")
+        print(f"confirmed {number}", flush=True)
+        return "worked"
+
     for number in itertools.count(first):
         agent = AIAgent(
-            ScriptedModel([call("work"), say("and then"), say("so"), say("done")]),
+            ScriptedModel([call("work"), say("done")]),
             db=db,
             session_id="s",
+            tools=Registry([work]),
         )
-
-        @tool(toolset="test", effect="none")
-        def work(context: ToolContext, agent: AIAgent = agent, number: int = number) -> str:
-            """Work, and be told something meanwhile."""
-            assert agent.steer(f"steered {number}")
-            print(f"confirmed {number}", flush=True)
-            return "worked"
-
-        agent.tools = Registry([work])
-        agent._tool_schemas = agent.tools.schemas()
+        running.append((agent, number))
         print(f"asking {number}", flush=True)
         agent.run_conversation(f"question {number}")
         print(f"answered {number}", flush=True)

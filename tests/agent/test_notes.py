@@ -26,6 +26,7 @@ from tools.processes.background import table_of
 from tools.registry import Registry
 from tools.terminal.tool import terminal
 
+from .. import seeds
 from .histories import problems
 
 CHILD = Path(__file__).with_name("noting_child.py")
@@ -201,9 +202,7 @@ async def test_a_long_note_turn_is_interrupted_like_any_other(db: SessionDB) -> 
 
 
 def test_killed_at_random_moments_what_was_confirmed_is_read_once(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(seeds.seed())
     first = 0
     confirmed: set[int] = set()
     for _ in range(KILLS):
