@@ -343,6 +343,31 @@ def list_patterns_granted_by(conn: Connection, user_id: str | None) -> list[str]
     return [key for (key,) in found]
 
 
+def list_grants(conn: Connection, owner: str | None = None) -> list[dict[str, Any]]:
+    """What is always allowed, oldest first: `pattern_key`, `granted_by` and `granted_at` of each.
+
+    Of one person, if given; the person at the machine is the empty name.
+    """
+    return rows(
+        conn,
+        "SELECT pattern_key, granted_by, granted_at FROM approval_grants"
+        " WHERE ?1 IS NULL OR granted_by = ?1 ORDER BY granted_at, granted_by, pattern_key",
+        (owner,),
+    )
+
+
+def revoke_grant(conn: Connection, pattern_key: str, owner: str) -> bool:
+    """Take back what one person always allowed: it is asked again at once, in every process.
+
+    False if that person had not allowed it.
+    """
+    conn.execute(
+        "DELETE FROM approval_grants WHERE pattern_key = ? AND granted_by = ?",
+        (pattern_key, owner),
+    )
+    return conn.changes() > 0
+
+
 def revoke_pattern(conn: Connection, pattern_key: str) -> bool:
     """Ask again about a pattern, whoever allowed it; True if somebody had."""
     conn.execute("DELETE FROM approval_grants WHERE pattern_key = ?", (pattern_key,))

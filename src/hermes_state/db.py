@@ -319,6 +319,8 @@ class SessionDB:
     grant_patterns = _writes(approvals.grant_patterns)
     list_granted_patterns = _reads(approvals.list_granted_patterns)
     list_patterns_granted_by = _reads(approvals.list_patterns_granted_by)
+    list_grants = _reads(approvals.list_grants)
+    revoke_grant = _writes(approvals.revoke_grant)
     revoke_pattern = _writes(approvals.revoke_pattern)
 
     # Export and import

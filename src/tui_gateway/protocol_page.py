@@ -63,6 +63,7 @@ CODES = {
     4026: "The conversation is being handed over already.",
     4030: "The input is empty.",
     4031: "The length is out of bounds.",
+    4033: "That is not always allowed.",
     4044: "There is no such process.",
     4090: "As many sessions are open as may be.",
     4099: "The server ends and takes no further request. Connect again.",

@@ -126,6 +126,27 @@ class PendingApprovals(TypedDict):
     approvals: list[PendingApproval]
 
 
+class Grant(TypedDict):
+    """Something a tool may always do."""
+
+    pattern_key: str
+    granted_by: str
+    """Who allowed it; empty for whoever sits at the machine."""
+    granted_at: float
+
+
+class Grants(TypedDict):
+    """What tools may always do."""
+
+    grants: list[Grant]
+
+
+class Revoked(TypedDict):
+    """How many of them are asked about again."""
+
+    revoked: int
+
+
 class WireEvent(TypedDict):
     """An event, as in the notifications."""
 

@@ -303,10 +303,41 @@ def test_background_work_of_others_cannot_be_stopped(
     assert "Stopped bg_" in front.shown("/stop all")
 
 
+def test_what_is_always_allowed_is_listed_and_taken_back(
+    front: Front, db: SessionDB, tmp_path: Path
+) -> None:
+    assert "Nothing is always allowed" in front.shown("/approvals")
+    db.grant_patterns(["git-push"], None)
+    db.grant_patterns(["docker-prune"], "telegram:ada")
+    db.grant_patterns(["git-push"], "telegram:bob")
+    chats = [
+        Front(db, tmp_path / "home", user_id=name, platform="telegram", scope="gateway")
+        for name in ("telegram:ada", "telegram:bob")
+    ]
+    ada, bob = chats
+    assert "docker-prune" in ada.shown("/approvals") and "git-push" not in ada.shown("/approvals")
+    assert "There is no approval" in ada.refused("/approvals revoke git-push")
+    assert "There is no approval" in ada.refused("/approvals revoke 2")
+    assert "docker-prune" in ada.shown("/approvals revoke 1")
+    assert "Nothing is always allowed" in ada.shown("/approvals revoke all")
+    assert db.list_patterns_granted_by("telegram:bob") == ["git-push"]
+    shown = front.shown("/approvals")  # whoever sits at the machine sees everybody's
+    assert "1. git-push (since" in shown and "telegram:bob" in shown
+    assert "git-push" in bob.shown("/approvals revoke git-push")
+    assert db.list_patterns_granted_by(None) == ["git-push"]
+    assert "git-push" in front.shown("/approvals revoke all")
+    assert db.list_grants() == []
+    nobody = Front(db, tmp_path / "home", platform="telegram", scope="gateway")
+    assert "not known who you are" in nobody.refused("/approvals")
+    assert "revoke 2" in front.refused("/approvals forget")
+
+
 def test_a_goal(front: Front) -> None:
     assert "There is no goal" in front.shown("/goal")
+    assert "nothing judges it" in front.shown("/help goal")
     result = front.type("/goal Ship it")
     assert isinstance(result, Send)
+    assert "Nothing checks yet" in result.notice
     assert "Ship it" in str(result.message)
     assert front.shown("/goal show") == "Goal (active): Ship it"
     assert "paused" in front.shown("/goal pause")

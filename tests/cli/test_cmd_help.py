@@ -17,6 +17,7 @@ import pytest
 
 from hermes_cli.commands.table import COMMANDS
 from hermes_cli.main import build_parser
+from hermes_state import SessionDB
 
 HERE = Path(__file__).parent
 
@@ -94,6 +95,8 @@ def furnished(rome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: i
     weights.parent.mkdir()
     with weights.open("wb") as file:
         file.truncate(98_362_432)
+    with SessionDB(rome.home / "state.db") as db:
+        db.grant_patterns(["git-push-force", "recursive-delete"], None)
     assert rome("sessions", "export", "--all", "-o", "everything.jsonl").code == 0
     assert rome("backup", "-o", "backup.tar.gz").code == 0
     assert rome("backup", "increment").code == 0

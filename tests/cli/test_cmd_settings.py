@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hermes_state import SessionDB
+
 CONFIG = """\
 # My model.
 model:
@@ -184,3 +186,23 @@ def test_keys_without_meaning_are_named(cli: Any) -> None:
     assert said.code == 0
     assert "browser is a key that means nothing here" in said.out
     assert "All is well" not in said.out
+    assert "browser is accepted, and has no effect" in cli("doctor").out
+
+
+def test_approvals_are_listed_and_taken_back(cli: Any) -> None:
+    assert "Nothing is always allowed" in cli("approvals").out
+    with SessionDB(cli.home / "state.db") as db:
+        db.grant_patterns(["git-push"], None)
+        db.grant_patterns(["docker\x1b[2Jprune"], "telegram:ada")
+        shown = cli("approvals").out
+        assert "git-push" in shown and "telegram:ada" in shown
+        assert "\x1b[2J" not in shown, "a stranger's escapes are shown, not obeyed"
+        listed = cli("approvals", "list", "--json").json
+        assert [one["granted_by"] for one in listed] == ["", "telegram:ada"]
+        assert "There is no approval '3'" in cli.fails("approvals", "revoke", "3")
+        assert "Which one?" in cli.fails("approvals", "revoke")
+        assert "git-push" in cli("approvals", "revoke", "1").out
+        assert [one["granted_by"] for one in db.list_grants()] == ["telegram:ada"]
+        assert cli("approvals", "revoke", "--all").code == 0
+        assert db.list_grants() == []
+    assert cli("approvals", "revoke", "--all").out == "Nothing is always allowed.\n"

@@ -249,6 +249,7 @@ TABLE = [
     m("cancel_approval", approval_id="waiting"),
     m("expire_approvals"),
     m("grant_patterns", pattern_keys=["k"], granted_by="me"),
+    m("revoke_grant", pattern_key="old", owner=""),
     m("revoke_pattern", pattern_key="old"),
     m("set_wall_mode", session_id="s", mode="plan"),
     m("set_wall_folders", session_id="s", folders=["/srv"]),

@@ -79,6 +79,19 @@ def test_always_is_kept_for_later_conversations(ask: Any, db: SessionDB) -> None
     assert nobody.asked == []
 
 
+def test_what_another_process_takes_back_is_asked_again_at_once(
+    ask: Any, db: SessionDB, tmp_path: Path
+) -> None:
+    context, person = ask("always", "once")
+    check_command(context, RISKY)
+    with SessionDB(db.db_path) as other:
+        (grant,) = other.list_grants(context.user_id)
+        assert not other.revoke_grant(grant["pattern_key"], "somebody else")
+        assert other.revoke_grant(grant["pattern_key"], grant["granted_by"])
+    check_command(context, RISKY)
+    assert len(person.asked) == 2
+
+
 def test_the_question_is_in_the_store_before_it_is_shown(ask: Any, db: SessionDB) -> None:
     context, person = ask("deny")
     seen: list[dict[str, Any]] = []

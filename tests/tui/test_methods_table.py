@@ -35,7 +35,9 @@ SAID = (
 """Methods that need something to have been said."""
 
 GOOD: dict[str, Good] = {
+    "approval.list": {},
     "approval.pending": {},
+    "approval.revoke": {"all": True},
     "approval.respond": {"choice": "once"},
     "clarify.respond": {"request_id": "nobody", "answer": "yes"},
     "sudo.respond": {"request_id": "nobody", "password": "x"},

@@ -290,3 +290,25 @@ def test_sudo_asks_for_its_password(gateway: Gateway) -> None:
     asking.join(10)
     assert got == ["open-sesame-please"]
     assert "sesame" not in str(gateway.events(sid))
+
+
+def test_what_is_always_allowed_is_listed_and_taken_back(gateway: Gateway) -> None:
+    sid = gateway.open()
+    assert gateway.call("approval.list", session_id=sid) == {"grants": []}
+    gateway.db.grant_patterns(["git-push"], None)
+    gateway.db.grant_patterns(["docker-prune"], "ada")
+    listed = gateway.call("approval.list", session_id=sid)["grants"]
+    assert [(one["pattern_key"], one["granted_by"]) for one in listed] == [
+        ("git-push", ""),
+        ("docker-prune", "ada"),
+    ]
+    assert gateway.refused("approval.revoke", session_id=sid, pattern_key="x").code == 4033
+    told = gateway.call("approval.revoke", session_id=sid, pattern_key="git-push")
+    assert told == {"revoked": 1}
+    gateway.live(sid)["user_id"] = "bob"
+    assert gateway.call("approval.list", session_id=sid) == {"grants": []}
+    assert gateway.call("approval.revoke", session_id=sid, all=True) == {"revoked": 0}
+    assert gateway.refused(
+        "approval.revoke", session_id=sid, pattern_key="docker-prune", granted_by="ada"
+    ).code == 4033  # fmt: skip
+    assert gateway.db.list_patterns_granted_by("ada") == ["docker-prune"]

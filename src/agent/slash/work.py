@@ -1,4 +1,4 @@
-"""Commands for work beside the conversation: background tasks, and a goal to work towards."""
+"""Commands for work beside the conversation: background tasks, and a goal that is remembered."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _goals(surface: Surface, typed: str) -> list[tuple[str, str]]:
 
 @command("goal", category=CATEGORY, args="[text | show | pause | resume | clear]", complete=_goals)
 def goal(surface: Surface, args: str) -> Result:
-    """Set a goal that the conversation works towards, or show, pause or drop it."""
+    """Send a goal as a message and remember it; nothing judges it or goes on by itself yet."""
     current = read_goal(surface)
     if args in ("", "show", "status"):
         if current is None:
@@ -68,7 +68,8 @@ def goal(surface: Surface, args: str) -> Result:
         if surface.db.get_session(surface.session_id) is None:
             surface.build_agent().ensure_session()
         _write_goal(surface, args, ACTIVE)
-        return Send(f"Work towards this goal until it is reached: {args}", f"Goal: {args}")
+        notice = f"Goal: {args}\nIt is sent once. Nothing checks yet whether it is reached; ask on."
+        return Send(f"Work towards this goal until it is reached: {args}", notice)
     if current is None:
         raise CommandError("There is no goal. Set one with /goal TEXT.")
     if args == "clear":
@@ -76,8 +77,8 @@ def goal(surface: Surface, args: str) -> Result:
         return Exec("The goal is dropped.")
     _write_goal(surface, current["goal"], PAUSED if args == "pause" else ACTIVE)
     if args == "pause":
-        return Exec("The goal is paused. /goal resume goes on.")
-    return Send(f"Go on towards this goal until it is reached: {current['goal']}", "Going on.")
+        return Exec("The goal is paused. /goal resume sends it again.")
+    return Send(f"Go on towards this goal until it is reached: {current['goal']}", "Sent again.")
 
 
 def read_goal(surface: Surface) -> dict[str, str] | None:

@@ -14,6 +14,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("model", "show, choose or fetch a model", _HERE + "model"),
     ("config", "read, change and check the configuration", _HERE + "config"),
     ("tools", "what the agent can do", _HERE + "tools"),
+    ("approvals", "what tools may always do, and taking it back", _HERE + "approvals"),
     ("skills", "what the agent has learnt to do", _HERE + "skills"),
     ("memory", "what the agent remembers", _HERE + "memory"),
     ("plugins", "list, enable or disable plugins", "hermes_cli.plugin_commands"),

@@ -1,0 +1,63 @@
+"""What was answered with "always": listed and taken back, by whoever answered.
+
+Whoever sits at the machine sees everybody's; a person in a chat sees their own. A tool looks at the
+store each time, so what is taken back is asked again at once, in every process.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .owner import LOCAL
+from .surface import CommandError, Surface
+from .table import command
+
+NONE = 'Nothing is always allowed. "always" as the answer to a tool\'s question does that.'
+
+
+def grants_of(surface: Surface) -> list[dict[str, Any]]:
+    """What the person may see and take back, in the order of its numbers."""
+    if surface.platform in LOCAL and surface.user_id is None:
+        return surface.db.list_grants()
+    if not surface.user_id:
+        raise CommandError("It is not known who you are here, so no approvals can be shown.")
+    return surface.db.list_grants(surface.user_id)
+
+
+def _numbers(surface: Surface, typed: str) -> list[tuple[str, str]]:
+    return [("revoke", "ask again"), ("list", "")] if not typed.startswith("revoke ") else []
+
+
+@command("approvals", category="Settings", args="[revoke <number> | all]", complete=_numbers)
+def approvals(surface: Surface, args: str) -> str:
+    """List what is always allowed, or take something of it back."""
+    grants = grants_of(surface)
+    words = args.split()
+    if not words or words == ["list"]:
+        lines = [f"{number}. {_line(grant)}" for number, grant in enumerate(grants, 1)]
+        hint = "/approvals revoke NUMBER has it asked again."
+        return "\n".join([*lines, hint]) if lines else NONE
+    if words[0] != "revoke" or len(words) != 2:
+        raise CommandError("/approvals lists what is always allowed, /approvals revoke 2 ends it.")
+    chosen = grants if words[1] == "all" else [_chosen(grants, words[1])]
+    for grant in chosen:
+        surface.db.revoke_grant(grant["pattern_key"], grant["granted_by"])
+    names = ", ".join(grant["pattern_key"] for grant in chosen)
+    return f"Asked again from now on: {names}" if chosen else NONE
+
+
+def _chosen(grants: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
+    """The grant of a number, or of a pattern's own name."""
+    if wanted.isdecimal() and 0 < int(wanted) <= len(grants):
+        return grants[int(wanted) - 1]
+    named = [grant for grant in grants if grant["pattern_key"] == wanted]
+    if len(named) != 1:
+        raise CommandError(f"There is no approval {wanted!r}. /approvals lists them.")
+    return named[0]
+
+
+def _line(grant: dict[str, Any]) -> str:
+    day = time.strftime("%Y-%m-%d", time.localtime(grant["granted_at"]))
+    whose = f", {grant['granted_by']}" if grant["granted_by"] else ""
+    return f"{grant['pattern_key']} (since {day}{whose})"

@@ -1,0 +1,78 @@
+"""`hermes approvals`: what was answered with "always", and taking it back."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hermes_cli.command_run import UserError
+
+from .home import store
+from .output import print_json, print_table, when
+
+EXAMPLES = """\
+hermes approvals                what is always allowed, and for whom
+hermes approvals revoke 2       ask again about the second of them
+hermes approvals revoke --all   ask again about everything
+hermes approvals list --json    for scripts
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "approvals", help="what tools may always do, and taking it back", examples=EXAMPLES
+    )
+    parser.set_defaults(act=list_all, json=False)
+    actions = parser.add_subparsers(dest="action", metavar="action")
+    one = actions.add_parser("list", help="what is always allowed")
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one = actions.add_parser("revoke", help="ask again, at once, also in programs that run")
+    one.add_argument("number", nargs="?", metavar="NUMBER", help="as hermes approvals lists it")
+    one.add_argument("--all", action="store_true", help="everything, of everybody")
+    one.set_defaults(act=revoke)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry one of the actions out."""
+    return int(args.act(args))
+
+
+def list_all(args: argparse.Namespace) -> int:
+    """Print what is always allowed, with numbers."""
+    with store() as db:
+        grants = db.list_grants()
+    if args.json:
+        print_json(grants)
+    elif grants:
+        rows = [
+            (number, when(grant["granted_at"]), grant["granted_by"] or "you", grant["pattern_key"])
+            for number, grant in enumerate(grants, 1)
+        ]
+        print_table(("", "since", "for", "what"), rows)
+    else:
+        print('Nothing is always allowed. "always" as the answer to a tool\'s question does that.')
+    return 0
+
+
+def revoke(args: argparse.Namespace) -> int:
+    """Take one or all of them back."""
+    with store() as db:
+        grants = db.list_grants()
+        if not args.all:
+            grants = [_chosen(grants, args.number)]
+        for grant in grants:
+            db.revoke_grant(grant["pattern_key"], grant["granted_by"])
+            whose = f" for {grant['granted_by']}" if grant["granted_by"] else ""
+            print(f"Asked again from now on{whose}: {grant['pattern_key']}")
+    if not grants:
+        print("Nothing is always allowed.")
+    return 0
+
+
+def _chosen(grants: list[dict[str, Any]], number: str | None) -> dict[str, Any]:
+    if number is None:
+        raise UserError("Which one? Give its number (hermes approvals lists them), or --all.")
+    if not number.isdecimal() or not 0 < int(number) <= len(grants):
+        raise UserError(f"There is no approval {number!r}. See: hermes approvals list")
+    return grants[int(number) - 1]

@@ -1,0 +1,52 @@
+"""What was answered with "always": the same list, and the same taking back, as /approvals."""
+
+from __future__ import annotations
+
+from .. import live, shapes
+from ..rpc import Call, RpcError, method
+
+UNKNOWN_GRANT = 4033
+
+
+@method("approval.list")
+def list_grants(call: Call, session_id: str) -> shapes.Grants:
+    """What tools may always do, as far as the session's owner may see it."""
+    return {"grants": _grants(call, session_id)}
+
+
+@method("approval.revoke")
+def revoke(
+    call: Call,
+    session_id: str,
+    pattern_key: str = "",
+    granted_by: str = "",
+    all: bool = False,
+) -> shapes.Revoked:
+    """Have something asked again that is always allowed, at once and in every process."""
+    grants = _grants(call, session_id)
+    wanted = (pattern_key, granted_by)
+    chosen = [one for one in grants if all or (one["pattern_key"], one["granted_by"]) == wanted]
+    if not chosen and not all:
+        raise RpcError(
+            UNKNOWN_GRANT, f"{pattern_key[:80]!r} is not always allowed. See approval.list."
+        )
+    db = call.hub._get_db()
+    return {
+        "revoked": sum(db.revoke_grant(one["pattern_key"], one["granted_by"]) for one in chosen)
+    }
+
+
+def _grants(call: Call, session_id: str) -> list[shapes.Grant]:
+    from agent.slash.approvals import grants_of
+
+    from ..surface import LiveSurface
+
+    session = live.require(call.hub, session_id)
+    return [
+        {
+            "pattern_key": str(grant["pattern_key"]),
+            "granted_by": str(grant["granted_by"]),
+            "granted_at": float(grant["granted_at"]),
+        }
+        for grant in grants_of(LiveSurface(call.hub, session_id, session))
+    ]
