@@ -309,8 +309,45 @@ class AIAgent:
     # Compression
 
     def use_context_engine(self, engine: Any | None) -> None:
-        """Let a plugin's context engine compress; None for the built-in way."""
-        self._compressor.engine = engine
+        """Let a plugin's context engine compress; None for the built-in way.
+
+        To be called before the first turn: the tools that come with it are the agent's from then.
+        """
+        self._leave_engine()
+        if engine is None:
+            return
+        from .compression.engine import Engine
+
+        used = self._compressor.engine = Engine(engine, self.platform)
+        used.use_model(self.llm)
+        extended = Registry(self.tools)
+        for tool in used.tools(lambda: list(self._journal.messages)):
+            if extended.get(tool.name) is None:
+                extended.add(tool)
+            else:
+                log.warning("There is a tool %s already; the engine's is left out", tool.name)
+        self.tools = extended
+        self._tool_schemas = extended.schemas()
+        self.services["call_tool"] = CodeCalls(extended, self._tool_context)
+
+    def context_status(self) -> str:
+        """The figures of a plugin's context engine, in one line; empty if there are none."""
+        engine = self._compressor.engine
+        return "" if engine is None else engine.status()
+
+    async def _session_begins(self) -> None:
+        """A turn is about to begin, in this session or another one than before."""
+        await self.learner.session_begins()
+        engine = self._compressor.engine
+        if engine is not None:
+            is_new = self.db is None or self.db.get_session(self.session_id) is None
+            engine.session_begins(self.session_id, self._journal.conversation_id(), is_new=is_new)
+
+    def _leave_engine(self) -> None:
+        engine, self._compressor.engine = self._compressor.engine, None
+        if engine is not None:
+            engine.session_ends(self._journal.messages)
+            engine.close()
 
     def compress(self, focus: str | None = None, dry_run: bool = False) -> CompressionResult:
         """Compress the conversation now, with an eye on `focus`; nothing said is lost.
@@ -332,7 +369,7 @@ class AIAgent:
         try:
             self._journal.refresh()
             turn = self._new_turn(None)
-            await self.learner.session_begins()
+            await self._session_begins()
             turn.system = await self._system_prompt()
             work = asyncio.create_task(self._compressor.compress_now(turn, focus, dry_run=dry_run))
             self._occupation.attach(work)
@@ -386,6 +423,8 @@ class AIAgent:
     def move_to(self, session_id: str) -> None:
         """Go on in another conversation, as its first or next turn; nothing of this one is lost."""
         self._occupation.require_free("The conversation cannot be left while a turn is running.")
+        if self._compressor.engine is not None:
+            self._compressor.engine.session_ends(self._journal.messages)
         self._journal.move_to(session_id)
         self._cached_system_prompt = None
         self._prompt_is_new = False
@@ -394,6 +433,8 @@ class AIAgent:
         """Go on with another model from the next turn on."""
         self._occupation.require_free("The model cannot be changed while a turn is running.")
         self.llm = model
+        if self._compressor.engine is not None:
+            self._compressor.engine.use_model(model)
         self._journal.facts |= {"model": model.name, "billing_provider": model.provider}
         if self.db is not None:
             self.db.update_session_model(self.session_id, model.name)
@@ -427,6 +468,7 @@ class AIAgent:
     def close(self) -> None:
         """End what the conversation's tools have left running, and what is done beside it."""
         self.learner.close()
+        self._leave_engine()
         terminal = sys.modules.get("tools.terminal.tool")  # not imported: nothing can be running
         if terminal is not None:
             terminal.close_terminal(self.workspace)

@@ -127,7 +127,11 @@ def build_agent(
         memory_providers=() if small else memory_providers(config),
     )
     if config.context.engine != "compressor":
-        agent.use_context_engine(plugins.get_context_engine(config.context.engine))
+        engine = plugins.get_context_engine(config.context.engine)
+        if engine is None:
+            name = config.context.engine
+            log.warning("context.engine is %s, but no plugin that is enabled offers that", name)
+        agent.use_context_engine(engine)
     plugins.lend(agent, lambda name: build_models(config, name))
     return agent
 

@@ -16,20 +16,43 @@ Messages = list[dict[str, Any]]
 
 
 class ContextEngine(ABC):
-    """What an engine must do, and what it may."""
+    """What an engine must do, and what it may.
+
+    Calls come one after the other, on a thread of the engine's own, also from several conversations
+    at once: `on_session_start` names the one. An engine that fails or hangs is passed over.
+    """
 
     @property
     @abstractmethod
     def name(self) -> str:
         """The name that `context.engine` chooses it by."""
 
+    # When
+
     @abstractmethod
     def update_from_response(self, usage: dict[str, Any]) -> None:
-        """A request was answered; `usage` says how many tokens it had."""
+        """A request was answered: `prompt_tokens`, `completion_tokens`, `total_tokens` and more."""
 
     @abstractmethod
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether the conversation is to be made smaller now."""
+        """Whether the conversation is to be made smaller, before each further request of a turn.
+
+        What no longer fits the model's window is compressed in any case.
+        """
+
+    def should_compress_preflight(self, messages: Messages) -> bool:
+        """The same before a turn's first request, from the stored conversation."""
+        return False
+
+    def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
+        """Asked after a yes to that: whether to wait until the provider has counted."""
+        return False
+
+    # How
+
+    def has_content_to_compress(self, messages: Messages) -> bool:
+        """Asked before `compress`: whether there is anything that could be made smaller."""
+        return True
 
     @abstractmethod
     def compress(
@@ -40,40 +63,22 @@ class ContextEngine(ABC):
         force: bool = False,
         memory_context: str = "",
     ) -> Messages:
-        """The messages that stand for `messages` from now on."""
+        """The messages that stand for `messages` from now on; the newest request among them."""
 
-    def should_compress_preflight(self, messages: Messages) -> bool:
-        """Whether a stored conversation is too large before it is sent at all."""
-        return False
-
-    def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
-        """Whether an estimate is to be left aside in favour of the provider's own count."""
-        return False
-
-    def has_content_to_compress(self, messages: Messages) -> bool:
-        """Whether there is anything that could be made smaller."""
-        return True
+    # Its life
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
-        """A session begins, or goes on under another id (`boundary_reason`)."""
+        """An agent begins to work in a session (`platform`, `conversation_id`).
+
+        With `boundary_reason="compression"` the conversation was compressed, and that is stored:
+        it goes on from `old_session_id` in this session, the same one if that was in place.
+        """
 
     def on_session_end(self, session_id: str, messages: Messages) -> None:
-        """A session is over."""
+        """The agent leaves the session: it was closed, reset, or put out of memory for now."""
 
     def on_session_reset(self) -> None:
-        """A new conversation begins."""
-
-    def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """Tools that the agent gets with this engine."""
-        return []
-
-    def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Run one of those tools."""
-        raise NotImplementedError(f"There is no tool {name!r}.")
-
-    def get_status(self) -> dict[str, Any]:
-        """Figures for whoever wants to see them."""
-        return {}
+        """A new conversation begins; `on_session_start` follows."""
 
     def update_model(
         self,
@@ -84,4 +89,21 @@ class ContextEngine(ABC):
         provider: str = "",
         api_mode: str = "",
     ) -> None:
-        """The conversation goes on with another model."""
+        """The model that is asked: when an agent is built, and when another one is chosen.
+
+        Keys are not handed out: `api_key` and `api_mode` are empty.
+        """
+
+    # What it offers
+
+    def get_tool_schemas(self) -> list[dict[str, Any]]:
+        """Tools that the agent gets with this engine; asked once, when it is built."""
+        return []
+
+    def handle_tool_call(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Run one of those tools; `messages` is the conversation, `session_id` where it is."""
+        raise NotImplementedError(f"There is no tool {name!r}.")
+
+    def get_status(self) -> dict[str, Any]:
+        """Figures that /usage shows."""
+        return {}

@@ -76,6 +76,11 @@ class Journal:
         if view is not None:
             self.session_id, self.messages, self._version = view
 
+    def conversation_id(self) -> str:
+        """The conversation's one id for life."""
+        session = self._db.get_session(self.session_id) if self._db is not None else None
+        return str(session["conversation_id"]) if session else self.session_id
+
     def ensure_session(self) -> None:
         """Create the session's row if it has none."""
         if self._db is not None and self._db.get_session(self.session_id) is None:

@@ -199,7 +199,7 @@ async def ask_once(turn: Turn) -> None:
     turn.usage += turn.reply.usage
     turn.last_prompt_tokens = turn.reply.usage.input_tokens
     if turn.compressor:
-        turn.compressor.note_answer(turn.last_prompt_tokens)
+        turn.compressor.note_answer(turn.reply.usage)
 
 
 async def receive_unless_joined(turn: Turn, request: ModelRequest) -> bool:

@@ -51,7 +51,7 @@ async def answer(
 
     async def begin(turn: Turn) -> None:
         agent._prepare(conversation_history)
-        await agent.learner.session_begins()
+        await agent._session_begins()
         turn.system = await agent._system_prompt()
         await take_turn(agent, turn, inbound(prompt, session_context.take_inbox_id()))
         turn.asked = agent._journal.messages[-1]
@@ -72,7 +72,7 @@ async def answer_notes(
 
     async def begin(turn: Turn) -> None:
         agent._prepare(None)
-        await agent.learner.session_begins()
+        await agent._session_begins()
         turn.system = await agent._system_prompt()
         if not await take_turn(agent, turn, None):
             raise NothingToTellError
@@ -94,7 +94,7 @@ async def go_on(
     async def begin(turn: Turn) -> None:
         agent.delegation.settle()
         agent._journal.take_up(taken)
-        await agent.learner.session_begins()
+        await agent._session_begins()
         turn.system = await agent._system_prompt()
         turn.deliver_to = again(taken)
         questions = [one for one in agent._journal.messages if one["role"] == "user"]

@@ -22,6 +22,7 @@ from agent.errors import (
 from agent.events import Event, ReplyFinished, Steered, TextStreamed, ToolFinished, ToolStarted
 from agent.scripted import Call, ScriptedModel, Step, calls, cut, fail, say
 from hermes_state import SessionDB
+from hermes_state.history import repair_message_sequence
 from tools.base import Tool, ToolContext, ToolError, tool
 from tools.registry import Registry
 
@@ -94,18 +95,23 @@ class Watcher:
         self.agent = agent
         self.interrupt_at, self.steer_at = interrupt_at, steer_at
         self.events: list[Event] = []
+        self.confirmed = 0
 
     def __call__(self, event: Event) -> None:
         self.events.append(event)
         if len(self.events) == self.interrupt_at:
             self.agent.interrupt()
         if len(self.events) == self.steer_at:
-            self.agent.steer("by the way")
+            self.confirmed += self.agent.steer("by the way")
 
 
 def check_truth(db: SessionDB, agent: AIAgent, result: dict[str, Any], events: list[Event]) -> None:
     stored = db.get_messages(agent.session_id)
-    assert problems(stored) == []
+    # What was steered and not read stands beside the next question; a model is sent both as one.
+    assert problems(repair_message_sequence(stored)) == []
+    for before, after in itertools.pairwise(stored):
+        if before["role"] == after["role"] == "user":
+            assert before["content"] == "by the way"
     assert [(m["role"], m["content"]) for m in stored] == [
         (m["role"], m["content"]) for m in result["messages"]
     ]
@@ -140,6 +146,7 @@ def test_any_script_and_any_interruption(
     with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
         model = ScriptedModel(itertools.chain(script, itertools.repeat(say("The end."))))
         agent = AIAgent(model, db=db, tools=tools(), max_iterations=6)
+        confirmed = 0
         for number, prompt in enumerate(prompts):
             watcher = Watcher(
                 agent, interrupt_at if number == 0 else None, steer_at if number == 0 else None
@@ -158,6 +165,7 @@ def test_any_script_and_any_interruption(
                 == 1
             )
             check_truth(db, agent, result, watcher.events)
+            confirmed += watcher.confirmed
             for request in model.requests:
                 assert problems(request.messages) == []
         again = AIAgent(
@@ -167,6 +175,7 @@ def test_any_script_and_any_interruption(
         assert final["final_response"] == "Still here."
         check_truth(db, again, final, [])
         asked = [m["content"] for m in final["messages"] if m["role"] == "user"]
+        assert asked.count("by the way") == confirmed, "what was confirmed is read once"
         assert [text for text in asked if text != "by the way"] == [
             *(f"{number}: {prompt}" for number, prompt in enumerate(prompts)),
             "Are you there?",

@@ -19,7 +19,7 @@ from agent import events
 from agent.config_schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.journal import Journal
-from agent.model import Message
+from agent.model import Message, Usage
 from agent.threads import in_thread
 from gateway import session_context
 from hermes_state import SessionDB
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agent.loop import Turn
 
     from .compress import Compressed
+    from .engine import Engine
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ class _Wish(NamedTuple):
     use_model: bool = True
     focus: str | None = None
     manual: bool = False
+    engine_only: bool = False
+    """Only a plugin's engine finds that it is time: without its result nothing is changed."""
 
 
 class Compressor:
@@ -104,7 +107,7 @@ class Compressor:
         self.memory_context: Callable[[list[Message]], Awaitable[str]] | None = None
         """Says what other memories have to add to a summary of these messages."""
         self._remembered = ""
-        self.engine: Any | None = None
+        self.engine: Engine | None = None
         """A plugin's context engine that is asked first."""
         self._timeout = timeout
         self._platform = platform
@@ -127,17 +130,35 @@ class Compressor:
             size = self._gauge.corrected(estimate)
             many = len(messages) > self._settings.hygiene_hard_message_limit
             fresh, self._fresh = self._fresh, False
-            if size > budget.limit or (not fresh and (size > budget.trigger or many)):
-                target = min(budget.target, (size - budget.fixed) // 2) if many else budget.target
-                await self._compress_if_due(turn, budget, target, must=size > budget.limit)
+            must, is_large = size > budget.limit, size > budget.trigger or many
+            due = must or (not fresh and await self._is_due(turn, messages, size, is_large, many))
+            if due:
+                halved = max(1, min(budget.target, (size - budget.fixed) // 2))
+                target = budget.target if is_large and not many else halved
+                engine_only = not must and not is_large
+                await self._compress_if_due(
+                    turn, budget, target, must=must, engine_only=engine_only
+                )
                 messages = self._journal.history()
                 estimate = self._counting.estimate(turn, messages)
         self._gauge.note_sent(estimate)
         return messages
 
-    def note_answer(self, input_tokens: int) -> None:
-        """The provider answered that request and counted so many tokens in it (0: did not say)."""
-        self._gauge.note_real(input_tokens)
+    async def _is_due(
+        self, turn: Turn, messages: list[Message], size: int, is_large: bool, many: bool
+    ) -> bool:
+        """Whether to compress what still fits: as an engine says, if there is one that does."""
+        if self.engine is None or many:
+            return is_large
+        first = turn.api_calls <= 1
+        wanted = await self.engine.wants_compression(messages, size, is_first=first)
+        return is_large if wanted is None else wanted
+
+    def note_answer(self, usage: Usage) -> None:
+        """The provider answered that request and counted its tokens (0: did not say)."""
+        self._gauge.note_real(usage.input_tokens)
+        if self.engine is not None:
+            self.engine.answered(usage)
 
     async def after_refusal(self, turn: Turn, attempt: int) -> bool:
         """Make the conversation smaller after a provider's "too long"; False if that failed."""
@@ -203,10 +224,12 @@ class Compressor:
 
     # How
 
-    async def _compress_if_due(self, turn: Turn, budget: Budget, target: int, must: bool) -> None:
+    async def _compress_if_due(
+        self, turn: Turn, budget: Budget, target: int, must: bool, engine_only: bool
+    ) -> None:
         if not must and self._record.cooldown(self._journal.session_id) is not None:
             return
-        wish = _Wish(target, budget.room, must, use_model=self._may_ask())
+        wish = _Wish(target, budget.room, must, use_model=self._may_ask(), engine_only=engine_only)
         result = await self._compress(turn, wish)
         if must and not result.compressed and result.error and self._aborts():
             raise ContextTooLongError(
@@ -231,6 +254,8 @@ class Compressor:
                 result = self._left(old_id, "Another process is compressing this conversation.")
         if self._journal.session_id != old_id:
             session_context.set_current_session_id(self._journal.session_id)
+        if result.compressed and self.engine is not None:
+            self.engine.compressed(result.session_id, old_id, self._journal.conversation_id())
         turn.emit(
             events.Compressed(
                 result.session_id,
@@ -322,11 +347,11 @@ class Compressor:
         from .aside import set_aside
         from .compress import compress, shorten_to_fit
 
-        if self.engine is not None:
-            from .engine import compress_by
-
-            made = await compress_by(
-                self.engine,
+        has_content = self.engine is None or await self.engine.has_content(messages)
+        if not has_content and not wish.must:
+            return None
+        if self.engine is not None and has_content:
+            made = await self.engine.compress(
                 messages,
                 count=self._gauge.tokens,
                 focus=wish.focus,
@@ -338,6 +363,8 @@ class Compressor:
                 if is_saving(made.before_tokens, made.after_tokens):
                     return made
                 log.warning("The context engine saved nothing; it is passed over")
+        if wish.engine_only:
+            return None
         asked = self._asks(wish)
         count = self._gauge.tokens
         made = None

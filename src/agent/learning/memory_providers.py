@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tools.base import Tool, ToolContext, ToolError
+from tools.base import Tool, ToolContext
 from tools.registry import Registry
 from tools.screening import notice, suspicion
 
@@ -23,7 +23,8 @@ from .provider_calls import (
     ask_each,
     join_line,
     leave_line,
-    provider_name,
+    tool_answer,
+    tool_of,
 )
 
 __all__ = ["MemoryProvider", "MemoryProviders"]
@@ -155,38 +156,13 @@ class MemoryProviders:
     # Tools
 
     def _tool(self, provider: Any, schema: Any) -> Tool | None:
-        """A provider's tool; its schema may be bare or in the form models are given."""
-        given = schema.get("function", schema) if isinstance(schema, dict) else None
-        if not isinstance(given, dict) or not isinstance(given.get("name"), str):
-            return None
-        parameters = given.get("parameters") or {"type": "object", "properties": {}}
-        if not isinstance(parameters, dict):
-            return None
-        name = given["name"]
+        def call(name: str, arguments: dict[str, Any], context: ToolContext) -> str:
+            lines = [line for line in self._ready if line.provider is provider]
+            session_id = context.session_id
+            asked = ask_each(lines, "handle_tool_call", name, arguments, session_id=session_id)
+            return tool_answer(asked, name, TOOL_SECONDS)
 
-        def run(context: ToolContext, **arguments: Any) -> str:
-            return self._run_tool(provider, name, arguments, context)
-
-        return Tool(
-            name=name,
-            description=str(given.get("description") or ""),
-            run=run,
-            parameters=parameters,
-            effect="effectful",
-            toolset="memory",
-        )
-
-    def _run_tool(
-        self, provider: Any, name: str, arguments: dict[str, Any], context: ToolContext
-    ) -> str:
-        lines = [line for line in self._ready if line.provider is provider]
-        asked = ask_each(lines, "handle_tool_call", name, arguments, session_id=context.session_id)
-        for _, result in answers(asked, name, TOOL_SECONDS):
-            return str(result)
-        for _, future in asked:
-            if future is not None and future.done() and not future.cancelled():
-                raise ToolError(f"{name} failed: {future.exception()!r}")
-        raise ToolError(f"{provider_name(provider)} does not answer. Go on without {name}.")
+        return tool_of(schema, call, "memory")
 
     def _telling(self, own: Tool) -> Tool:
         """The memory tool, with the providers told of what it wrote."""

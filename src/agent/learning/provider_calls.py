@@ -1,4 +1,4 @@
-"""Calling a memory provider: somebody else's code, off the turn's way.
+"""Calling a memory provider or a context engine: somebody else's code, off the turn's way.
 
 Each provider has one daemon thread on which its calls run one after the other, also when several
 conversations share it: a provider need not be safe for threads, and what was said first reaches it
@@ -12,12 +12,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
 from hermes_cli.plugin_calls import copied
 from hermes_cli.plugin_output import diverted
+from tools.base import Tool, ToolContext, ToolError
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +35,11 @@ class _Call(NamedTuple):
 class Line:
     """One provider, and the calls to it in their order."""
 
-    def __init__(self, provider: Any) -> None:
+    def __init__(self, provider: Any, kind: str) -> None:
         self.provider = provider
         self.name = provider_name(provider)
+        self.kind = kind
+        """What the log calls it."""
         self.users = 0
         """How many conversations use it."""
         self._calls: queue.Queue[_Call | None] = queue.Queue(LONGEST_QUEUE)
@@ -59,10 +62,10 @@ class Line:
             self._calls.put_nowait(call)
             self._start()
         except queue.Full:
-            log.warning("The memory provider %s lags behind; %s was left out", self.name, method)
+            log.warning("The %s %s lags behind; %s was left out", self.kind, self.name, method)
             return None
         except RuntimeError as error:  # no thread to be had, or the program is ending
-            log.warning("The memory provider %s cannot be called: %s", self.name, error)
+            log.warning("The %s %s cannot be called: %s", self.kind, self.name, error)
             return None
         return future
 
@@ -70,20 +73,20 @@ class Line:
         """Nobody waits for this call any more."""
         future.cancel()  # one that has not begun is not made
         self._hanging = self._current
-        log.warning("The memory provider %s took too long for %s; going on", self.name, method)
+        log.warning("The %s %s took too long for %s; going on", self.kind, self.name, method)
 
     def end(self) -> None:
         """Let the thread go when it has made the calls that are in line."""
         try:
             self._calls.put_nowait(None)
         except queue.Full:
-            log.warning("The memory provider %s was left behind with its calls", self.name)
+            log.warning("The %s %s was left behind with its calls", self.kind, self.name)
 
     def _start(self) -> None:
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(
-                    target=self._work, name=f"hermes-memory-{self.name}", daemon=True
+                    target=self._work, name=f"hermes-plugin-{self.name}", daemon=True
                 )
                 try:
                     self._thread.start()
@@ -97,12 +100,12 @@ class Line:
                 continue
             self._current = call.future
             try:
-                with diverted(f"The memory provider {self.name}"):
+                with diverted(f"The {self.kind} {self.name}"):
                     outcome = getattr(self.provider, call.method)(*call.args, **call.kwargs)
                 call.future.set_result(outcome)
             except BaseException as error:  # an exit, too, is only the call's own end
                 log.error(
-                    "%s of the memory provider %s failed", call.method, self.name, exc_info=error
+                    "%s of the %s %s failed", call.method, self.kind, self.name, exc_info=error
                 )
                 call.future.set_exception(error)
             self._current = None
@@ -113,10 +116,10 @@ _lines: dict[int, Line] = {}
 _lines_lock = threading.Lock()
 
 
-def join_line(provider: Any) -> Line:
+def join_line(provider: Any, kind: str = "memory provider") -> Line:
     """The line of a provider, shared by all who use it."""
     with _lines_lock:
-        line = _lines.get(id(provider)) or _lines.setdefault(id(provider), Line(provider))
+        line = _lines.get(id(provider)) or _lines.setdefault(id(provider), Line(provider, kind))
         line.users += 1
         return line
 
@@ -179,3 +182,43 @@ async def answers_soon(asked: Asked, method: str, seconds: float) -> list[tuple[
             else:
                 one.cancel()
     return answers(asked, method, 0.0)
+
+
+# Tools
+
+ToolCall = Callable[[str, dict[str, Any], ToolContext], str]
+"""Runs a provider's tool by its name."""
+
+
+def tool_of(schema: Any, call: ToolCall, toolset: str) -> Tool | None:
+    """A provider's tool; its schema may be bare or in the form models are given."""
+    given = schema.get("function", schema) if isinstance(schema, dict) else None
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        return None
+    parameters = given.get("parameters") or {"type": "object", "properties": {}}
+    if not isinstance(parameters, dict):
+        return None
+    name = given["name"]
+
+    def run(context: ToolContext, **arguments: Any) -> str:
+        return call(name, arguments, context)
+
+    return Tool(
+        name=name,
+        description=str(given.get("description") or ""),
+        run=run,
+        parameters=parameters,
+        effect="effectful",
+        toolset=toolset,
+    )
+
+
+def tool_answer(asked: Asked, name: str, seconds: float) -> str:
+    """What a provider's tool returned; ToolError if it failed or took too long."""
+    for _, result in answers(asked, name, seconds):
+        return str(result)
+    for _, future in asked:
+        if future is not None and future.done() and not future.cancelled():
+            raise ToolError(f"{name} failed: {future.exception()!r}")
+    whose = ", ".join(line.name for line, _ in asked) or "Whoever has this tool"
+    raise ToolError(f"{whose} does not answer. Go on without {name}.")

@@ -119,6 +119,8 @@ def usage(surface: Surface, args: str) -> str:
         lines.append(f"Of these thinking: {total('reasoning_tokens')}")
     priced = any(session["estimated_cost_usd"] is not None for session in found)
     lines.append(f"Cost: about ${total('estimated_cost_usd'):.4f}" if priced else "Cost: not known")
+    if surface.agent is not None and (told := surface.agent.context_status()):
+        lines.append(f"Context engine {told}")
     return "\n".join(lines)
 
 
