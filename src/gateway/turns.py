@@ -350,7 +350,7 @@ class Turns:
 
     def _parts_of(self, inbound: Inbound, waiting: Iterable[Inbound]) -> list[Inbound]:
         """A message with those of the waiting ones that are parts of it."""
-        seconds = self._runner.config.message_parts_wait
+        seconds = 0 if inbound.is_noted else self._runner.config.message_parts_wait
         return select_parts(inbound, list(waiting), seconds) if seconds else [inbound]
 
     def _remove_admitted(self, key: str, inbox_ids: Iterable[str]) -> None:
