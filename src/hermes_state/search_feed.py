@@ -142,7 +142,13 @@ def is_at_hand(conn: IndexConnection) -> bool:
     if not feed:
         return False
     if conn.outline is None or conn.outline.feed != feed[0]:
-        conn.outline = Outline(feed[0], common_words(conn), parts(conn), search_spans.Spans(conn))
+        conn.outline = Outline(
+            feed[0],
+            common_words(conn),
+            parts(conn),
+            search_spans.Spans(conn),
+            bool(tuples(conn, "SELECT 1 FROM title LIMIT 1")),
+        )
     return True
 
 
@@ -292,12 +298,13 @@ class _Feeder:
             self.conn.execute("UPDATE feed SET last_id = ?, last_time = ?", batch.last)
 
     def _fill(self, batch: Batch, rows: Iterable[tuple[Any, ...]]) -> None:
-        for message in map(SourceMessage._make, rows):
-            with self._reading_store():
-                texts = list(texts_of(self.conn, message))
-            batch.add(message.id, message.timestamp, message.size, self._facets_of(message), texts)
-            if batch.is_full:
-                return
+        with self._reading_store():
+            for message in map(SourceMessage._make, rows):
+                texts = texts_of(self.conn, message)
+                facets = self._facets_of(message)
+                batch.add(message.id, message.timestamp, message.size, facets, texts)
+                if batch.is_full:
+                    return
 
     def _facets_of(self, message: SourceMessage) -> str:
         facets = [self._facet("s", message.session_id), self._facet("r", message.role)]

@@ -111,6 +111,7 @@ class Outline(NamedTuple):
     """The words whose pairs are in the index."""
     parts: list[int]
     spans: search_spans.Spans
+    has_titles: bool
 
 
 class IndexConnection(Connection):

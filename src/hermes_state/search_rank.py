@@ -26,6 +26,7 @@ _LONG = 20_000  # words; in longer documents occurrences are not counted
 _COUNTED_PHRASES = 8
 _MOST_OFFSETS = 1_000_000
 _ASSUMED_LENGTH = 50.0
+_FAR = 1000  # words; beyond, nearness counts no less
 
 
 def rarity(frequency: float) -> float:
@@ -91,12 +92,14 @@ class Scorer:
         score = 0.0
         before: list[int] = []
         for weight, phrases, occurs in self._terms:
-            if length <= _LONG:
-                places: list[int] = []
+            if length > _LONG:
+                places = self._places_in_long(api, phrases, length)
+            elif len(phrases) == 1:
+                places = api.phrase_column_offsets(phrases[0], 0)
+            else:
+                places = []
                 for phrase in phrases[:_COUNTED_PHRASES]:
                     places += api.phrase_column_offsets(phrase, 0)
-            else:
-                places = self._places_in_long(api, phrases, length)
             count = len(places) or occurs
             score += weight * count * (SATURATION + 1.0) / (count + penalty)
             if before and places:
@@ -121,10 +124,15 @@ class Scorer:
 
 def _gap(first: list[int], second: list[int]) -> int:
     """The fewest words from a place in `first` to a later one in `second`; 1 if adjacent."""
+    if len(first) == 1:
+        after = [place - first[0] for place in second[:16] if place > first[0]]
+        return min(_FAR, *after) if after else _FAR
     first.sort()
-    nearest = 1000
+    nearest = _FAR
     for place in second[:16]:
         at = bisect_right(first, place - 1)
         if at:
             nearest = min(nearest, place - first[at - 1])
+            if nearest == 1:
+                break
     return nearest

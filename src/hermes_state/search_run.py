@@ -132,7 +132,7 @@ class Search:
             ]
         )
         titles: list[Candidate] = []
-        if self._filters.allow_titles:
+        if self._filters.allow_titles and self._outline.has_titles:
             titles = collect_titles(self._conn, first.text, self._filters)
             titles = self._sorted(titles)
         collector = Collector(
