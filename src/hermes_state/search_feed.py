@@ -279,7 +279,8 @@ class _Feeder:
                 " FROM state.messages WHERE id >= ? ORDER BY id LIMIT 1",
                 (number * 2_654_435_761 % last,),  # evenly, but in no rhythm with the talk
             ):
-                counted.update(set(words(content_text(as_text(content)))))
+                # Not a set: words that are equally common are numbered in the order they come.
+                counted.update(list(dict.fromkeys(words(content_text(as_text(content))))))
         return counted, size
 
     def _read_messages(self, here: Position) -> None:

@@ -13,7 +13,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .search_query import Term, can_be_widened
-from .search_text import fold, folded_words, is_unspaced, located_words, place_in_ascii, words
+from .search_text import (
+    fold,
+    folded_words,
+    is_unspaced,
+    located_words,
+    place_in_ascii,
+    places_in_ascii,
+    words,
+)
 
 WIDTH = 150
 """Characters of a snippet, marks not counted."""
@@ -78,7 +86,8 @@ def matching_snippet(text: str, matcher: Matcher) -> str | None:
     if not matches:
         return None
     if len(matches) > _FEW_MATCHES:
-        return snippet(text, matcher)
+        places = places_in_ascii(text)
+        return _shown(text, [(places[one][0], places[last][1], n) for n, one, last in matches])
     marks = []
     for number, first, last in matches:
         start, end = place_in_ascii(folded, first)
@@ -132,7 +141,8 @@ def _window(text: str, matcher: Matcher) -> str:
 
 def _best(ordered: Sequence[tuple[int, int, int]]) -> int:
     """Where to begin so that most different terms are shown."""
-    if len(ordered) == 1:
+    all_terms = len({number for _, _, number in ordered})
+    if all_terms == 1:
         return ordered[0][0]
     best, most = 0, 0
     for at, (start, _, _) in enumerate(ordered):
@@ -140,6 +150,8 @@ def _best(ordered: Sequence[tuple[int, int, int]]) -> int:
         terms = {number for first, _, number in near if first < start + WIDTH - LEAD}
         if len(terms) > most:
             best, most = start, len(terms)
+            if most == all_terms:
+                break
     return best
 
 

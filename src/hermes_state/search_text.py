@@ -123,6 +123,11 @@ def place_in_ascii(folded: str, number: int) -> tuple[int, int]:
     return start, end if end >= 0 else len(folded)
 
 
+def places_in_ascii(text: str) -> list[tuple[int, int]]:
+    """Where each word of an ASCII text begins and ends."""
+    return [match.span() for match in _ASCII_WORD.finditer(text)]
+
+
 def located_words(text: str) -> Iterator[tuple[str, int, int]]:
     """Each word of `text` with the place it stands at: (word, start, end).
 
