@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -71,8 +72,7 @@ def test_nothing_to_do_in_a_new_home(tmp_path: Path, db: SessionDB) -> None:
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["[{}]", "see {}.", "{}", '"{}"']))
 def test_any_name_is_found_again(name: str, frame: str) -> None:
     path = f"media/telegram/42/{safe_name(name)}"
-    db = SessionDB(":memory:")
-    try:
+    with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
         db.create_session("s", "telegram")
         db.append_message("s", "user", frame.format(f"/home/x/.hermes/{path}"))
         db.create_session("t", "telegram")
@@ -80,5 +80,3 @@ def test_any_name_is_found_again(name: str, frame: str) -> None:
         assert db.list_named_files([path, "media/other"]) == {path}
         db.delete_session("s")
         assert db.list_named_files([path]) == {path}
-    finally:
-        db.close()

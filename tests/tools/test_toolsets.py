@@ -11,7 +11,7 @@ from tools.toolsets import default_tools, selected
 
 # Names and parameters that prompts, skills and transcripts rely on.
 KNOWN = {
-    "terminal": "command background timeout workdir pty notify_on_complete watch_patterns",
+    "terminal": "command background timeout workdir pty notify_on_complete watch_patterns needs",
     "process": "action session_id data timeout offset limit",
     "read_file": "path offset limit",
     "write_file": "path content",
