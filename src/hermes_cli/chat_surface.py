@@ -77,7 +77,7 @@ class ChatSurface(Surface):
         if super().set_title(title):
             return True
         cleaned = self.db.sanitize_title(title)
-        if cleaned and self.db.get_session_by_title(cleaned) is not None:
+        if cleaned and self.db.get_session_by_title(cleaned, self.user_id) is not None:
             raise ValueError(f"The title {cleaned!r} is taken.")
         self.pending_title = cleaned
         return False

@@ -111,6 +111,8 @@ def _upgrade(conn: Connection) -> None:
     for index in ("idx_messages_session", "idx_messages_session_active"):
         conn.execute(f"DROP INDEX IF EXISTS {index}")
     _number_repeated_titles(conn)
+    # Titles were unique over all owners once, so that one could find out what another had.
+    conn.execute("DROP INDEX IF EXISTS idx_sessions_title_unique")
     for statement in schema.create_index_sql():
         conn.execute(statement)
     settle_old_rows(conn)
@@ -145,17 +147,22 @@ def _drop_old_search(conn: Connection) -> None:
 
 def _number_repeated_titles(conn: Connection) -> None:
     """Older files may have a title twice; the newest session keeps it, the others get a number."""
-    if value(conn, "SELECT 1 FROM sqlite_schema WHERE name = 'idx_sessions_title_unique'"):
+    if value(
+        conn,
+        "SELECT 1 FROM sqlite_schema WHERE name IN"
+        " ('idx_sessions_title_unique', 'idx_sessions_title_owner_unique')",
+    ):
         return
     seen = set()
-    for session_id, title in tuples(
+    for session_id, title, owner in tuples(
         conn,
-        "SELECT id, title FROM sessions WHERE title IS NOT NULL ORDER BY started_at DESC, id DESC",
+        "SELECT id, title, user_id FROM sessions WHERE title IS NOT NULL"
+        " ORDER BY started_at DESC, id DESC",
     ):
-        if title in seen:
-            number = titles.get_next_title_in_lineage(conn, title)
+        if (title, owner) in seen:
+            number = titles.get_next_title_in_lineage(conn, title, owner)
             conn.execute("UPDATE sessions SET title = ? WHERE id = ?", (number, session_id))
-        seen.add(title)
+        seen.add((title, owner))
 
 
 def settle_old_rows(conn: Connection) -> None:

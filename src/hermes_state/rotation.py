@@ -119,7 +119,7 @@ def rotate_session(
     recount(conn, new_session_id)
     title = None
     if parent["title"]:
-        title = get_next_title_in_lineage(conn, parent["title"])
+        title = get_next_title_in_lineage(conn, parent["title"], parent["user_id"])
         set_session_title(conn, new_session_id, title)
     conn.execute(
         "INSERT INTO state_meta (key, value) SELECT ?, value FROM state_meta WHERE key = ?"
@@ -243,7 +243,8 @@ def branch_session(
     if title is not None:
         set_session_title(conn, new_session_id, title)
     elif parent["title"] and new_owner is None:
-        set_session_title(conn, new_session_id, get_next_title_in_lineage(conn, parent["title"]))
+        free = get_next_title_in_lineage(conn, parent["title"], parent["user_id"])
+        set_session_title(conn, new_session_id, free)
     if end_parent:
         conn.execute(
             "UPDATE sessions SET ended_at = ?, end_reason = 'branched', version = version + 1"

@@ -9,6 +9,7 @@ from .changes import note_session_changed
 from .codec import encode_text
 from .connection import Connection, row, rows, tuples
 from .sessions import RECOVERABLE_END_REASONS
+from .titles import make_room_for_title
 
 
 def record_gateway_session_peer(
@@ -39,6 +40,8 @@ def record_gateway_session_peer(
         "origin_json": origin_json,
     }
     known = {name: encode_text(fact, name) for name, fact in facts.items() if fact is not None}
+    if known.get("user_id", before["user_id"]) != before["user_id"]:
+        make_room_for_title(conn, session_id, known["user_id"])
     conn.execute(
         f"UPDATE sessions SET {''.join(f'{name} = ?, ' for name in known)}version = version + 1"
         " WHERE id = ?",

@@ -19,7 +19,7 @@ our own are further columns and tables:
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 5
+OWN_SCHEMA_VERSION = 6
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -325,7 +325,9 @@ INDEXES: dict[str, str] = {
 }
 
 UNIQUE_INDEXES: dict[str, str] = {
-    "idx_sessions_title_unique": "sessions(title) WHERE title IS NOT NULL",
+    "idx_sessions_title_owner_unique": (
+        "sessions(title, COALESCE(user_id, '')) WHERE title IS NOT NULL"
+    ),
     "idx_sessions_continuation_unique": (
         "sessions(continuation_of) WHERE continuation_of IS NOT NULL"
     ),

@@ -14,6 +14,7 @@ from .changes import note_session_changed, touch
 from .codec import encode_json, encode_text
 from .connection import Connection, row, tuples, value
 from .errors import InvalidMessageError, UnknownSessionError
+from .titles import make_room_for_title
 
 _TEXT_FIELDS = frozenset(
     [
@@ -89,6 +90,8 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
         )
     else:
         facts.pop("started_at", None)
+        if existing["user_id"] is None and "user_id" in facts:
+            make_room_for_title(conn, session_id, facts["user_id"])
         filled = "".join(f", {name} = COALESCE({name}, ?)" for name in facts)
         conn.execute(
             f"UPDATE sessions SET version = version + 1{filled} WHERE id = ?",

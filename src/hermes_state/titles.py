@@ -1,4 +1,8 @@
-"""Titles: cleaned, unique over all sessions, numbered along a lineage ("Plan", "Plan #2", …)."""
+"""Titles: cleaned, unique among the sessions of an owner, numbered along a lineage ("Plan #2", …).
+
+Two owners may have the same title, and neither hears of the other. Whoever looks without an owner
+is the operator, who sees all of them, the last used first.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from .codec import without_surrogates
 from .connection import Connection, row, value
 
 MAX_TITLE_LENGTH = 100
+ANYONE: Any = object()
+"""In the place of an owner: whoever it is."""
 
 _NUMBERED = re.compile(r"^(?P<base>.*?) #(?P<number>\d{1,9})$", re.DOTALL)
 
@@ -58,16 +64,19 @@ def set_auto_title_if_empty(conn: Connection, session_id: str, title: str) -> bo
 
 def _set_title(conn: Connection, session_id: str, title: str, *, only_if_empty: bool) -> bool:
     cleaned = sanitize_title(title)
-    found = row(conn, "SELECT title FROM sessions WHERE id = ?", (session_id,))
+    found = row(conn, "SELECT title, user_id FROM sessions WHERE id = ?", (session_id,))
     if found is None or (only_if_empty and (found["title"] is not None or cleaned is None)):
         return False
     holder = value(
-        conn, "SELECT id FROM sessions WHERE title = ? AND id <> ?", (cleaned, session_id)
+        conn,
+        "SELECT id FROM sessions WHERE title = ? AND id <> ? AND user_id IS ?",
+        (cleaned, session_id, found["user_id"]),
     )
     if holder is not None:
+        free = get_next_title_in_lineage(conn, str(cleaned), found["user_id"])
         raise ValueError(
             f"The title {cleaned!r} is already in use by session {holder}. "
-            f"Choose another, for instance {get_next_title_in_lineage(conn, str(cleaned))!r}."
+            f"Choose another, for instance {free!r}."
         )
     conn.execute(
         "UPDATE sessions SET title = ?, version = version + 1 WHERE id = ?", (cleaned, session_id)
@@ -81,47 +90,89 @@ def get_session_title(conn: Connection, session_id: str) -> str | None:
     return value(conn, "SELECT title FROM sessions WHERE id = ?", (session_id,))
 
 
-def get_session_by_title(conn: Connection, title: str) -> dict[str, Any] | None:
-    """The session with exactly this title, or None."""
-    return row(conn, "SELECT * FROM sessions WHERE title = ?", (title,))
+def get_session_by_title(
+    conn: Connection, title: str, user_id: str | None = ANYONE
+) -> dict[str, Any] | None:
+    """The session with exactly this title, or None; `user_id` keeps to one owner's."""
+    where, values = _of(user_id)
+    return row(
+        conn, f"SELECT * FROM sessions WHERE title = ?{where}{_LAST_USED} LIMIT 1", (title, *values)
+    )
 
 
-def resolve_session_by_title(conn: Connection, title: str) -> str | None:
-    """The id for a title; where "title #N" exist too, the one with the highest number."""
-    numbered = _numbered_titles(conn, title)
+def resolve_session_by_title(
+    conn: Connection, title: str, user_id: str | None = ANYONE
+) -> str | None:
+    """The id for a title; where "title #N" exist too, the one with the highest number.
+
+    `user_id` keeps to one owner's.
+    """
+    numbered = _numbered_titles(conn, title, user_id)
     if numbered:
         return max(numbered)[1]
-    return value(conn, "SELECT id FROM sessions WHERE title = ?", (title,))
+    found = get_session_by_title(conn, title, user_id)
+    return None if found is None else found["id"]
 
 
-def get_next_title_in_lineage(conn: Connection, base_title: str) -> str:
+def get_next_title_in_lineage(
+    conn: Connection, base_title: str, user_id: str | None = ANYONE
+) -> str:
     """The next free title: "Plan" → "Plan #2"; the base itself while nobody has it.
 
     The result is always a valid title: the base is cleaned, and shortened where it or the number
-    would make the title too long.
+    would make the title too long. `user_id` says among whose titles it must be free.
     """
+    where, values = _of(user_id)
+
+    def is_taken(title: str) -> bool:
+        sql = f"SELECT 1 FROM sessions WHERE title = ?{where}"
+        return value(conn, sql, (title, *values)) is not None
+
     cleaned = _cleaned(base_title)
     match = _NUMBERED.match(cleaned)
     base = (match["base"] if match else cleaned)[:MAX_TITLE_LENGTH].rstrip()
-    taken = _numbered_titles(conn, base)
-    if not taken and value(conn, "SELECT 1 FROM sessions WHERE title = ?", (base,)) is None:
+    taken = _numbered_titles(conn, base, user_id)
+    if not taken and not is_taken(base):
         return base
     number = max((number for number, _ in taken), default=1)
     while True:
         number += 1
         suffix = f" #{number}"
         candidate = base[: MAX_TITLE_LENGTH - len(suffix)].rstrip() + suffix
-        if value(conn, "SELECT 1 FROM sessions WHERE title = ?", (candidate,)) is None:
+        if not is_taken(candidate):
             return candidate
 
 
-def _numbered_titles(conn: Connection, base: str) -> list[tuple[int, str]]:
+def make_room_for_title(conn: Connection, session_id: str, user_id: str | None) -> None:
+    """Before a session goes to another owner: number its title if the owner has that already."""
+    title = get_session_title(conn, session_id)
+    if title is None:
+        return
+    holder = get_session_by_title(conn, title, user_id)
+    if holder is not None and holder["id"] != session_id:
+        conn.execute(
+            "UPDATE sessions SET title = ? WHERE id = ?",
+            (get_next_title_in_lineage(conn, title, user_id), session_id),
+        )
+        note_title_changed(conn, session_id)
+
+
+_LAST_USED = " ORDER BY COALESCE(last_active, started_at) DESC, id DESC"
+
+
+def _of(user_id: Any) -> tuple[str, tuple[Any, ...]]:
+    """A condition for the sessions of an owner, and its values."""
+    return ("", ()) if user_id is ANYONE else (" AND user_id IS ?", (user_id,))
+
+
+def _numbered_titles(conn: Connection, base: str, user_id: Any) -> list[tuple[int, str]]:
     prefix = f"{base} #"
     found = []
+    where, values = _of(user_id)
     # The range uses the title index; '\U0010ffff' sorts after every digit.
     for title, session_id in conn.execute(
-        "SELECT title, id FROM sessions WHERE title >= ? AND title < ?",
-        (prefix, prefix + "\U0010ffff"),
+        f"SELECT title, id FROM sessions WHERE title >= ? AND title < ?{where}",
+        (prefix, prefix + "\U0010ffff", *values),
     ):
         match = _NUMBERED.match(title)
         if match and match["base"] == base:

@@ -215,12 +215,13 @@ def _set_titles(conn: Connection, sessions: list[dict[str, Any]]) -> None:
     taken = []
     for session in sessions:
         title = sanitize_title(str(session["title"])[:100]) if session.get("title") else None
-        if title and get_session_by_title(conn, title) is None:
+        owner = (get_session(conn, session["id"]) or {}).get("user_id")
+        if title and get_session_by_title(conn, title, owner) is None:
             set_session_title(conn, session["id"], title)
         elif title:
-            taken.append((session["id"], title))
-    for session_id, title in taken:
-        set_session_title(conn, session_id, get_next_title_in_lineage(conn, title))
+            taken.append((session["id"], title, owner))
+    for session_id, title, owner in taken:
+        set_session_title(conn, session_id, get_next_title_in_lineage(conn, title, owner))
 
 
 def _link(conn: Connection, sessions: list[dict[str, Any]], report: dict[str, Any]) -> None:

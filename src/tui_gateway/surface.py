@@ -202,8 +202,9 @@ def set_title(hub: Hub, sid: str, session: Session, title: str) -> bool:
         raise ValueError("Nothing is left of that title. Use letters or digits.")
     key = live.current_key(session)
     if not db.set_session_title(key, cleaned):
-        if db.get_session_by_title(cleaned) is not None:
-            free = db.get_next_title_in_lineage(cleaned)
+        owner = session.get("user_id")
+        if db.get_session_by_title(cleaned, owner) is not None:
+            free = db.get_next_title_in_lineage(cleaned, owner)
             raise ValueError(f"The title {cleaned!r} is taken. {free!r} is free.")
         session["pending_title"] = cleaned
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -85,9 +86,52 @@ async def test_nobody_sees_somebody_elses_sessions(tmp_path: Path) -> None:
         headers = {"X-Hermes-Session-Id": "s1"}
         body = {"messages": [{"role": "user", "content": "what did she say?"}]}
         stolen = await other.post("/v1/chat/completions", json=body, headers=headers)
-        assert stolen.status_code == 404 and len(served.model.requests) == 1
-        run = await other.post("/v1/runs", json={"input": "x", "session_id": "s1"})
-        assert run.status_code == 404
+        assert stolen.status_code == 200  # a conversation of their own
+        assert "a secret" not in str(served.model.requests[1:])
+        assert len(served.told("s1")) == 2
+
+
+async def test_a_name_that_another_uses_is_answered_as_any_new_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        other = served.other
+        await served.chat("a secret", "s1")
+        await served.http.patch("/api/sessions/s1", json={"title": "Divorce"})
+
+        async def probe(name: str, title: str) -> list[tuple[int, str]]:
+            """Everything that can be done with a name; the answers, the name left out."""
+            body = {"messages": [{"role": "user", "content": "hello"}]}
+            headers = {"X-Hermes-Session-Id": name}
+            base = f"/api/sessions/{name}"
+            answers = [
+                await other.get(base),
+                await other.post("/api/sessions", json={"id": name, "title": title}),
+                await other.post("/api/sessions", json={"id": name}),
+                await other.get(base),
+                await other.patch(base, json={"title": title}),
+                await other.get("/v1/runs/run_0123456789abcdef." + name),
+                await other.post("/v1/chat/completions", json=body, headers=headers),
+                await other.get(f"{base}/messages"),
+                await other.post(f"{base}/chat", json={"message": "more"}),
+                await other.get("/api/sessions"),
+                await other.post(f"{base}/fork", json={"id": f"{name}.fork", "title": f"{title}2"}),
+                await other.delete(base),
+                await other.get(base),
+            ]
+            digits = re.compile(r"[0-9.]+(?=[,}\]])|[0-9a-f]{8,}")
+            return [
+                (
+                    answer.status_code,
+                    digits.sub("0", answer.text.replace(name, "NAME").replace(title, "TITLE")),
+                )
+                for answer in answers
+                if answer.headers.get("X-Hermes-Session-Id", name) == name or pytest.fail(name)
+            ]
+
+        taken = await probe("s1", "Divorce")
+        await other.delete("/api/sessions/s1.fork")
+        free = await probe("q7", "Holidays")
+        assert [code for code, _ in taken] == [code for code, _ in free]
+        assert taken == free
         assert len(served.told("s1")) == 2
 
 

@@ -286,7 +286,9 @@ def test_what_others_added_to_the_file_is_kept(db_path: Path) -> None:
 def test_titles_that_clash_after_damage_cost_no_session(db_path: Path) -> None:
     fill(db_path, sessions=2, each=1)
     plain = sqlite3.connect(db_path)
-    plain.executescript("DROP INDEX idx_sessions_title_unique; UPDATE sessions SET title = 'Same';")
+    plain.executescript(
+        "DROP INDEX idx_sessions_title_owner_unique; UPDATE sessions SET title = 'Same';"
+    )
     plain.close()
     report = salvaging.salvage(db_path)
     assert report.rows["sessions"] == 2

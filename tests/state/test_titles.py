@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_state import SessionDB
+from hermes_state.connection import Connection
 from hermes_state.titles import MAX_TITLE_LENGTH, sanitize_title
 
 UNSEEN = [
@@ -192,3 +193,69 @@ def test_the_next_title_is_always_free_and_valid(bases: list[str]) -> None:
             assert sanitize_title(title) == (title or None)
             db.create_session(f"s{number}", "cli")
             assert db.set_session_title(f"s{number}", title)
+
+
+# Owners
+
+
+def two_owners(db: SessionDB) -> SessionDB:
+    for owner in ("ada", "eve"):
+        for number in (1, 2):
+            db.create_session(f"{owner}{number}", "telegram", user_id=owner)
+    return db
+
+
+def test_what_titles_another_owner_has_cannot_be_found_out(db: SessionDB) -> None:
+    two_owners(db)
+    db.set_session_title("ada1", "Divorce")
+    assert db.get_session_by_title("Divorce", "eve") is None
+    assert db.resolve_session_by_title("Divorce", "eve") is None
+    assert db.get_next_title_in_lineage("Divorce", "eve") == "Divorce"
+    assert db.set_session_title("eve1", "Divorce")
+    with pytest.raises(ValueError, match=r"in use by session eve1.*'Divorce #2'"):
+        db.set_session_title("eve2", "Divorce")
+    assert db.resolve_session_by_title("Divorce", "ada") == "ada1"
+    assert db.resolve_session_by_title("Divorce", "eve") == "eve1"
+    # The operator sees both, the last used first.
+    db.append_message("ada1", "user", "hello", timestamp=5e9)
+    assert db.resolve_session_by_title("Divorce") == "ada1"
+
+
+def test_continuations_and_branches_count_among_their_owners_titles(db: SessionDB) -> None:
+    two_owners(db)
+    db.set_session_title("ada1", "Plan")
+    db.set_session_title("ada2", "Plan #2")
+    db.set_session_title("eve1", "Plan")
+    assert db.rotate_session("eve1", "eve3", []).title == "Plan #2"
+    db.branch_session("eve3", "eve4")
+    assert db.get_session_title("eve4") == "Plan #3"
+
+
+def test_a_session_that_gets_an_owner_keeps_to_the_owners_titles(db: SessionDB) -> None:
+    two_owners(db)
+    db.set_session_title("ada1", "Plan")
+    db.create_session("loose", "telegram")
+    db.set_session_title("loose", "Plan")
+    db.create_session("loose", "telegram", user_id="ada")
+    assert db.get_session_title("loose") == "Plan #2"
+    db.set_session_title("eve1", "Plan")
+    db.record_gateway_session_peer("eve1", source="telegram", user_id="ada")
+    assert db.get_session_title("eve1") == "Plan #3"
+
+
+def test_a_store_whose_titles_were_unique_over_all_owners_is_upgraded(db_path: Path) -> None:
+    with SessionDB(db_path) as db:
+        two_owners(db)
+        db.set_session_title("ada1", "Plan")
+
+        def age(conn: Connection) -> None:
+            conn.execute("DROP INDEX idx_sessions_title_owner_unique")
+            conn.execute("CREATE UNIQUE INDEX idx_sessions_title_unique ON sessions(title)")
+            conn.execute("PRAGMA user_version = 5")
+
+        db._execute_write(age)
+    with SessionDB(db_path) as db:
+        assert db.set_session_title("eve1", "Plan")
+        assert db.get_session_title("ada1") == "Plan"
+        with pytest.raises(ValueError, match="already in use"):
+            db.set_session_title("eve2", "Plan")

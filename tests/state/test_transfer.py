@@ -182,7 +182,7 @@ def test_one_source_can_be_exported(lived_in: SessionDB) -> None:
 
 
 def test_a_title_that_is_taken_gets_a_number(lived_in: SessionDB, other: SessionDB) -> None:
-    other.create_session("here", "cli")
+    other.create_session("here", "cli", user_id=the(lived_in, "a1")["user_id"])
     other.set_session_title("here", "Plan")
     other.import_sessions(lived_in.export_all())
     assert the(other, "here")["title"] == "Plan"

@@ -92,6 +92,7 @@ def store_title(db: SessionDB, session_id: str, title: str) -> str | None:
         try:
             return free if db.set_auto_title_if_empty(session_id, free) else None
         except ValueError:  # another session has it, perhaps since a moment ago
-            free = db.get_next_title_in_lineage(title)
+            owner = (db.get_session(session_id) or {}).get("user_id")
+            free = db.get_next_title_in_lineage(title, owner)
     log.info("Session %s was not named: %r is taken again and again", session_id, title)
     return None

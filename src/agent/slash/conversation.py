@@ -31,8 +31,8 @@ def _free_title(surface: Surface, wanted: str) -> str:
         raise CommandError(str(error)) from error
     if title is None:
         raise CommandError("Nothing is left of that title. Use letters or digits.")
-    if surface.db.get_session_by_title(title) is not None:
-        free = surface.db.get_next_title_in_lineage(title)
+    if surface.db.get_session_by_title(title, surface.user_id) is not None:
+        free = surface.db.get_next_title_in_lineage(title, surface.user_id)
         raise CommandError(f"The title {title!r} is taken. {free!r} is free.")
     return title
 

@@ -22,6 +22,11 @@ def owned_by(surface: Surface) -> dict[str, Any]:
     return {"user_id": surface.user_id, "source": surface.platform}
 
 
+def _owner(surface: Surface) -> dict[str, Any]:
+    """The filter for titles."""
+    return {name: value for name, value in owned_by(surface).items() if name == "user_id"}
+
+
 def own_sessions(
     surface: Surface, limit: int = 20, query: str | None = None, **more: Any
 ) -> list[dict[str, Any]]:
@@ -43,7 +48,7 @@ def find_own(surface: Surface, wanted: str) -> dict[str, Any]:
         recent = own_sessions(surface, int(wanted))
         if len(recent) == int(wanted):
             return recent[-1]
-    by_title = surface.db.resolve_session_by_title(wanted)
+    by_title = surface.db.resolve_session_by_title(wanted, **_owner(surface))
     if by_title is not None:
         found = own_sessions(surface, 1, id_query=by_title)
         if found:

@@ -33,6 +33,7 @@ from hermes_state import StoreError
 
 from .auth import Keys
 from .errors import ApiError
+from .names import marked_id, owner_id, shown_id
 from .reading import (
     IDEMPOTENCY_HEADER,
     KEY_HEADER,
@@ -68,9 +69,14 @@ class Place:
         return conversation_key(self.owner, self.conversation_id)
 
     @property
+    def shown_id(self) -> str:
+        """The session's id as the client is shown it."""
+        return shown_id(self.owner, self.session_id)
+
+    @property
     def headers(self) -> dict[str, str]:
         """What the client is told about it."""
-        found = {SESSION_HEADER: self.session_id}
+        found = {SESSION_HEADER: self.shown_id}
         if self.client_key is not None:
             found[KEY_HEADER] = self.client_key
         return found
@@ -102,24 +108,33 @@ class Api:
 
     # Whose
 
+    def own_id(self, owner: str, name: str) -> str:
+        """The id of the owner's session that a client names, whether or not there is one yet."""
+        row = self.db.get_session(name)
+        if row is not None and row["user_id"] == owner_id(owner):
+            return name
+        marked = marked_id(owner, name)
+        return name if row is None and self.db.get_session(marked) is None else marked
+
     def owned(self, owner: str, session_id: str) -> dict[str, Any]:
         """A session's row; one of somebody else is as unknown as one that does not exist."""
         row = self.db.get_session(session_id)
         if row is None:
-            raise unknown_session(session_id)
+            raise unknown_session(shown_id(owner, session_id))
         self._require_owner(row, owner)
         return row
 
     def _require_owner(self, row: dict[str, Any], owner: str) -> None:
         if row["user_id"] != owner_id(owner):
-            raise unknown_session(row["id"])
+            raise unknown_session(shown_id(owner, row["id"]))
 
     def place(self, http: HttpRequest, owner: str, session_id: str | None = None) -> Place:
         """The conversation a request is about, by its headers (or `session_id`); or a new one."""
         client_key = header(http, KEY_HEADER)
         named = session_id or http.headers.get(SESSION_HEADER, "").strip()
         if named:
-            return self.named(owner, session_name(named), client_key)
+            own = session_id or session_name(named)
+            return self.named(owner, self.own_id(owner, own), client_key)
         if client_key is not None:
             source = SessionSource(
                 Platform.API_SERVER, owner, user_id=owner, thread_id=f"key={client_key}"
@@ -260,11 +275,6 @@ class Api:
 def unknown_session(session_id: str) -> ApiError:
     """What is said about a session that is not there, or somebody else's."""
     return ApiError(404, f"There is no session {session_id}.", code="session_not_found")
-
-
-def owner_id(owner: str) -> str:
-    """An owner as the store knows them."""
-    return f"{Platform.API_SERVER.value}:{owner}"
 
 
 def header_text(text: str, limit: int = 200) -> str:

@@ -8,6 +8,7 @@ from gateway.replies import is_overflow, normalize_empty_response
 
 from .context import Place, header_text
 from .errors import ApiError
+from .names import shown_id
 from .reading import SESSION_HEADER
 
 
@@ -39,7 +40,8 @@ def outcome_of(result: dict[str, Any], place: Place) -> Outcome:
         "interrupted": interrupted,
         "error": problem,
     }
-    headers = {**place.headers, SESSION_HEADER: str(result.get("session_id") or place.session_id)}
+    session_id = str(result.get("session_id") or place.session_id)
+    headers = {**place.headers, SESSION_HEADER: shown_id(place.owner, session_id)}
     headers["X-Hermes-Completed"] = str(facts["completed"]).lower()
     headers["X-Hermes-Partial"] = str(partial).lower()
     if problem:

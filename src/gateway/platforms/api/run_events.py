@@ -22,6 +22,7 @@ from agent.events import (
 )
 from tools.base import ApprovalRequest
 
+from .names import shown_id
 from .outcomes import Outcome
 from .sse import Outlet, data
 
@@ -38,7 +39,7 @@ class Run:
         self.key = key
         self.status = "queued"
         self.created_at = self.updated_at = time.time()
-        self._facts: dict[str, Any] = {"session_id": session_id, "model": model}
+        self._facts: dict[str, Any] = {"session_id": shown_id(owner, session_id), "model": model}
         self._events: deque[tuple[int, bytes]] = deque(maxlen=KEPT_EVENTS)
         self._number = 0
         self._watchers: list[Outlet] = []
@@ -77,8 +78,8 @@ class Run:
             self._add("message.delta", delta=event.text)
         elif isinstance(event, TurnStarted):
             self.status = "running"
-            self._facts["session_id"] = event.session_id
-            self._add("run.started", session_id=event.session_id)
+            self._facts["session_id"] = shown_id(self.owner, event.session_id)
+            self._add("run.started", session_id=self._facts["session_id"])
         elif isinstance(event, ReasoningStreamed):
             self._add("reasoning.delta", delta=event.text)
         elif isinstance(event, StreamRestarted):
@@ -97,8 +98,8 @@ class Run:
         elif isinstance(event, ReplyFinished):
             self._add("message.completed", text=event.text, tool_calls=event.tool_calls)
         elif isinstance(event, Compressed):
-            self._facts["session_id"] = event.session_id
-            self._add("session.compressed", session_id=event.session_id)
+            self._facts["session_id"] = shown_id(self.owner, event.session_id)
+            self._add("session.compressed", session_id=self._facts["session_id"])
         elif isinstance(event, Noticed):
             self._add("notice", text=event.text)
 
@@ -119,7 +120,8 @@ class Run:
 
     def end(self, result: dict[str, Any], outcome: Outcome) -> None:
         """The turn is over."""
-        self._facts["session_id"] = result.get("session_id") or self._facts["session_id"]
+        if result.get("session_id"):
+            self._facts["session_id"] = shown_id(self.owner, result["session_id"])
         self._facts["usage"] = result.get("usage") or {}
         if result.get("interrupted"):
             self._finish("cancelled", "run.cancelled", output=outcome.text)

@@ -21,6 +21,7 @@ from gateway.requests import Request
 
 from .context import Api, Place
 from .errors import ApiError, json_response
+from .names import owner_id
 from .outcomes import outcome_of
 from .reading import Said, chat_messages, flag, session_name
 from .run_events import Run
@@ -55,7 +56,7 @@ class Runs:
         given = body.get("session_id")
         place = api.place(http, owner, session_name(str(given), "session_id") if given else None)
         request = api.request(http, place, said.content, said.history, said.instructions)
-        run_id = f"run_{os.urandom(8).hex()}.{place.session_id}"
+        run_id = f"run_{os.urandom(8).hex()}.{place.shown_id}"
         if request.message_id is None:
             request.message_id, request.durable = run_id, True
             request.id = f"api_server:{owner}:{run_id}"
@@ -69,7 +70,7 @@ class Runs:
             task.result()
         self._keep(run)
         return json_response(
-            {"run_id": run_id, "status": "started", "session_id": place.session_id},
+            {"run_id": run_id, "status": "started", "session_id": place.shown_id},
             202,
             place.headers,
         )
@@ -127,14 +128,15 @@ class Runs:
     async def _from_store(self, owner: str, run_id: str, http: HttpRequest) -> dict[str, Any]:
         """A run of an earlier process, by what is stored of it."""
         api = self._api
-        _, _, session_id = run_id.partition(".")
-        shown = {"object": "hermes.run", "run_id": run_id, "session_id": session_id}
+        _, _, name = run_id.partition(".")
+        session_id = api.own_id(owner, name)
+        shown = {"object": "hermes.run", "run_id": run_id, "session_id": name}
         waiting = await api.runner._session_db.list_waiting(source="api_server")
         if any(row["id"] == f"api_server:{owner}:{run_id}" for row in waiting):
             return {**shown, "status": "queued"}
-        if not session_id or api.db.get_session(session_id) is None:
+        row = api.db.get_session(session_id)
+        if row is None or row["user_id"] != owner_id(owner):
             raise _unknown(http)
-        api.owned(owner, session_id)
         if api.turn_of(session_id, run_id) is None:
             raise _unknown(http)
         if api.requests.is_open(f"api_server:{owner}:{run_id}"):

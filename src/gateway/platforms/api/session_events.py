@@ -17,7 +17,9 @@ from agent.events import (
     TurnStarted,
 )
 
+from .context import Place
 from .errors import ApiError
+from .names import shown_id
 from .outcomes import Outcome
 from .sse import data
 
@@ -25,8 +27,9 @@ from .sse import data
 class SessionEvents:
     """Builds the events of one turn, in order."""
 
-    def __init__(self, run_id: str, session_id: str, content: Any) -> None:
-        self._run_id, self._session_id, self._content = run_id, session_id, content
+    def __init__(self, run_id: str, place: Place, content: Any) -> None:
+        self._run_id, self._session_id, self._content = run_id, place.session_id, content
+        self._owner = place.owner
         self._message_id = f"msg_{os.urandom(12).hex()}"
         self._number = 0
 
@@ -79,7 +82,7 @@ class SessionEvents:
     def _event(self, name: str, **facts: Any) -> bytes:
         self._number += 1
         common = {
-            "session_id": self._session_id,
+            "session_id": shown_id(self._owner, self._session_id),
             "run_id": self._run_id,
             "message_id": self._message_id,
             "seq": self._number,

@@ -15,8 +15,9 @@ from gateway.session_store import new_gateway_session_id
 from hermes_state import StoreError
 
 from .chat_completions import begin
-from .context import Api, Place, owner_id
+from .context import Api, Place
 from .errors import ApiError, json_response
+from .names import owner_id, shown_id, with_shown_ids
 from .outcomes import outcome_of
 from .reading import Said, chat_messages, flag, number, session_name
 from .session_events import SessionEvents
@@ -47,7 +48,7 @@ async def list_all(api: Api, owner: str, http: HttpRequest) -> Response:
     return json_response(
         {
             "object": "list",
-            "data": [_shown(row) for row in found[:limit]],
+            "data": [_shown(row, owner) for row in found[:limit]],
             "limit": limit,
             "offset": offset,
             "has_more": len(found) > limit,
@@ -59,9 +60,11 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
     """POST: an empty conversation, under an id of the client's or a new one."""
     body = await api.body(http)
     given = body.get("id") or body.get("session_id")
-    session_id = session_name(str(given), "id") if given else new_gateway_session_id()
+    session_id = _new_id(api, owner, given)
     if api.db.get_session(session_id) is not None:
-        raise ApiError(409, f"There is a session {session_id} already.", code="session_exists")
+        raise ApiError(
+            409, f"There is a session {shown_id(owner, session_id)} already.", code="session_exists"
+        )
     facts = {"user_id": owner_id(owner), "model": str(body.get("model") or api.model)}
     if body.get("system_prompt") is not None:
         if not isinstance(body["system_prompt"], str):
@@ -73,17 +76,17 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
     except ApiError:
         await api.runner._session_db.delete_session(session_id)
         raise
-    return _session(api.owned(owner, session_id), 201)
+    return _session(api.owned(owner, session_id), owner, 201)
 
 
 async def retrieve(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET /{id}."""
-    return _session(api.owned(owner, _id(http)))
+    return _session(api.owned(owner, _id(api, owner, http)), owner)
 
 
 async def update(api: Api, owner: str, http: HttpRequest) -> Response:
     """PATCH /{id}: title and archived."""
-    session_id = _id(http)
+    session_id = _id(api, owner, http)
     api.owned(owner, session_id)
     body = await api.body(http)
     unknown = body.keys() - {"title", "archived"}
@@ -92,24 +95,25 @@ async def update(api: Api, owner: str, http: HttpRequest) -> Response:
     await _set_title(api, session_id, body.get("title"))
     if "archived" in body:
         await api.runner._session_db.set_session_archived(session_id, flag(body["archived"]))
-    return _session(api.owned(owner, session_id))
+    return _session(api.owned(owner, session_id), owner)
 
 
 async def delete(api: Api, owner: str, http: HttpRequest) -> Response:
     """DELETE /{id}: the whole conversation, for good."""
-    session_id = _id(http)
+    session_id = _id(api, owner, http)
     api.owned(owner, session_id)
     place = api.named(owner, session_id)
     if api.requests.is_busy(place.key):
         raise ApiError(409, "A turn runs in it; stop it first.", code="session_busy")
     api.runner._evict_cached_agent(place.key)
     await api.runner._session_db.delete_conversation(session_id)
-    return json_response({"object": "hermes.session.deleted", "id": session_id, "deleted": True})
+    shown = {"object": "hermes.session.deleted", "id": shown_id(owner, session_id), "deleted": True}
+    return json_response(shown)
 
 
 async def messages(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET /{id}/messages: what was said, all of it unless `limit` says less."""
-    session_id = _id(http)
+    session_id = _id(api, owner, http)
     api.owned(owner, session_id)
     tip = api.db.get_compression_tip(session_id)
     limit, offset = number(http, "limit", 10**6, 10**6), number(http, "offset", 0, 10**8)
@@ -118,19 +122,22 @@ async def messages(api: Api, owner: str, http: HttpRequest) -> Response:
         rows = rows[offset : offset + limit]
     else:
         rows = await api.runner._session_db.get_messages(tip, limit=limit, offset=offset)
+    rows = [with_shown_ids(row, owner) for row in rows]
     listed = [{name: row[name] for name in _MESSAGE if name in row} for row in rows]
-    return json_response({"object": "list", "session_id": tip, "data": listed})
+    return json_response({"object": "list", "session_id": shown_id(owner, tip), "data": listed})
 
 
 async def fork(api: Api, owner: str, http: HttpRequest) -> Response:
     """POST /{id}/fork: the same history as a conversation of its own; the first one stays."""
-    session_id = _id(http)
+    session_id = _id(api, owner, http)
     api.owned(owner, session_id)
     body = await api.body(http)
     given = body.get("id") or body.get("session_id")
-    new_id = session_name(str(given), "id") if given else new_gateway_session_id()
+    new_id = _new_id(api, owner, given)
     if api.db.get_session(new_id) is not None:
-        raise ApiError(409, f"There is a session {new_id} already.", code="session_exists")
+        raise ApiError(
+            409, f"There is a session {shown_id(owner, new_id)} already.", code="session_exists"
+        )
     until = body.get("until_message_id")
     if until is not None and (not isinstance(until, int) or isinstance(until, bool)):
         raise ApiError(400, "until_message_id must be a number.", param="until_message_id")
@@ -139,7 +146,7 @@ async def fork(api: Api, owner: str, http: HttpRequest) -> Response:
         tip, new_id, until_message_id=until, source="api_server"
     )
     await _set_title(api, new_id, body.get("title"))
-    return _session(api.owned(owner, new_id), 201)
+    return _session(api.owned(owner, new_id), owner, 201)
 
 
 async def chat(api: Api, owner: str, http: HttpRequest) -> Response:
@@ -151,7 +158,7 @@ async def chat(api: Api, owner: str, http: HttpRequest) -> Response:
         raise outcome.error
     content = {
         "object": "hermes.session.chat.completion",
-        "session_id": result["session_id"],
+        "session_id": shown_id(owner, result["session_id"]),
         "message": {"role": "assistant", "content": outcome.text},
         "usage": result.get("usage") or {},
         "hermes": outcome.facts,
@@ -162,7 +169,7 @@ async def chat(api: Api, owner: str, http: HttpRequest) -> Response:
 async def chat_stream(api: Api, owner: str, http: HttpRequest) -> SseResponse:
     """POST /{id}/chat/stream: one turn as named events."""
     place, request = await _asked(api, owner, http)
-    events = SessionEvents(f"run_{os.urandom(12).hex()}", place.session_id, request.content)
+    events = SessionEvents(f"run_{os.urandom(12).hex()}", place, request.content)
     outlet, begun = Outlet(), asyncio.Event()
 
     def on_event(event: Event) -> None:
@@ -188,7 +195,7 @@ async def chat_stream(api: Api, owner: str, http: HttpRequest) -> SseResponse:
 
 
 async def _asked(api: Api, owner: str, http: HttpRequest) -> tuple[Place, Request]:
-    session_id = _id(http)
+    session_id = _id(api, owner, http)
     api.owned(owner, session_id)
     body = await api.body(http)
     said = _said(body)
@@ -220,15 +227,25 @@ async def _set_title(api: Api, session_id: str, title: Any) -> None:
         raise ApiError(400, str(error), code="invalid_title", param="title") from error
 
 
-def _id(http: HttpRequest) -> str:
-    return session_name(http.path_params["session_id"], "session_id")
+def _id(api: Api, owner: str, http: HttpRequest) -> str:
+    return api.own_id(owner, session_name(http.path_params["session_id"], "session_id"))
 
 
-def _session(row: dict[str, Any], status: int = 200) -> Response:
-    return json_response({"object": "hermes.session", "session": _shown(row)}, status)
+def _exists(owner: str, session_id: str) -> ApiError:
+    shown = shown_id(owner, session_id)
+    return ApiError(409, f"There is a session {shown} already.", code="session_exists")
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _new_id(api: Api, owner: str, given: Any) -> str:
+    return api.own_id(owner, session_name(str(given), "id")) if given else new_gateway_session_id()
+
+
+def _session(row: dict[str, Any], owner: str, status: int = 200) -> Response:
+    return json_response({"object": "hermes.session", "session": _shown(row, owner)}, status)
+
+
+def _shown(row: dict[str, Any], owner: str) -> dict[str, Any]:
+    row = with_shown_ids(row, owner)
     shown = {name: row[name] for name in _SHOWN if name in row}
     if "system_prompt" in row:
         shown["has_system_prompt"] = bool(row["system_prompt"])
