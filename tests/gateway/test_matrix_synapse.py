@@ -312,6 +312,27 @@ async def test_files_come_and_go(
         assert failed.value.permanent
 
 
+async def test_files_and_what_is_said_of_them_are_one_message(
+    tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    note = tmp_path / "note.txt"
+    note.write_text("what the note says")
+    async with running(tmp_path / "a", synapse, bot, [ann], message_parts_wait=15) as one:
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "hi")
+        await ann.wait_for(room, by=bot.user_id, until=bool)
+        await one.adapter.send_media(room, str(note))
+        sent = (await ann.shown(room, by=bot.user_id))[1]["content"]
+        before = one.model.calls
+        for name in ("first.txt", "second.txt"):
+            await ann.put(room, {**sent, "body": name, "filename": name})
+        await ann.say(room, "what are these?")  # it ends the wait
+        texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: len(texts) == 3)
+        assert all(part in texts[2] for part in ("first.txt", "second.txt", "what are these?"))
+        assert one.model.calls == before + 1
+
+
 async def test_what_a_server_says_is_understood(
     tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
 ) -> None:
