@@ -21,7 +21,7 @@ READERS = {
     "context": "agent/build.py",
     "display": "gateway/turns.py tui_gateway/turns.py tui_gateway/live.py hermes_cli/tui/app.py",
     "terminal": "tools/terminal/backends.py tools/terminal/docker.py tools/terminal/ssh.py"
-    " tools/terminal/place.py tools/terminal/tool.py tools/wall/guardhouse.py agent/agent.py",
+    " tools/terminal/place.py tools/terminal/tool.py tools/wall/guardhouse.py agent/build.py",
     "code_execution": "tools/code_execution/__init__.py",
     "checkpoints": "tools/checkpoints/__init__.py",
     "approvals": "tools/approval.py",
