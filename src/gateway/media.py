@@ -7,6 +7,7 @@ a model that was talked into naming something else sends nothing.
 
 from __future__ import annotations
 
+import bisect
 import os
 import re
 from collections.abc import AsyncGenerator
@@ -71,18 +72,18 @@ def outgoing(text: str, working_directory: Path, home: Path) -> tuple[str, list[
     """The files that an answer names, and the answer without the names of those that are sent."""
     if "MEDIA:" not in text and "](" not in text:
         return text, []
-    code = [(found.start(), found.end()) for found in _CODE.finditer(text)]
-    files: list[Path] = []
+    # Where code begins and ends, in turns: a place with an odd number of them before it is in code.
+    code = [edge for found in _CODE.finditer(text) for edge in found.span()]
+    files: dict[Path, None] = {}
 
     def take(found: re.Match[str]) -> str:
-        if any(begin <= found.start() < end for begin, end in code):
+        if bisect.bisect_right(code, found.start()) % 2:
             return found[0]
         name = next(group for group in found.groups() if group)
         path = _allowed(name, working_directory, home)
         if path is None:
             return found[0]
-        if path not in files:
-            files.append(path)
+        files[path] = None
         return ""
 
     # Marks in code stay; positions hold because each pattern is tried on the text as it was.
@@ -96,7 +97,7 @@ def outgoing(text: str, working_directory: Path, home: Path) -> tuple[str, list[
         rest += [text[at : found.start()], take(found)]
         at = found.end()
     left = "".join([*rest, text[at:]])
-    return (re.sub(r"\n{3,}", "\n\n", left).strip() if files else text), files
+    return (re.sub(r"\n{3,}", "\n\n", left).strip() if files else text), list(files)
 
 
 def _allowed(name: str, working_directory: Path, home: Path) -> Path | None:

@@ -49,7 +49,7 @@ _ALIASES = {
     "task": "open", "tasks": "open", "todos": "open", "facts": "fact", "info": "fact",
     "files": "file",
 }  # fmt: skip
-_LINE = re.compile(r"^\s*[-*•\d.)]*\s*\**(\w[\w ]{2,14})\**\s*:\s*(.+)$")
+_LINE = re.compile(r"^\s*+[-*•\d.)]*+\s*+\**+(\w[\w ]{2,14})\**+\s*+:\s*+(.+)$")
 _NUMBER = re.compile(r"\d{1,15}")
 
 

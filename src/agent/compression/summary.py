@@ -47,7 +47,7 @@ _BEGIN = (
 )
 _BRIDGES = {"assistant": "[Read.]", "user": "[Messages were left out here to save room.]"}
 _END = "[End of the record.]"
-_COVERED = re.compile(r"(\d+) messages and (\d+) images left out so far\.\]")
+_COVERED = re.compile(r"(?<!\d)(\d{1,15}) messages and (\d{1,15}) images left out so far\.\]")
 _ROWS = re.compile(r" \[((?:#\d+ ?)+)\]$")
 _POINTER = re.compile(r"\[\s*#[\d\s#,]*\]?")
 _KIND_OF = {heading: kind for kind, heading in HEADINGS.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -25,8 +24,6 @@ MOST_MEMORY_CHANGES = 6
 MOST_SKILL_CHANGES = 2
 LONGEST_ENTRY = 500
 LONGEST_REPLY = 100_000
-
-_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n\s*```\s*\Z", re.DOTALL)
 
 # For each kind and action: what must be there as text, and what may be.
 _MEMORY = {
@@ -64,9 +61,8 @@ def read_proposals(reply: str) -> list[Proposal]:
         return []
     # Only thoughts that come first: the same marks within the JSON are text to keep.
     text = without_thoughts(reply) if reply.lstrip().startswith("<") else reply
-    fenced = _FENCE.match(text)
     try:
-        parsed = json.loads(fenced[1] if fenced else text)
+        parsed = json.loads(_without_fence(text))
     except (ValueError, RecursionError):
         log.info("The review was not JSON: %.80r", reply)
         return []
@@ -78,6 +74,13 @@ def read_proposals(reply: str) -> list[Proposal]:
         *(one for one in memory if one.arguments["target"] in ("memory", "user")),
         *skills,
     ]
+
+
+def _without_fence(text: str) -> str:
+    first, _, rest = text.strip().partition("\n")
+    code, _, last = rest.rpartition("\n")
+    is_fenced = first.strip() in ("```", "```json") and last.strip() == "```"
+    return code if is_fenced else text
 
 
 def _of_kind(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
@@ -13,13 +13,10 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from gateway.markdown.fences import Fence, opened_by
+
 from .texts import clean, one_line
 
-_FENCE = re.compile(
-    r"^ {0,3}(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n`]*)\n"
-    r"(?P<code>.*?)^ {0,3}(?P=fence)[`~]*[ \t]*$",
-    re.MULTILINE | re.DOTALL,
-)
 ANSWERS = 10
 
 
@@ -36,12 +33,24 @@ def copyable(answers: list[str]) -> list[Copyable]:
     for number, answer in enumerate(answers[:ANSWERS]):
         name = "Last answer" if number == 0 else f"Answer before ({number})"
         found.append(Copyable(name, answer.strip()))
-        for block in _FENCE.finditer(answer):
-            code = block["code"].rstrip("\n")
+        for language, code in _code_blocks(answer):
             size = code.count("\n") + 1
-            language = block["info"].split()[0] if block["info"].split() else "code"
-            found.append(Copyable(f"  {language}, {size} lines", code))
+            found.append(Copyable(f"  {language or 'code'}, {size} lines", code))
     return found
+
+
+def _code_blocks(answer: str) -> Iterator[tuple[str, str]]:
+    """The language and the code of every fenced block that is closed."""
+    fence: Fence | None = None
+    code: list[str] = []
+    for line in answer.split("\n"):
+        if fence is None:
+            fence, code = opened_by(line), []
+        elif fence.closed_by(line):
+            yield fence.info, "\n".join(code).rstrip("\n")
+            fence = None
+        else:
+            code.append(line)
 
 
 class CopyScreen(ModalScreen[str | None]):

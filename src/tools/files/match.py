@@ -141,13 +141,25 @@ def windows(lines: list[str], wanted: list[str], normal: Callable[[str], str]) -
     target = [normal(line) for line in wanted]
     if not any(target):
         return []
-    have = [normal(line) for line in lines]
+    # Knuth, Morris and Pratt: lines that repeat must not be compared again for every start.
+    fallbacks = [0]
+    for line in target[1:]:
+        fallbacks.append(_longer(target, fallbacks, fallbacks[-1], line))
     found: list[int] = []
-    for start in range(len(have) - len(target) + 1):
-        free = not found or start >= found[-1] + len(target)
-        if free and have[start] == target[0] and have[start : start + len(target)] == target:
-            found.append(start)
+    matched = 0
+    for number, line in enumerate(map(normal, lines), 1):
+        matched = _longer(target, fallbacks, matched, line)
+        if matched == len(target):
+            found.append(number - matched)
+            matched = 0
     return found
+
+
+def _longer(target: list[str], fallbacks: list[int], matched: int, line: str) -> int:
+    """How many lines of the target's beginning match after one more line."""
+    while matched and target[matched] != line:
+        matched = fallbacks[matched - 1]
+    return matched + (target[matched] == line)
 
 
 def _by_lines(lines: list[str], old: str, new: str, normal: Callable[[str], str]) -> list[Place]:
