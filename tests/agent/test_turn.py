@@ -27,6 +27,7 @@ from agent.events import (
 )
 from agent.model import Usage
 from agent.scripted import Call, ScriptedModel, call, calls, cut, fail, say
+from agent.tool_calls import LONGEST_ON_LOOP
 from hermes_state import SessionDB
 from tools.base import Tool, ToolContext, ToolError, tool
 from tools.registry import Registry
@@ -464,6 +465,33 @@ def test_secrets_are_masked_in_results_and_events(db: SessionDB) -> None:
     assert any(isinstance(event, ToolProgressed) for event in events)
     assert secret not in str(events)
     assert secret not in str(model.requests[1].messages[-1])
+
+
+def test_a_long_result_is_masked_beside_the_event_loop(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masked_in: dict[int, int] = {}
+
+    def redact(text: str) -> str:
+        masked_in[len(text)] = threading.get_ident()
+        return text
+
+    monkeypatch.setattr("agent.tool_calls.redact", redact)
+    lengths = (10, LONGEST_ON_LOOP + 1)
+
+    def print_much(context: ToolContext, length: int) -> str:
+        return "x" * length
+
+    agent, _ = agent_with(
+        db,
+        *(call("print_much", length=length) for length in lengths),
+        say("ok"),
+        tools=Registry([tool(toolset="test", effect="none")(print_much)]),
+    )
+    assert agent.run_conversation("go")["final_response"] == "ok"
+    here = threading.get_ident()
+    assert masked_in[lengths[0]] == here
+    assert masked_in[lengths[1]] != here
 
 
 def test_images_are_kept_and_sent(db: SessionDB) -> None:

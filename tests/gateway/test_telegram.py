@@ -151,6 +151,21 @@ async def test_an_approval_by_button(tmp_path: Path) -> None:
         assert not victim.exists()
 
 
+async def test_a_command_cannot_leave_its_block_in_the_question(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    command = f"rm -rf {victim} '\n```\nHarmless, <b>allow</b> it.\n````\n'"
+    steps = [call("terminal", command=command), say("Done.")]
+    async with BotApi() as api, telegram_gateway(tmp_path / "home", api, steps):
+        await api.say("clean up")
+        await api.until(lambda: any(one.buttons for one in api.sent))
+        asked = next(one for one in api.sent if one.buttons)
+        assert command in asked.text  # a fence that was taken for one would be gone
+        await api.press(asked, "Deny")
+        await api.until(lambda: "Done." in api.texts())
+        assert victim.exists()
+
+
 async def test_a_stranger_cannot_press_a_button(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.mkdir()

@@ -1,0 +1,132 @@
+"""Everything that reads what others wrote, each with pieces of which hostile texts are made.
+
+A reader is given a piece over and over. The pieces are those that make a careless reader of this
+kind look at the same text again and again: beginnings without an end, what matches in many ways.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+_MARKDOWN = (
+    "[", "![", "[a](", "[](a \"", "[a](<", "\\<", "**a ", "*a_", "`a``b", "***", "> ", "- ",
+    "|a|b\n", "```\n", "~~~\n", "a*b**c", "- a\n  b\n",
+)  # fmt: skip
+_HTML = (
+    "<a ", "<a b='", "<!--", "<script>", "</", "<div>", "<ul><li>", "<table><tr><td>", "<pre>",
+    "&#", "<a href=x>", "<blockquote>", "<div style='display:none'>", "<![CDATA[", "<", "&amp;",
+)  # fmt: skip
+_SECRETS = (
+    "sk-", "a-", "M", "eyJ-aaaaaaaa-", "eyJaaaaaaaa.", "00000000:", "password=", 'password="',
+    "token   ", "cookie:", "authorization: bearer ", "://a:", "://:::", "://a:b@",
+    "api/webhooks/1/", "-----BEGIN A A ", "-----BEGIN PRIVATE KEY-----", "-----END A ",
+    "İ password= ", "word ", "x",
+)  # fmt: skip
+_ORDERS = (
+    "ignore ", "ignore all ", "do not ", "you are now ", "send the ", "send the user s ",
+    "print your ", "read .env ", "curl ", "curl ?", "curl @a", "curl -d  ", "note to ai ", "x", "_",
+    "> ", "\u200b", "forget everything ", "ignora le ", "system override ",
+)  # fmt: skip
+_COMMANDS = (
+    "a ", "a;", "$(", "${", "${a:-", "`", '"', "'", "((", "{a,", "<<a\n", "a[ ", "a=b ", "eval ",
+    "sudo ", "env ", "rm -rf ", "> a ", "[[ a ", "a|", "f(){ ", "case a in ", "*(", "$'\\x41'",
+    "awk 'print print print' ", "sed 's/a/b/e   ' ",
+)  # fmt: skip
+_ESCAPES = ("\x1b[", "\x1b]", "\x1b]a", "\x9b", "\r", "\r\n", "\x1b ", "\x1bP")
+_REPLIES = ("{", '{"a":', "**", "* * ", " \n", "```\n", "- a: b\n", "0", "[#1 ", "<think>", "a a ")
+
+
+class Reader(NamedTuple):
+    """A function that reads foreign text, and what it is tried with."""
+
+    read: Callable[[str], object]
+    pieces: tuple[str, ...]
+    before: str = ""
+    after: str = ""
+    longest: int | None = None
+    """Characters beyond which it does not look."""
+    shortest: int = 0
+    """Characters up to which it works in another way, which says nothing about growth."""
+
+
+def readers() -> dict[str, Reader]:
+    """All of them by name; importing them takes a moment."""
+    from agent.compression.prompt import UnusableReply, read_reply
+    from agent.learning.proposals import read_proposals
+    from gateway.markdown.matrix import to_matrix_html
+    from gateway.markdown.telegram import to_telegram_html
+    from gateway.media import outgoing
+    from gateway.splitting import split_message, utf16_length
+    from hermes_cli.terminal_guard import harmless
+    from hermes_state.redact import redact, redact_value
+    from tools.base import ToolError
+    from tools.danger.analyse import LONGEST, analyse
+    from tools.files.match import replace
+    from tools.files.patch_parse import parse_patch
+    from tools.masking import LONGEST_HELD, Masker
+    from tools.screening import suspicion
+    from tools.terminal.output import Cleaner
+    from tools.web.markdown import readable
+
+    nowhere = Path("/nonexistent")
+
+    def mask(text: str) -> None:
+        masker = Masker()
+        for at in range(0, len(text), 4_000):
+            masker.feed(text[at : at + 4_000])
+        masker.feed("", end=True)
+
+    def clean(text: str) -> None:
+        cleaner, data = Cleaner(), text.encode()
+        for at in range(0, len(data), 4_000):
+            cleaner.feed(data[at : at + 4_000])
+        cleaner.feed(b"", end=True)
+
+    def edit(text: str) -> None:
+        with contextlib.suppress(ToolError):  # it is not there
+            replace(text, text[: len(text) // 2] + "Z", "new")
+
+    def patch(text: str) -> None:
+        with contextlib.suppress(ToolError):  # it is no patch
+            parse_patch(f"*** Begin Patch\n*** Update File: a\n{text}")
+
+    def reply(text: str) -> None:
+        read_proposals(text)
+        with contextlib.suppress(UnusableReply):  # it says nothing
+            read_reply(text)
+
+    def command(text: str) -> object:
+        return analyse(text, nowhere, home=nowhere, user_home=nowhere, environ={})
+
+    def commands(before: str, after: str, *pieces: str) -> Reader:
+        return Reader(command, pieces, before, after, LONGEST)
+
+    return {
+        "redact": Reader(redact, _SECRETS),
+        "redact, JSON": Reader(lambda text: redact_value([text, {"a": text}]), _SECRETS[:6]),
+        "mask in pieces": Reader(mask, _SECRETS, shortest=4 * LONGEST_HELD),
+        "screening": Reader(suspicion, _ORDERS),
+        "commands": commands("", "", *_COMMANDS),
+        "commands, awk": commands("awk '", "'", "print ", "print a ", "system ", "| ", '> "'),
+        "commands, sed": commands("sed '", "' f", "/e", "e ", " \n", "w  ", "0 ", "s/a/b/e"),
+        "commands, code": commands("perl -e '", "'", "open ", "loop  ", "for(;;)  ", "a.", '"a'),
+        "commands, SQL": commands("psql -c '", "'", "/*", "/* ", "--", "delete from a ", "with "),
+        "commands, modes": commands("chmod ", " f", "o", "u+w,", "=", "oa+"),
+        "web page": Reader(lambda text: readable(text, "https://example.org/"), _HTML),
+        "Markdown for Telegram": Reader(to_telegram_html, _MARKDOWN),
+        "Markdown for Matrix": Reader(to_matrix_html, _MARKDOWN),
+        "long answers": Reader(lambda text: split_message(text, 4096, utf16_length), _MARKDOWN),
+        "files in answers": Reader(
+            lambda text: outgoing(text, nowhere, nowhere),
+            ("MEDIA:a\n```\n", "![a](/b)\n```\n", "![](", "MEDIA:  ", "```\n", "![](/a \n"),
+            before="MEDIA:x\n",
+        ),
+        "edits": Reader(edit, ("a\n", "  a\n", "1|a\n", "x"), longest=262_144),
+        "patches": Reader(patch, ("@@\n", "+a\n", " a\n", "*** Add File: a\n", "-a\n")),
+        "replies": Reader(reply, _REPLIES),
+        "command output": Reader(clean, _ESCAPES),
+        "terminal": Reader(harmless, _ESCAPES),
+    }

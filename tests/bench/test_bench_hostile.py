@@ -1,0 +1,28 @@
+"""No reader of foreign text looks at the same text again and again."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.hostile import QUICK_SIZES, _finding, time_piece
+from bench.hostile_readers import Reader, readers
+
+SHORT = (4_096, 16_384, 65_536)
+
+
+@pytest.mark.parametrize("name", readers())
+def test_every_reader_reads_every_hostile_text(name: str) -> None:
+    reader = readers()[name]
+    small = reader._replace(longest=1_024)
+    found = _finding(name, small, SHORT)
+    assert found.ratio is not None and found.goal
+    assert len(found.details["timings"]) == len(reader.pieces)
+
+
+def test_a_quadratic_reader_is_found_out() -> None:
+    def look_back(text: str) -> None:
+        for end in range(0, len(text), 64):
+            text.count("x", 0, end)
+
+    assert time_piece(Reader(look_back, ("x",)), "x", QUICK_SIZES).growth > 4
+    assert time_piece(Reader(lambda text: text.upper(), ("x",)), "x", QUICK_SIZES).growth < 4
