@@ -55,7 +55,8 @@ def test_every_key_of_the_terminal_is_known_and_handed_on(tmp_path: Path) -> Non
         "backend": "docker", "cwd": ".", "timeout": 180, "pass_env": ("GITHUB_TOKEN", "AWS_*"),
         "docker_image": "debian", "docker_container": "box", "docker_user": "me",
         "docker_volumes": ("/a:/b:ro",), "docker_args": ("--network", "none"), "ssh_host": "far",
-        "ssh_user": "you", "ssh_port": 2222, "ssh_key": "~/.ssh/far",
+        "ssh_user": "you", "ssh_port": 2222, "ssh_key": "~/.ssh/far", "mode": "guarded",
+        "sandbox": "auto", "network": "ask", "allowed_hosts": (), "folders": (),
     }  # fmt: skip
     assert found["code_execution"] == {"timeout": 20}
 
