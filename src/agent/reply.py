@@ -24,7 +24,16 @@ from .model import (
 class Reply:
     """What the model has said so far; complete once `finish_reason` is set."""
 
-    __slots__ = ("_calls", "_reasoning", "_text", "details", "finish_reason", "model", "usage")
+    __slots__ = (
+        "_arguments",
+        "_calls",
+        "_reasoning",
+        "_text",
+        "details",
+        "finish_reason",
+        "model",
+        "usage",
+    )
 
     def __init__(self) -> None:
         self._start_over()
@@ -33,6 +42,9 @@ class Reply:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, list[str]] = {}
+        """The id and name of each tool call."""
+        self._arguments: dict[int, list[str]] = {}
+        """Its arguments in pieces, which are joined once: adding to a long text copies it."""
         self.details: list[dict[str, Any]] = []
         self.finish_reason: str | None = None
         self.usage = Usage()
@@ -48,10 +60,10 @@ class Reply:
             self._reasoning.append(chunk.text)
             emit(ReasoningStreamed(chunk.text))
         elif isinstance(chunk, ToolCallDelta):
-            call = self._calls.setdefault(chunk.index, ["", "", ""])
+            call = self._calls.setdefault(chunk.index, ["", ""])
             call[0] = call[0] or chunk.id
             call[1] = call[1] or chunk.name
-            call[2] += chunk.arguments
+            self._arguments.setdefault(chunk.index, []).append(chunk.arguments)
         elif isinstance(chunk, ReasoningDetails):
             self.details.extend(chunk.items)
         elif isinstance(chunk, Restarted):
@@ -80,7 +92,8 @@ class Reply:
         calls = []
         seen: set[str] = set()
         for index in sorted(self._calls):
-            call_id, name, arguments = self._calls[index]
+            call_id, name = self._calls[index]
+            arguments = "".join(self._arguments[index])
             if not call_id or call_id in seen:
                 call_id = f"call_{os.urandom(8).hex()}"
             seen.add(call_id)

@@ -62,7 +62,8 @@ class Stream:
 
     def feed(self, text: str) -> None:
         """A piece of the answer."""
-        self._text += text
+        if self._adapter and len(self._text) <= self._adapter.capabilities.max_length:
+            self._text += text  # what comes later is not shown before the end
 
     async def stop(self) -> None:
         """The turn is over; what is shown stays until the whole answer takes its place."""
