@@ -1,8 +1,8 @@
 """A gateway in a process of its own, that stops at a point to be killed there.
 
-`dying_child.py HOME [POINT]`: what its chats show is appended to HOME/shown, what its tools do to
-HOME/effects. It takes messages as lines of JSON, and says where it is in the same way. At POINT it
-goes no further, but takes messages on: "model:N" when the model is asked for the Nth time,
+`dying_child.py HOME [POINT,POINT…]`: what its chats show is appended to HOME/shown, what its tools
+do to HOME/effects. It takes messages as lines of JSON, and says where it is in the same way. At a
+POINT it goes no further, but takes messages on: "model:N" when the model is asked for the Nth time,
 "tool:NAME" before and "tool-done:NAME" after a tool's effect, "owed" when an answer is stored and
 not sent, "taken" when a turn was taken over and nothing more.
 """
@@ -49,7 +49,7 @@ def append(name: str, line: str) -> None:
 
 
 def reached(point: str) -> bool:
-    if point != POINT:
+    if point not in POINT.split(","):
         return False
     tell(at=point)
     return True

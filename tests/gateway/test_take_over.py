@@ -187,6 +187,26 @@ async def test_a_live_message_interrupts_a_turn_that_goes_on(tmp_path: Path) -> 
     assert lines(tmp_path, "effects") == []
 
 
+@pytest.mark.parametrize("read", [True, False])
+async def test_killed_after_a_second_message_and_both_are_answered(
+    tmp_path: Path, read: bool
+) -> None:
+    async with child(tmp_path, "model:1,model:2") as first:
+        await first.at("start")
+        await first.receive("one")
+        await first.at("model:1")
+        await first.receive("two")
+        if read:  # it has joined the turn, which asks the model again
+            await first.at("model:2")
+    texts = await recovered(tmp_path)
+    together = ["re: one\n\ntwo"]
+    assert texts == together if read else texts in (together, ["re: one", "re: two"])
+    with SessionDB(tmp_path / "state.db") as db:
+        (session,) = db.list_sessions_rich()
+        stored = [one["content"] for one in db.get_messages(session["id"])]
+    assert [text for text in stored if not text.startswith("re: ")] == ["one", "two"]
+
+
 async def test_two_gateways_and_one_that_was_asleep(tmp_path: Path) -> None:
     lease = {"HERMES_TEST_LEASE": "1.5", "HERMES_TEST_BUSY": "queue"}
     async with child(tmp_path, "model:1", **lease) as first:
