@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 from hermes_cli import __version__
 from hermes_cli.command_run import NotDone, UserError
+from hermes_cli.secret_free import SecretFree, is_secret_file, without_secrets
 
 MANIFEST = "backup.json"
 STORE = "state.db"
@@ -38,7 +39,9 @@ KEPT = (
 def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str, Any]:
     """Write an archive of `home` to `target` and read it back; returns what it holds.
 
-    Raises NotDone if what was written cannot be read, and StoreError if the store cannot.
+    Without `secrets`, files that hold nothing else are left out and the values in `config.yaml`
+    that are secrets are empty; `left_out` names them. Raises NotDone if what was written cannot be
+    read, and StoreError if the store cannot.
     """
     from hermes_state.backup import copy_store, is_blank
 
@@ -51,6 +54,7 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
             "sessions": 0,
             "messages": 0,
             "files": {},
+            "left_out": [],
         }
         copy = Path(scratch) / STORE
         if (home / STORE).is_file() and not is_blank(home / STORE):
@@ -62,7 +66,10 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
                 os.fdopen(descriptor, "wb") as file,
                 tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive,
             ):
-                for name, path in _members(home, copy, secrets):
+                if copy.exists():
+                    facts["files"][STORE] = _add(archive, STORE, copy)
+                masked = None if secrets else Path(scratch) / "masked"
+                for name, path in kept_files(home, scratch=masked, left_out=facts["left_out"]):
                     facts["files"][name] = _add(archive, name, path)
                 _add_manifest(archive, facts, Path(scratch))
             verify(partial)
@@ -81,24 +88,40 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
     return facts
 
 
-def _members(home: Path, store: Path, secrets: bool) -> Iterator[tuple[str, Path]]:
-    if store.exists():
-        yield STORE, store
-    yield from kept_files(home, secrets=secrets)
+def kept_files(
+    home: Path, *, scratch: Path | None = None, left_out: list[str] | None = None
+) -> Iterator[tuple[str, Path]]:
+    """The files of a home that cannot be made again, besides the store, by name.
 
-
-def kept_files(home: Path, *, secrets: bool = True) -> Iterator[tuple[str, Path]]:
-    """The files of a home that cannot be made again, besides the store, by name."""
+    With a folder `scratch` they come without secrets: files that were changed for that lie there,
+    and `left_out` is told what was taken out.
+    """
     for name in KEPT:
         top = home / name
-        if name in SECRETS and not secrets:
-            continue
         paths = sorted(top.rglob("*")) if top.is_dir() else [top]
         for path in paths:
             # A link may lead anywhere, and caches and locks are made again.
             if path.is_symlink() or not path.is_file() or path.suffix in (".pyc", ".lock"):
                 continue
-            yield path.relative_to(home).as_posix(), path
+            inner = path.relative_to(home).as_posix()
+            if scratch is None:
+                yield inner, path
+                continue
+            free = without_secrets(inner, path)
+            if left_out is not None:
+                left_out += free.left_out
+            if free.data is not None:
+                yield inner, _changed(path, free, scratch / inner)
+
+
+def _changed(path: Path, free: SecretFree, copy: Path) -> Path:
+    """The file itself, or a private copy with what is left of it."""
+    if free.data is None or not free.left_out:
+        return path
+    copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    copy.touch(mode=0o600)
+    copy.write_bytes(free.data)
+    return copy
 
 
 def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
@@ -270,10 +293,20 @@ def put_in_place(folder: Path, home: Path) -> Path | None:
         for source, target in reversed(moved):
             shutil.move(target, source)
         raise
+    _keep_secret_files(aside, home)
     if any(aside.iterdir()):
         return aside
     aside.rmdir()
     return None
+
+
+def _keep_secret_files(aside: Path, home: Path) -> None:
+    """Copy files of secrets, which a backup may have left out, back to where they were."""
+    for path in sorted(aside.rglob("*")):
+        target = home / path.relative_to(aside)
+        is_missed = is_secret_file(path.name) and not target.exists() and target.parent.is_dir()
+        if is_missed and path.is_file() and not path.is_symlink():
+            shutil.copy2(path, target)
 
 
 def _move(source: Path, target: Path, moved: list[tuple[Path, Path]]) -> None:

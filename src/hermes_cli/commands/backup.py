@@ -16,7 +16,7 @@ EXAMPLES = """\
 hermes backup                         into backups/ in the Hermes home
 hermes backup -o ~/copies/            into another folder
 hermes backup -o mine.tar.gz          into this file
-hermes backup --no-secrets -l travel  without .env and auth.json, with a label
+hermes backup --no-secrets -l travel  without keys and tokens, with a label
 hermes backup watch --every 60        every minute what has changed, until Ctrl-C
 hermes backup increment --keep 48     the same once, for cron
 hermes backup verify                  restore the newest aside, and look at it
@@ -66,5 +66,11 @@ def write(args: argparse.Namespace) -> int:
         f"{target} ({size(target.stat().st_size)}): {written['sessions']} sessions,"
         f" {written['messages']} messages, {len(written['files'])} files; read again, all is there."
     )
+    if written["left_out"]:
+        print("Left out, to be set again after a restore elsewhere:")
+        for place in written["left_out"]:
+            print(f"  {place}")
+    if args.no_secrets:
+        print("What was said in conversations is as it was said, secrets included.")
     print(f"Go back to it with: hermes restore {target}")
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -103,7 +104,9 @@ def _step(args: argparse.Namespace, folder: Path) -> tuple[Point | None, int]:
     from hermes_state.backup_thin import thin
 
     home = hermes_home()
-    point = add_point(home / STORE, folder, kept_files(home, secrets=not args.no_secrets))
+    with tempfile.TemporaryDirectory(prefix="hermes-masked-") as scratch:
+        files = kept_files(home, scratch=Path(scratch) if args.no_secrets else None)
+        point = add_point(home / STORE, folder, files)
     return point, thin(folder, args.keep) if args.keep else 0
 
 
