@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from .codec import encode_json, encode_text
+from .codec import encode_json, encode_text, is_storable
 from .errors import InvalidMessageError, StoreError
 from .messages import message_fields, seconds
 
@@ -54,6 +54,19 @@ _MESSAGE_TEXTS = [
 ]
 
 
+_LONGEST_ID = 200
+
+
+def is_safe_id(session_id: str) -> bool:
+    """Whether an id from elsewhere can be taken for nothing but a name: ids become file names."""
+    return (
+        len(session_id) <= _LONGEST_ID
+        and session_id.isprintable()
+        and not session_id.startswith((".", "-", "~", " "))
+        and not any(part in session_id for part in ("/", "\\", ".."))
+    )
+
+
 def validate_import(sessions: list[Any], unlimited: bool = False) -> list[dict[str, Any]]:
     """What is wrong with an import payload: a list of {index, error}, empty if nothing.
 
@@ -84,6 +97,8 @@ def _examine(session: Any, unlimited: bool) -> tuple[str | None, int, int]:
         return "a session must be an object", 0, 0
     if not isinstance(session.get("id"), str) or not session["id"]:
         return "session id is required", 0, 0
+    if not is_storable(session["id"]):
+        return "session id is not valid Unicode", 0, 0
     messages = session.get("messages") or []
     if not isinstance(messages, list):
         return "messages must be a list", 0, 0

@@ -8,11 +8,12 @@ Live state (routing, hand-off, leases) is not imported: it belongs to the place 
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 from .codec import encode_text
 from .connection import Connection, tuples
-from .import_check import NUMBERS, TEXT_FACTS, validate_import
+from .import_check import NUMBERS, TEXT_FACTS, is_safe_id, validate_import
 from .lineage import (
     adopt_continuation,
     get_compression_lineage,
@@ -84,13 +85,19 @@ def export_all(
 
 
 def import_sessions(
-    conn: Connection, sessions: list[dict[str, Any]], unlimited: bool = False
+    conn: Connection,
+    sessions: list[dict[str, Any]],
+    unlimited: bool = False,
+    user_id: str | None = None,
 ) -> dict[str, Any]:
     """Bring in exported sessions; ids that are here already are skipped.
 
     There are limits to how much comes in at once, unless `unlimited`: for what a person brings in
-    from files of their own.
+    from files of their own. Owners are taken over as they are: that is for the operator. Whoever
+    imports for somebody else gives their `user_id`; then all of it is theirs, and what others have
+    is as if it were not there.
 
+    An id that could be taken for a path, or is another owner's, is replaced (`renamed`: old → new).
     Returns `ok`, `imported`, `skipped`, `detached` (children whose parent is not known), the ids,
     and `errors`. With errors nothing is imported. A title that is taken gets a number.
     """
@@ -103,10 +110,12 @@ def import_sessions(
         "detached": 0,
         "imported_ids": [],
         "skipped_ids": [],
+        "renamed": {},
         "errors": validate_import(sessions, unlimited),
     }
     if report["errors"]:
         return {**report, "ok": False}
+    sessions = _with_safe_ids(conn, sessions, user_id, report["renamed"])
     fresh: list[dict[str, Any]] = []
     seen: set[str] = set()
     for session in sessions:
@@ -121,11 +130,39 @@ def import_sessions(
         rows += _import_one(conn, session)
     _mark_repeats(conn, rows)
     _set_titles(conn, fresh)
-    _link(conn, fresh, report)
+    _link(conn, fresh, report, user_id)
     report["imported_ids"] = [session["id"] for session in fresh]
     report["imported"] = len(fresh)
     report["skipped"] = len(report["skipped_ids"])
     return report
+
+
+def _with_safe_ids(
+    conn: Connection, sessions: list[dict[str, Any]], user_id: str | None, renamed: dict[str, str]
+) -> list[dict[str, Any]]:
+    """The sessions under ids that can be used here, all of `user_id` if that is given."""
+    for session in sessions:
+        given = session["id"]
+        here = None if user_id is None else get_session(conn, given)
+        if not is_safe_id(given) or (here is not None and here["user_id"] != user_id):
+            renamed[given] = _other_id(given, user_id)
+    names = ("id", "parent_session_id", "continuation_of")
+    safe = []
+    for session in sessions:
+        ids = {
+            name: renamed.get(session[name], session[name])
+            for name in names
+            if isinstance(session.get(name), str)
+        }
+        owner = {} if user_id is None else {"user_id": user_id}
+        safe.append({**session, **ids, **owner})
+    return safe
+
+
+def _other_id(session_id: str, user_id: str | None) -> str:
+    """An id to have instead, the same whenever the same session is imported again."""
+    digest = hashlib.sha256(f"{user_id}\0{session_id}".encode(errors="surrogatepass"))
+    return f"imported_{digest.hexdigest()[:24]}"
 
 
 def _parents_first(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -224,7 +261,9 @@ def _set_titles(conn: Connection, sessions: list[dict[str, Any]]) -> None:
         set_session_title(conn, session_id, get_next_title_in_lineage(conn, title, owner))
 
 
-def _link(conn: Connection, sessions: list[dict[str, Any]], report: dict[str, Any]) -> None:
+def _link(
+    conn: Connection, sessions: list[dict[str, Any]], report: dict[str, Any], user_id: str | None
+) -> None:
     """Parents first, then the continuations.
 
     Our own exports name them; in others, the children of a compressed session suggest which it is.
@@ -235,7 +274,9 @@ def _link(conn: Connection, sessions: list[dict[str, Any]], report: dict[str, An
         session_id, parent = session["id"], session.get("parent_session_id")
         if not isinstance(parent, str) or not parent or parent == session_id:
             continue
-        if get_session(conn, parent) is None or is_ancestor(conn, session_id, parent):
+        found = get_session(conn, parent)
+        is_anothers = found is not None and user_id is not None and found["user_id"] != user_id
+        if found is None or is_anothers or is_ancestor(conn, session_id, parent):
             report["detached"] += 1
         elif set_parent(conn, session_id, parent) == "compression":
             if "continuation_of" not in session:

@@ -261,6 +261,7 @@ def test_the_least_that_can_be_imported(db: SessionDB) -> None:
         "detached": 0,
         "imported_ids": ["a", "b"],
         "skipped_ids": [],
+        "renamed": {},
         "errors": [],
     }
     assert the(db, "a")["source"] == "import"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 from hermes_state.codec import plain_text
@@ -170,7 +171,8 @@ def save(surface: Surface, args: str) -> str:
         raise CommandError("Nothing was said yet, so there is nothing to save.")
     folder = surface.config.home / "exports"
     folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"{surface.session_id}.json"
+    name = re.sub(r"[^\w.-]", "_", surface.session_id).lstrip(".")  # an old id may be a path
+    path = folder / f"{name}.json"
     text = json.dumps(redact_value(exported), ensure_ascii=False, indent=1)
     write_private(path, text)
     return f"Saved: {path}"

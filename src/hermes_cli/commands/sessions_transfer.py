@@ -113,6 +113,8 @@ def import_sessions(args: argparse.Namespace) -> int:
             f"Imported {report['imported']} sessions; {report['skipped']} were here already"
             + (f"; of {report['detached']} the parent is missing." if report["detached"] else ".")
         )
+    for old, new in report["renamed"].items() if not args.json else ():
+        print(f"The id {old!r} could be taken for a path; the session is {new} here.")
     for problem in report["errors"][:10] if not args.json else ():
         place = f"session {problem['index'] + 1}: " if problem["index"] is not None else ""
         print(f"hermes: {place}{problem['error']}", file=sys.stderr)

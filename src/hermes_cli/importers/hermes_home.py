@@ -136,10 +136,17 @@ def _import_store(source: Path, home: Path, progress: Progress, report: Report) 
                         for problem in result["errors"]
                     ]
                     continue
+                report.done += [
+                    f"a session whose id {old!r} could be taken for a path; it is {new} here"
+                    for old, new in result["renamed"].items()
+                ]
                 report.sessions += result["imported"]
                 report.skipped += result["skipped"]
                 brought = set(result["imported_ids"])
-                report.messages += sum(len(s["messages"]) for s in batch if s["id"] in brought)
+                names = result["renamed"]
+                report.messages += sum(
+                    len(s["messages"]) for s in batch if names.get(s["id"], s["id"]) in brought
+                )
             _import_routes(theirs, ours, report)
     if report.sessions or not report.skipped:
         report.done.append(f"{report.sessions} sessions with {report.messages} messages")
