@@ -56,9 +56,15 @@ class Host:
         return self._latest() if self._latest is not None else None
 
     def inject(self, content: str) -> bool:
-        """Put a message into the running turn; False if none runs."""
+        """Put a message into the running turn, stored first; False if that cannot be done."""
+        from hermes_state import StoreError
+
         agent = self.agent()
-        return agent is not None and bool(agent.steer(content))
+        try:
+            return agent is not None and bool(agent.steer(content))
+        except StoreError as error:
+            log.error("A plugin's message could not be stored: %s", error)
+            return False
 
     def dispatch(self, tool_name: str, args: dict[str, Any]) -> str:
         """Run a tool of the current agent; what goes wrong is returned as text."""

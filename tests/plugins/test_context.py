@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from agent.agent import AIAgent
 from agent.build import build_agent
 from agent.config import ConfigError, load_config
 from agent.context_engine import ContextEngine
+from agent.errors import RequestRefusedError
+from agent.events import Event, NoteStored
 from agent.providers import build_model, known
-from agent.scripted import ScriptedModel, call, say
+from agent.scripted import ScriptedModel, call, fail, say
+from agent.threads import run_to_end
 from hermes_cli import plugins
 from hermes_state import SessionDB
 from tools.base import ToolContext, ToolError, Workspace
@@ -143,6 +147,38 @@ def test_borrowing_the_agent(write_plugin: WritePlugin, home: Path, db: SessionD
     assert mine.context.inject_message("nobody listens") is False
     assert mine.context.profile_name == "default"
     assert mine.context.dispatch_tool("no_such_tool", {}).startswith("Error: ")
+
+
+def test_a_message_that_a_plugin_adds_outlives_the_turn(
+    write_plugin: WritePlugin, home: Path, db: SessionDB
+) -> None:
+    write_plugin(
+        "mine",
+        """
+        context = None
+        def register(ctx):
+            global context
+            context = ctx
+            ctx.register_hook("post_tool_call", lambda **facts: ctx.inject_message("Look left."))
+        """,
+    )
+    config = configure(home, ENABLED)
+    steps = [call("todo"), fail(RequestRefusedError("no such model")), say("I look left.")]
+    agent: AIAgent
+    waiting: list[bool] = []
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, NoteStored):
+            waiting.append(db.has_notes(agent.session_id))
+            agent.interrupt()  # before the turn could read it
+
+    agent = build_agent(config, db, model=ScriptedModel(steps), on_event=on_event)
+    assert agent.run_conversation("go")["interrupted"]
+    assert waiting == [True], "it was stored before the plugin was told that it was taken"
+    agent.llm = ScriptedModel([say("I look left.")])
+    told = run_to_end(agent.run_notes())
+    assert told is not None and told["final_response"] == "I look left."
+    assert [one["content"] for one in told["messages"]].count("Look left.") == 1
 
 
 def test_asking_the_model(write_plugin: WritePlugin, load: Load) -> None:

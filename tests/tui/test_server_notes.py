@@ -88,3 +88,33 @@ async def test_a_process_that_went_with_its_server_is_told_once(
         assert not (await client.resume(key))["running"]
     with store(home) as db:
         assert len(said_by_user(db, key)) == 2
+
+
+async def test_a_task_that_went_with_its_server_is_ended_and_told_once(
+    tmp_path: Path, provider: ScriptedProvider
+) -> None:
+    home = configure(tmp_path / "home", provider)
+    child = Child(home)
+    async with Client(child, reconnect=False) as client:
+        opened = await client.create()
+        sid, key = opened["session_id"], opened["session_key"]
+        await client.submit(sid, script("0"))
+        await turn_ends(client, sid)
+        task = script("the task", say("never told", pieces=2, gate="half"))
+        started_as = await client.request("prompt.background", session_id=sid, text=task)
+        await provider.reached("half")
+        await kill(child, client)
+    async with stdio_client(home) as client:
+        with store(home) as db:
+            await until(lambda: db.has_notes(key), "the task is ended")
+            (row,) = db.list_delegations(key)
+            assert (row["state"], row["delegation_id"]) == ("lost", started_as["task_id"])
+            *_, last = db.get_messages(row["sessions"][0])
+            assert "cut off" in last["content"] and db.list_abandoned_turns() == []
+        sid = (await client.resume(key))["session_id"]
+        assert "outcome unknown" in (await turn_ends(client, sid)).payload["text"]
+    async with stdio_client(home) as client:
+        assert not (await client.resume(key))["running"]
+    with store(home) as db:
+        notes = [text for text in said_by_user(db, key) if "outcome unknown" in text]
+        assert len(notes) == 1
