@@ -170,13 +170,13 @@ def running_here() -> list[str]:
         return list(_runs)
 
 
-def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]] | None = None) -> int:
-    """End what has nobody any more who could, of all that runs or of `running`; returns how many.
+def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]]) -> int:
+    """End what of `running` has nobody any more who could; returns how many.
 
     What the sub-agents had done is kept in their sessions, which the conversation is told of.
     """
     ended = 0
-    for delegation in db.list_running_delegations() if running is None else running:
+    for delegation in running:
         if not is_lost(delegation):
             continue
         for session_id in delegation["sessions"]:

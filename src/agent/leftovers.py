@@ -17,10 +17,16 @@ def settle_left(home: Path, db: SessionDB) -> None:
     """End the commands and the background tasks that were left running; StoreError, OSError."""
     from tools.processes.ledger import reap_orphans
 
-    from .background import end_lost
-
     reap_orphans(home, lambda record: _tell(db, record))
-    end_lost(db)
+    end_lost_tasks(db)
+
+
+def end_lost_tasks(db: SessionDB) -> None:
+    """End the background tasks whose process is gone; conversations are told."""
+    if running := db.list_running_delegations():
+        from .background import end_lost  # not needed for most starts, which are to be quick
+
+        end_lost(db, running)
 
 
 def _tell(db: SessionDB, record: Record) -> None:

@@ -30,10 +30,10 @@ async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
 
     An API client is told with its next request: there is nobody to answer before.
     """
-    from agent.background import end_lost
+    from agent.leftovers import end_lost_tasks
 
     db = runner._session_db
-    await asyncio.to_thread(end_lost, db._db)
+    await asyncio.to_thread(end_lost_tasks, db._db)
     begun = 0
     for session_id in await db.list_noted():
         tip = await db.get_compression_tip(session_id)

@@ -72,11 +72,11 @@ class Watcher:
 
         if not (hermes_home() / "state.db").exists():
             return  # nothing was ever said here
-        from agent.background import end_lost
+        from agent.leftovers import end_lost_tasks
         from hermes_state.lineage import SUB_AGENT
 
         db = self._hub._get_db()
-        end_lost(db)
+        end_lost_tasks(db)
         for turn in db.list_abandoned_turns():
             if turn["source"] == SUB_AGENT:
                 db.close_abandoned_turn(turn["conversation_id"], turn["fence"])

@@ -229,7 +229,8 @@ def _oldest(hub: Hub, session: Session) -> Prompt | None:
 def _first(hub: Hub, session: Session) -> Prompt | Notes | None:
     """What is to be run next: the oldest prompt, which brings the notes along, or the notes."""
     oldest = _oldest(hub, session)
-    if oldest is None and hub._get_db().has_notes(live.current_key(session)):
+    # A store that stands in for a real one may answer anything; that is no note.
+    if oldest is None and hub._get_db().has_notes(live.current_key(session)) is True:
         return Notes()
     return oldest
 
