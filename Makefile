@@ -16,10 +16,13 @@ $(READY): pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-# As many processes as there are cores, four at most; JOBS=0 for one, with its output as it comes.
-JOBS ?= auto
+# One process more than there are cores, since tests wait for others too, and four at most; JOBS=0
+# for one, with its output as it comes.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+# Without it, every process that a test starts would compile the source again.
+unexport PYTHONDONTWRITEBYTECODE
 test: $(READY)
-	@$(PY) -m pytest -n $(JOBS) --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 lint: $(READY)
 	@$(VENV)/bin/ruff check .

@@ -43,6 +43,11 @@ def examples(number: int) -> int:
     return number if fuzz_seed() is None else 4 * number
 
 
+def times(few: int, many: int) -> int:
+    """How often a test repeats what takes long: few times in `make test`, many in a search."""
+    return few if fuzz_seed() is None else many
+
+
 def configure(config: pytest.Config) -> None:
     """Before any test is loaded: a test's own settings begin with these."""
     config.addinivalue_line("markers", "fuzz: draws from a seed, so `make fuzz` runs it too")
@@ -52,7 +57,7 @@ def configure(config: pytest.Config) -> None:
         "print_blob": True,
         "suppress_health_check": [HealthCheck.too_slow],
     }
-    settings.register_profile("fixed", derandomize=True, **same)  # type: ignore[arg-type]
+    settings.register_profile("fixed", max_examples=50, derandomize=True, **same)  # type: ignore[arg-type]
     settings.register_profile("fuzz", max_examples=400, **same)  # type: ignore[arg-type]
     settings.load_profile("fixed" if fuzz_seed() is None else "fuzz")
 
@@ -101,11 +106,11 @@ def _draws(item: pytest.Item) -> bool:
 
 
 def begin(item: pytest.Item) -> bool:
-    """Give a test its seed, from the search's and its own name; False if the time is over."""
-    chosen = fuzz_seed()
-    if chosen is None:
+    """Give a test its seed, from the run's and its own name; False if the time is over."""
+    name = f"{seed()}/{item.nodeid}".encode()
+    random.seed(name)
+    if fuzz_seed() is None:
         return True
-    name = f"{chosen}/{item.nodeid}".encode()
     core.global_force_seed = int.from_bytes(hashlib.sha256(name).digest()[:16])
     return time.time() < float(os.environ.get("HERMES_FUZZ_UNTIL", "inf"))
 

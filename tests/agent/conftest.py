@@ -35,7 +35,8 @@ def llama_server(model_cache: Path) -> Iterator[LlamaServer]:
     parameters.n_parallel = 1
     parameters.verbosity = -1
     parameters.warmup = False
-    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 2
+    # One: several would spin in wait for each other on a busy machine.
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     parameters.model_alias = {"smol"}
     parameters.api_keys = ["llama-test-key"]
     parameters.ui = False

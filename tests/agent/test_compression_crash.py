@@ -14,10 +14,11 @@ from agent.agent import AIAgent
 from agent.scripted import ScriptedModel, say
 from hermes_state import SessionDB
 
+from .. import seeds
 from .compressing import check_conversation
 
 CHILD = Path(__file__).with_name("compressing_child.py")
-KILLS = 12
+KILLS = seeds.times(4, 12)
 
 
 class Child:
@@ -57,12 +58,11 @@ class Child:
         return [f"{self.name}{number}" for number in sorted(self.acknowledged)]
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("mode", ["rotation", "in_place"])
 @pytest.mark.parametrize("children", [1, 2])
 def test_killed_at_random_moments(tmp_path: Path, mode: str, children: int) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(seeds.seed())
     running = [Child(tmp_path, f"child{n}q", mode) for n in range(children)]
     for _ in range(KILLS // children):
         for child in running:

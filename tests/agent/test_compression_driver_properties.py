@@ -23,6 +23,7 @@ from hermes_state import SessionDB
 from tools.base import ToolContext, tool
 from tools.registry import Registry
 
+from .. import seeds
 from .compressing import GOOD, check_conversation
 from .histories import problems
 
@@ -123,7 +124,7 @@ class Talk:
             add(self.session_id, "assistant", self.marked(answered[0]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=seeds.examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     talk=exchanges,
     behaviours=st.lists(st.sampled_from(BEHAVIOURS), min_size=1, max_size=4),

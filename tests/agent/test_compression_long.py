@@ -1,4 +1,4 @@
-"""Two thousand turns in a window of four thousand tokens, with a real tokenizer as the judge."""
+"""Hundreds of turns in a window of four thousand tokens, with a real tokenizer as the judge."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from agent.model import Chunk, Finished, Message, ModelRequest, TextDelta, Usage
 from agent.providers.embedded_fetch import ensure_weights
 from hermes_state import SessionDB
 
+from .. import seeds
 from .compressing import GOOD, Summariser, check_conversation
 
 WINDOW = 4000
-TURNS = 2000
+TURNS = seeds.times(300, 2000)
 SUBJECTS = ("the harbour", "a letter", "der Garten", "les bateaux", "tax form 1040", "море", "猫")
 
 
@@ -36,6 +37,7 @@ def tokenizer(model_cache: Path) -> Iterator[httpx.Client]:
     parameters.n_parallel = 1
     parameters.verbosity = -1
     parameters.warmup = False
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     parameters.api_keys = ["count"]
     parameters.ui = False
     server = xllamacpp.Server(parameters)
@@ -107,9 +109,7 @@ def question(number: int, chance: random.Random) -> str:
 
 def talk(tokenizer: httpx.Client, folder: Path, turns: int, **options: Any) -> CountingModel:
     """Hold a conversation of so many turns to its end; check what it left."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(seeds.seed())
     model = CountingModel(tokenizer)
     with SessionDB(folder / "state.db") as db:
         agent = AIAgent(model, db=db, system_prompt="You keep notes. Be brief.", **options)
@@ -130,7 +130,8 @@ def talk(tokenizer: httpx.Client, folder: Path, turns: int, **options: Any) -> C
     return model
 
 
-def test_two_thousand_turns(tokenizer: httpx.Client, tmp_path: Path) -> None:
+@pytest.mark.fuzz
+def test_hundreds_of_turns(tokenizer: httpx.Client, tmp_path: Path) -> None:
     model = talk(tokenizer, tmp_path, TURNS, auxiliary=Summariser(GOOD))
     assert model.refused <= TURNS // 100
 

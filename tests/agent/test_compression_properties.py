@@ -17,6 +17,7 @@ from agent.compression.tokens import estimate_tokens
 from hermes_state.history import BEGINNING, repair_message_sequence
 from hermes_state.turn_log import ROW_ID
 
+from .. import seeds
 from .histories import problems
 
 Message = dict[str, Any]
@@ -147,7 +148,9 @@ def summariser(kind: str, text: str) -> Any:
 
 kinds = st.sampled_from(["none", "raises", "echo", "text", "many", "remove", "cut", "mixed"])
 targets = st.one_of(st.integers(FLOOR, 600), st.integers(600, 20_000))
-unhurried = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(
+    max_examples=seeds.examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 def check(

@@ -28,6 +28,7 @@ from tools.base import NobodyToAsk, ToolContext, Workspace, tool
 from tools.delegate import delegate_task
 from tools.registry import Registry
 
+from .. import seeds
 from .histories import problems
 
 CHILD = Path(__file__).with_name("delegating_child.py")
@@ -297,13 +298,12 @@ def test_killed_meanwhile_the_outcome_is_unknown_and_told_once(tmp_path: Path) -
         assert problems(repair_message_sequence(db.get_messages("s"))) == []
 
 
+@pytest.mark.fuzz
 def test_killed_at_random_moments_each_outcome_is_told_once(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(seeds.seed())
     started = -1
     ended: set[int] = set()
-    for _ in range(12):
+    for _ in range(seeds.times(5, 12)):
         child = subprocess.Popen(
             [sys.executable, str(CHILD), str(tmp_path), str(started + 1)],
             stdout=subprocess.PIPE,

@@ -8,20 +8,22 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from agent.agent import AIAgent
 from agent.scripted import ScriptedModel, say
 from hermes_state import SessionDB
 
+from .. import seeds
 from .histories import problems
 
 CHILD = Path(__file__).with_name("turning_child.py")
-KILLS = 25
+KILLS = seeds.times(10, 25)
 
 
+@pytest.mark.fuzz
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+    chance = random.Random(seeds.seed())
     asked = answered = -1
     for _ in range(KILLS):
         child = subprocess.Popen(

@@ -26,6 +26,7 @@ from hermes_state.history import repair_message_sequence
 from tools.base import Tool, ToolContext, ToolError, tool
 from tools.registry import Registry
 
+from .. import seeds
 from .histories import problems
 
 ERRORS = [
@@ -133,7 +134,9 @@ def check_truth(db: SessionDB, agent: AIAgent, result: dict[str, Any], events: l
     assert session["tool_call_count"] == sum(len(m["tool_calls"] or []) for m in stored)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=seeds.examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     script=st.lists(step, max_size=8),
     interrupt_at=st.none() | st.integers(1, 25),
@@ -182,7 +185,9 @@ def test_any_script_and_any_interruption(
         ]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=seeds.examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     turns=st.integers(0, 3),
     extra=st.lists(st.sampled_from(["a", "b", "ok"]), max_size=4),

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """After so many seconds something has gone wrong for good."""
 
 _SEQUENCE = re.compile(

@@ -23,7 +23,7 @@ from gateway.systemd import UNIT_NAME, install_unit, quoted, stop_command
 from hermes_cli.gateway_setup import set_up, write_env
 from hermes_state import SessionDB
 
-from .. import skips
+from .. import seeds, skips
 
 
 def hermes(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -156,7 +156,9 @@ def test_other_lines_of_the_env_file_stay(tmp_path: Path) -> None:
 
 
 @given(st.text(min_size=1).filter(lambda text: text.isprintable() or "\n" in text or "\r" in text))
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=seeds.examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @example("it's 5\" of \\ and 'more' #1 = ${HOME}")
 @example("a\r\nb'c")
 @example(" leading and trailing ")

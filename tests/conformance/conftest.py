@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from .. import seeds
 from ..state.memory import memory_folder
 from . import summary
 from .adapter import Implementation
@@ -27,7 +28,7 @@ OURS = (
     "tests.conformance.implementations.gateway:Gateway",
 )
 PROPERTIES = 6
-KILLS = int(os.environ.get("CONFORMANCE_KILLS", "300"))
+KILLS = int(os.environ.get("CONFORMANCE_KILLS") or seeds.times(126, 300))
 CHOSEN = (os.environ.get("CONFORMANCE_IMPLEMENTATIONS") or ",".join(OURS)).split(",")
 
 

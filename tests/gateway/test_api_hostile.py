@@ -17,6 +17,7 @@ from gateway.platforms.api.auth import KEY_FILE, WeakKeyError, load_keys
 from gateway.platforms.api.errors import ApiError
 from gateway.platforms.api.reading import chat_messages, session_name
 
+from .. import seeds
 from .serving import KEY, Served, serving
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}
@@ -257,7 +258,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=seeds.examples(100), suppress_health_check=[HealthCheck.too_slow])
 def test_any_messages_are_read_or_refused(messages: Any) -> None:
     try:
         said = chat_messages(messages)
@@ -268,7 +269,7 @@ def test_any_messages_are_read_or_refused(messages: Any) -> None:
 
 
 @given(st.text(max_size=140))
-@settings(max_examples=300)
+@settings(max_examples=seeds.examples(100))
 def test_a_session_name_can_never_be_a_path_or_break_a_header(text: str) -> None:
     try:
         name = session_name(text)

@@ -17,6 +17,8 @@ from gateway.session import SessionSource
 from gateway.session_store import SessionStore
 from hermes_state import SessionDB
 
+from .. import seeds
+
 NOON = datetime(2026, 11, 15, 12, 0)
 chats = st.sampled_from(["1", "2", "3"])
 
@@ -139,7 +141,9 @@ class Routing(RuleBasedStateMachine):
 
 
 TestRouting = Routing.TestCase
-TestRouting.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestRouting.settings = settings(
+    max_examples=seeds.examples(8), stateful_step_count=25, deadline=None
+)
 
 
 def test_background_work_keeps_a_session_open(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from hermes_state.backup_thin import thin
 from hermes_state.backup_verify import verify_points
 from hermes_state.connection import open_connection, tuples
 
+from .. import seeds
+
 Rows = dict[str, list[Any]]
 
 
@@ -110,7 +112,7 @@ def write(db: SessionDB, home: Path, what: str, which: int, amount: int) -> None
         file.unlink(missing_ok=True)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=seeds.examples(10), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=WRITES, keep=st.integers(1, 4))
 def test_every_point_is_the_state_of_its_time(
     tmp_path_factory: pytest.TempPathFactory, steps: list[list[Any]], keep: int

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from hermes_state import InvalidMessageError, SessionDB
 from hermes_state.codec import JSON_MARK, decode_content, encode_content, encode_text, plain_text
 
+from .. import seeds
+
 any_text = st.text(st.characters(exclude_categories=()))
 awkward_text = any_text | st.sampled_from(
     ["", "\x00", "a\x00b", JSON_MARK, JSON_MARK + "[1]", JSON_MARK + "{", "\ud800", "x\udfff"]
@@ -24,7 +26,9 @@ any_json = st.recursive(
     max_leaves=12,
 )
 with_the_store = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=seeds.examples(40),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

@@ -12,6 +12,8 @@ from hermes_state import SessionDB
 from hermes_state.codec import plain_text
 from hermes_state.history import OUTCOME_UNKNOWN, repair_message_sequence
 
+from .. import seeds
+
 Message = dict[str, Any]
 
 
@@ -118,7 +120,7 @@ def readable(messages: list[Message], role: str) -> str:
     return "\n".join(plain_text(m["content"]) for m in messages if m.get("role") == role)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=seeds.examples(100), deadline=None)
 @given(any_history)
 def test_any_history_becomes_valid_and_keeps_what_was_said(messages: list[Message]) -> None:
     before = copy.deepcopy(messages)
@@ -136,7 +138,7 @@ def test_any_history_becomes_valid_and_keeps_what_was_said(messages: list[Messag
                     left = left[place + len(part) :]  # in order, and as often as it was said
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=seeds.examples(100), deadline=None)
 @given(any_history)
 def test_a_valid_history_is_left_alone(messages: list[Message]) -> None:
     valid = repair_message_sequence(messages)
@@ -146,7 +148,7 @@ def test_a_valid_history_is_left_alone(messages: list[Message]) -> None:
         assert valid == messages
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=seeds.examples(100), deadline=None)
 @given(any_history)
 def test_a_result_that_is_there_is_not_called_unknown(messages: list[Message]) -> None:
     """Each recorded result belongs to the latest call with its id before it."""

@@ -24,6 +24,8 @@ from hermes_state.tool_runs import REPEATABLE, Started
 from hermes_state.turn_log import CUT_OFF
 from hermes_state.turns import Lease
 
+from .. import seeds
+
 EFFECTS = ("effectful", "idempotent", "none")
 
 
@@ -184,7 +186,7 @@ class Turns(RuleBasedStateMachine):
 
 TestTurns = Turns.TestCase
 TestTurns.settings = settings(
-    max_examples=40,
+    max_examples=seeds.examples(12),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tools.files.gitignore import glob_regex, ignore_at
 
-from .. import skips
+from .. import seeds, skips
 
 pytestmark = skips.needs("git")
 
@@ -88,7 +88,7 @@ files = st.lists(st.one_of(patterns, patterns.map(lambda p: "!" + p)), max_size=
 
 
 @settings(
-    max_examples=60,
+    max_examples=seeds.examples(15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -22,7 +22,7 @@ from tools.files.patch_parse import parse_patch
 from tools.files.read import read_file
 from tools.files.write import write_file
 
-from .. import skips
+from .. import seeds, skips
 
 
 @pytest.fixture
@@ -115,14 +115,14 @@ lines = st.lists(
 texts = st.tuples(lines, st.booleans()).map(lambda t: "\n".join(t[0]) + ("\n" if t[1] else ""))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=seeds.examples(100), deadline=None)
 @given(before=texts, old=texts, new=texts, after=texts)
 def test_a_unique_passage_is_replaced_exactly(before: str, old: str, new: str, after: str) -> None:
     text = before + "<" + old + ">" + after
     assert replace(text, f"<{old}>", f"<{new}.>").text == before + f"<{new}.>" + after
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=seeds.examples(100), deadline=None)
 @given(text=texts, old=texts, new=texts, everywhere=st.booleans())
 def test_tolerance_touches_only_the_lines_it_means(
     text: str, old: str, new: str, everywhere: bool
@@ -341,7 +341,7 @@ contents = st.tuples(
 ).map(lambda t: "\n".join(t[0]) + ("\n" if t[1] and t[0] else ""))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=seeds.examples(100), deadline=None)
 @given(before=contents, after=contents)
 @example(before="a", after="a\n")
 @example(before="a\n\n", after="\n")
@@ -359,7 +359,7 @@ def kept(file):  # type: ignore[no-untyped-def]
     return sum(1 for hunk in file.hunks for mark, _ in hunk.lines if mark == " ")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=seeds.examples(100), deadline=None)
 @given(before=contents, after=contents, drift=st.lists(st.sampled_from(["q", "r"]), max_size=5))
 def test_a_diff_applies_to_a_file_that_has_moved_on(
     before: str, after: str, drift: list[str]
@@ -381,7 +381,9 @@ def split(text: str) -> list[str]:
 
 @skips.needs("git")
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=seeds.examples(10),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     before=st.dictionaries(st.sampled_from(["a", "d/b", "é", "with space"]), contents, max_size=4),

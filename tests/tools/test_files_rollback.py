@@ -26,6 +26,8 @@ from tools.files.patch import patch
 from tools.files.read import read_file
 from tools.files.write import write_file
 
+from .. import seeds
+
 # Killed in the middle of a patch over several files.
 
 PATCHER = """
@@ -154,7 +156,7 @@ def test_any_sequence_of_edits_and_rollbacks(
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Rollbacks,
         settings=settings(
-            max_examples=60,
+            max_examples=seeds.examples(15),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tools.base import ToolContext, ToolError, Workspace
 from tools.files.search import search_files
 
-from .. import skips
+from .. import seeds, skips
 
 
 def context_in(folder: Path) -> ToolContext:
@@ -309,7 +309,9 @@ def roots(tmp_path: Path) -> Iterator[Any]:
 
 @skips.needs("rg")
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=seeds.examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     tree=trees,

@@ -20,6 +20,8 @@ from tui_gateway.client import Client, Event
 from tui_gateway.event_log import EventLog
 from tui_gateway.peers import Peer
 
+from .. import seeds
+
 
 @pytest.fixture
 async def provider() -> AsyncIterator[ScriptedProvider]:
@@ -77,12 +79,11 @@ async def test_events_are_numbered_from_one_without_gaps(home: Path) -> None:
         assert client.last_seen(sid) == len(events)
 
 
+@pytest.mark.fuzz
 async def test_a_client_that_comes_back_has_missed_nothing(
     home: Path, provider: ScriptedProvider
 ) -> None:
-    seed = random.randrange(2**32)
-    print("seed", seed)
-    chance = random.Random(seed)
+    chance = random.Random(seeds.seed())
     text = " ".join(map(str, range(300)))
     async with ws_server(home) as server:
         wire = Cuttable(server)

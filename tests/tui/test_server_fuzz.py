@@ -1,4 +1,4 @@
-"""A hundred thousand frames that make no sense, to one server process that goes on serving."""
+"""Thousands of frames that make no sense, to one server process that goes on serving."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 from tui_gateway import methods, rpc
 from tui_gateway.transport import MAX_LINE
 
-BATCHES, LINES = 100, 1_000
+from .. import seeds
+
+BATCHES, LINES = seeds.times(20, 100), 1_000
 VALID_PER_BATCH = 10
 NO_SUCH_SESSION = "deadbeef"
 
@@ -156,7 +158,7 @@ def noise(chance: random.Random, drawn: list[bytes]) -> bytes:
 
 
 @pytest.mark.fuzz
-def test_a_hundred_thousand_senseless_frames(tmp_path: Path) -> None:
+def test_thousands_of_senseless_frames(tmp_path: Path) -> None:
     server = Server(tmp_path)
     marks = (f"mark{number}" for number in itertools.count())
     ids = itertools.count()
