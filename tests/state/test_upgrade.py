@@ -311,7 +311,9 @@ AGENT = os.environ.get("HERMES_AGENT_PYTHON")
 
 
 @pytest.mark.skipif(
-    not AGENT, reason="HERMES_AGENT_PYTHON names no interpreter with the old system"
+    not AGENT,
+    reason="no interpreter with the old system; pip install hermes-agent==0.19.0 into a venv of"
+    " its own and let HERMES_AGENT_PYTHON name its python",
 )
 def test_a_file_written_by_the_public_system_itself(db_path: Path) -> None:
     script = (

@@ -289,7 +289,7 @@ def test_parallel_edits_of_one_file_do_not_lose_each_other(context: ToolContext)
 
 def test_no_descriptor_is_left_open(context: ToolContext) -> None:
     if not Path("/proc/self/fd").exists():
-        pytest.skip("needs /proc")
+        pytest.skip("needs /proc, which only Linux has")
     write_file.run(context, "x", "a\n")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for number in range(20):

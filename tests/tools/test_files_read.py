@@ -251,7 +251,7 @@ def test_pipes_devices_and_sockets_are_refused(context: ToolContext, folder: Pat
                 read(context, path)
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, which only Linux has")
 @pytest.mark.parametrize(
     "path",
     ["/proc/self/environ", "/proc/kmsg", "/proc/self/mem", "/proc/1/../self/maps", "/proc/cpuinfo"],
@@ -264,7 +264,7 @@ def test_the_kernels_files_are_refused(context: ToolContext, folder: Path, path:
         read(context, "innocent.txt")
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, which only Linux has")
 def test_an_open_file_is_not_reached_through_proc(context: ToolContext, folder: Path) -> None:
     path = folder / "deleted"
     with path.open("w+") as file:

@@ -29,7 +29,9 @@ from tools.processes.identity import (
 )
 from tools.processes.ledger import FILE, Ledger, Record, reap_orphans, stop_mine
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="needs /proc, which only Linux has"
+)
 
 HERMES = """
 import sys, threading, time
