@@ -33,6 +33,7 @@ from agent.config_schema import (
     LoggingSettings,
     MemorySettings,
     ModelSettings,
+    SessionSettings,
     SkillSettings,
     TerminalSettings,
 )
@@ -65,6 +66,7 @@ class Config:
     delegation: DelegationSettings
     skills: SkillSettings
     logging: LoggingSettings
+    sessions: SessionSettings
     raw: Mapping[str, Any]
     """The file as it was read, under our names, for the sections that other parts check."""
     environ: Mapping[str, str]

@@ -303,6 +303,16 @@ class LoggingSettings:
     backup_count: int = setting(3, "rotated files kept", minimum=1, maximum=100)
 
 
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """Old conversations, deleted by themselves; never one that is still open."""
+
+    auto_prune: bool = setting(False, "delete ended conversations that nobody used for long")
+    retention_days: int = setting(90, "days since they were last used", minimum=1)
+    min_interval_hours: int = setting(24, "hours between two looks", minimum=1)
+    vacuum_after_prune: bool = setting(True, "give the space back to the disk afterwards")
+
+
 SECTIONS: dict[str, type] = {
     "model": ModelSettings,
     "agent": AgentSettings,
@@ -318,6 +328,7 @@ SECTIONS: dict[str, type] = {
     "delegation": DelegationSettings,
     "skills": SkillSettings,
     "logging": LoggingSettings,
+    "sessions": SessionSettings,
 }
 """The sections checked here."""
 

@@ -32,6 +32,7 @@ async def watch_expiry(runner: GatewayRunner, interval: float) -> None:
             await look(runner)
             if pruned_at is None or time.monotonic() - pruned_at >= PRUNE_SECONDS:
                 pruned_at = time.monotonic()
+                await prune_sessions(runner)
                 await prune_files(runner)
         except Exception:
             # A look that fails must not be the last one.
@@ -57,6 +58,16 @@ async def prune_files(runner: GatewayRunner) -> int:
         return 0
     days = config.session_store_max_age_days
     return await asyncio.to_thread(prune_kept_files, runner._session_db._db, home, days)
+
+
+async def prune_sessions(runner: GatewayRunner) -> None:
+    """Delete old conversations, where that is configured and a day has passed."""
+    from agent.auto_prune import prune_if_due
+
+    settings, home = getattr(runner, "settings", None), getattr(runner, "home", None)
+    if settings is None or home is None or not settings.sessions.auto_prune:
+        return
+    await asyncio.to_thread(prune_if_due, runner._session_db._db, home, settings.sessions)
 
 
 async def end_expired(runner: GatewayRunner) -> int:

@@ -63,6 +63,7 @@ def run_chat(options: ChatOptions) -> int:
     guard_terminal()
     try:
         config = load_config()
+        from agent.auto_prune import begin_pruning
         from agent.logs import setup_logging
 
         setup_logging(config.home, config.logging)
@@ -70,6 +71,7 @@ def run_chat(options: ChatOptions) -> int:
             if db.salvage_report is not None:
                 complain(str(db.salvage_report))
             db.settle_at_startup()
+            begin_pruning(db, config.home, config.sessions)
             from agent.leftovers import settle_left
 
             settle_left(config.home, db)

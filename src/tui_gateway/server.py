@@ -118,11 +118,13 @@ def _get_db() -> SessionDB:
     global _db
     with _opening:
         if _db is None:
+            from agent.auto_prune import begin_pruning
             from agent.home import hermes_home
             from agent.store import open_store
 
             _db = open_store(hermes_home())
             _db.settle_at_startup()
+            begin_pruning(_db, hermes_home())
         return _db
 
 
