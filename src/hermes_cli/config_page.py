@@ -94,6 +94,8 @@ REST: tuple[Row, ...] = (
     Row("hooks.<event>[].matcher", "text", "", "for hooks on tools: a pattern for the tool's whole"
         " name"),
     Row("hooks.<event>[].timeout", "number up to 300", "60", "seconds it may take"),
+    Row("hooks.<event>[].roots", "list of texts", "", "it runs inside a wall and may write to"
+        " these folders only"),
     Row("hooks_auto_accept", "true or false", "false", "run them without asking for consent"),
     Row("platforms.<name>.enabled", "true or false", "if there is a token or password", "serve"
         " this platform"),

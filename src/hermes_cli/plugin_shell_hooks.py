@@ -19,11 +19,13 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +52,8 @@ class ShellHook:
     matcher: re.Pattern[str] | None = None
     timeout: float = TIMEOUT
     pass_env: tuple[str, ...] = ()
+    roots: tuple[str, ...] | None = None
+    """With a list, even an empty one, it runs inside a wall and writes to these folders only."""
 
 
 class Answer(NamedTuple):
@@ -102,7 +106,11 @@ def _read_hook(event: str, entry: Any, pass_env: tuple[str, ...]) -> ShellHook:
     timeout = entry.get("timeout", TIMEOUT)
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
         raise ValueError(f"timeout must be seconds up to {LONGEST_TIMEOUT:g}, not {timeout!r}")
-    return ShellHook(event, command, pattern, min(float(timeout), LONGEST_TIMEOUT), pass_env)
+    roots = entry.get("roots")
+    if roots is not None and not isinstance(roots, list):
+        raise ValueError("roots must be a list of folders; an empty one for a wall without any")
+    kept = None if roots is None else tuple(map(str, roots))
+    return ShellHook(event, command, pattern, min(float(timeout), LONGEST_TIMEOUT), pass_env, kept)
 
 
 def accepts_all(raw: Mapping[str, Any], environ: Mapping[str, str]) -> bool:
@@ -164,16 +172,22 @@ def run_hook(
     """
     words = shlex.split(hook.command)
     words[0] = os.path.expanduser(words[0])  # noqa: PTH111 - a word of a command, not a path yet
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+    own = _environment(hook, home, environ)
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as errors,
+        _walled(hook, home, words, own) as (argv, variables, fds),
+    ):
         given.write(json.dumps(payload(hook.event, kwargs), default=str).encode())
         given.seek(0)
         process = subprocess.Popen(
-            words,
+            argv,
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=_environment(hook, home, environ),
+            env=variables,
             start_new_session=True,
+            pass_fds=fds,
         )
         too_late = threading.Event()
 
@@ -202,6 +216,29 @@ def run_hook(
             "The shell hook %r ended with %d: %s", hook.command, process.returncode, complaint
         )
     return Answer(process.returncode, text, complaint, asked_for(hook, text))
+
+
+@contextmanager
+def _walled(
+    hook: ShellHook, home: Path, words: list[str], environ: dict[str, str]
+) -> Iterator[tuple[list[str], dict[str, str], tuple[int, ...]]]:
+    """How to start the command: as it is, or inside a wall where the person said so."""
+    if hook.roots is None:
+        yield words, environ, ()
+        return
+    from tools.processes.ledger import RUN_FOLDER
+    from tools.wall.programs import ProgramWall
+
+    folder = home.resolve() / RUN_FOLDER / f"hook-{os.urandom(8).hex()}"
+    fds: tuple[int, ...] = ()
+    try:
+        wall = ProgramWall(hook.roots, sandbox="required")
+        argv, variables, fds = wall.confine(words, environ, home, folder)
+        yield argv, variables, fds
+    finally:
+        for descriptor in fds:
+            os.close(descriptor)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def payload(event: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:

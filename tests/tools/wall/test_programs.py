@@ -51,3 +51,21 @@ def test_variables_that_lead_to_sockets_are_gone(
 ) -> None:
     monkeypatch.setenv(name, "/somewhere")
     assert run(f"echo [${{{name}-}}]") == "[]"
+
+
+def test_a_shell_hook_with_roots_stays_within_them(walled: ToolContext) -> None:
+    from hermes_cli.plugin_shell_hooks import read_hooks, run_hook
+
+    person, home = walled.workspace.root.parent, walled.workspace.home
+    (person / "notes").mkdir()
+    command = "sh -c 'cat ~/.netrc ~/.hermes/.env; echo x > ~/notes/a; echo x > ~/b; echo done'"
+    hooks, problems = read_hooks(
+        {"hooks": {"pre_tool_call": [{"command": command, "roots": ["~/notes"]}]}}
+    )
+    assert problems == []
+    answer = run_hook(hooks[0], home, {}, {})
+    assert answer.output.endswith("done\n")
+    assert "hidden" not in answer.output
+    assert (person / "notes/a").exists()
+    assert not (person / "b").exists()
+    assert list((home / "tool-runs").iterdir()) == []
