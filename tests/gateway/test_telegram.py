@@ -15,6 +15,7 @@ from agent.scripted import call, say
 from gateway import delivery, supervision
 from gateway.platforms import telegram_files, telegram_polling
 
+from .. import seeds
 from .bot_api import BotApi, Fault
 from .chats import echo
 from .telegram_chats import telegram_gateway
@@ -121,8 +122,9 @@ async def test_what_waits_is_run_when_the_platform_comes_back_after_a_restart(
         assert Counter(api.texts())["re: and this"] == 1
 
 
+@pytest.mark.fuzz
 async def test_a_flood_from_one_chat(tmp_path: Path) -> None:
-    count = 1000
+    count = seeds.times(250, 1000)
     async with BotApi() as api:
         await api.add(*(api.message(f"m{number}") for number in range(count)))
         async with telegram_gateway(tmp_path / "home", api, busy_input_mode="queue") as chats:
