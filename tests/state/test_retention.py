@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -440,3 +441,30 @@ def test_whoever_keeps_more_of_a_conversation_is_told_when_it_is_gone(db: Sessio
     make(db, "old", 91)
     db.prune_sessions(90)
     assert told[2:] == [["old"]]
+
+
+@pytest.mark.parametrize(
+    "delete",
+    [
+        lambda db: db.delete_session("s"),
+        lambda db: db.delete_conversation("s"),
+        lambda db: db.delete_sessions(["s"]),
+        lambda db: db.prune_sessions(None),
+    ],
+)
+def test_with_a_session_goes_what_was_asked_and_decided_in_it(
+    db: SessionDB, delete: Callable[[SessionDB], object]
+) -> None:
+    for name in ("s", "other"):
+        db.create_session(name, "cli")
+        db.record_approval(
+            session_id=name,
+            command="rm x",
+            description="deletes",
+            pattern_keys=["rm"],
+            approved=True,
+            how="off",
+        )
+    db.end_session("s", "cli_close")
+    delete(db)
+    assert {row["session_id"] for row in db.list_approvals()} == {"other"}
