@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     monkeypatch.setenv("HERMES_WALL", name)
     found = means()
     if found.kind != name:
+        if name in os.environ.get("HERMES_TEST_REQUIRE", ""):
+            pytest.fail(f"{name} is required and cannot be had: {found.why}")
         pytest.skip(f"no {name} here: {found.why}")
     return name
 
