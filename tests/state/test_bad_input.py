@@ -36,6 +36,9 @@ CREATES = {
     "replace_gateway_routing_entries",
     "save_gateway_routing_entry",
     "set_meta",
+    "set_wall_folders",
+    "set_wall_mode",
+    "note_preview",
     "settle_at_startup",
     "try_acquire_compression_lock",
 }
