@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -99,6 +100,7 @@ class Guardhouse:
             self._context = context
             standing = self._standing.get(wall)
             if standing is not None and standing[0].stands:
+                _used(self, wall)
                 return standing[0]
             try:
                 if not self._standing:
@@ -114,7 +116,22 @@ class Guardhouse:
                 decide = partial(self._decide, wall.hosts)
                 proxy = Proxy(warden.listener, decide, self._allowed_private())
             self._standing[wall] = warden, proxy
-            return warden
+        _used(self, wall)
+        _make_room(self)
+        return warden
+
+    def close_if_idle(self, wall: Wall) -> bool:
+        """End a wall in which nothing runs; the next command builds it anew."""
+        with self._lock:
+            warden, proxy = self._standing.get(wall, (None, None))
+            if warden is not None and not warden.is_idle():
+                return False
+            self._standing.pop(wall, None)
+        if proxy is not None:
+            proxy.close()
+        if warden is not None:
+            warden.close()
+        return True
 
     def _build(self, wall: Wall) -> Warden | Seatbelt:
         if self.means.kind == "sandbox-exec":
@@ -139,6 +156,7 @@ class Guardhouse:
 
     def close(self) -> None:
         """End every wall, and with it all that runs inside."""
+        _forget(self)
         with self._lock:
             standing, self._standing = self._standing, {}
         for warden, proxy in standing.values():
@@ -178,6 +196,38 @@ class Guardhouse:
 
         web = self._workspace.settings.get("web")
         return AllowedPrivate((web.get("allow_private") if isinstance(web, Mapping) else ()) or ())
+
+
+_MOST_STANDING = 24
+"""Walls of one process; beyond that those that were not used for longest and are empty go."""
+_last_used: dict[tuple[int, Wall], weakref.ref[Guardhouse]] = {}
+_last_used_lock = threading.Lock()
+
+
+def _used(guardhouse: Guardhouse, wall: Wall) -> None:
+    with _last_used_lock:
+        _last_used.pop((id(guardhouse), wall), None)
+        _last_used[id(guardhouse), wall] = weakref.ref(guardhouse)
+
+
+def _forget(guardhouse: Guardhouse) -> None:
+    with _last_used_lock:
+        for key in [key for key in _last_used if key[0] == id(guardhouse)]:
+            del _last_used[key]
+
+
+def _make_room(newest: Guardhouse) -> None:
+    """End walls in which nothing runs, the least used first, until there are few enough."""
+    with _last_used_lock:
+        oldest_first = list(_last_used.items())
+    for key, reference in oldest_first:
+        if len(_last_used) <= _MOST_STANDING:
+            return
+        guardhouse = reference()
+        # Its own may be about to be used.
+        if guardhouse is None or (guardhouse is not newest and guardhouse.close_if_idle(key[1])):
+            with _last_used_lock:
+                _last_used.pop(key, None)
 
 
 def guardhouse_of(workspace: Workspace) -> Guardhouse | None:

@@ -98,6 +98,10 @@ class Seatbelt:
             start_new_session=True,
         )
 
+    def is_idle(self) -> bool:
+        """Nothing is kept between commands, so there is nothing to gain by closing it."""
+        return False
+
     def close(self) -> None:
         """Close the way to the proxy; what still runs is ended by the ledger of processes."""
         if self.listener is not None:

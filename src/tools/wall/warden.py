@@ -22,6 +22,7 @@ from .kinds import Means
 from .policy import Wall
 
 START_SECONDS = 20.0
+_ANSWER_SECONDS = 1.0
 _starting = threading.Lock()
 
 
@@ -158,6 +159,19 @@ class Warden:
         if not word:
             raise WallError("The wall is gone; what ran inside has ended with it.")
         raise OSError(word.removeprefix(b"error ").decode("utf-8", "replace"))
+
+    def is_idle(self) -> bool:
+        """Whether nothing runs inside."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            ours.settimeout(_ANSWER_SECONDS)
+            try:
+                with self._lock:
+                    send(self._control, b"count", [theirs.fileno()])
+                theirs.close()
+                return receive(ours)[0] == b"0"
+            except OSError:
+                return False  # too busy to answer, or gone: either way not to be touched
 
     def close(self) -> None:
         """End everything inside."""

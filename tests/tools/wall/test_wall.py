@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tools.base import ToolContext, ToolError
+from tools.base import ToolContext, ToolError, Workspace
 from tools.processes.ledger import RUN_FOLDER, Ledger, reap_orphans
-from tools.terminal.tool import close_terminal
+from tools.terminal.tool import close_terminal, terminal
 from tools.wall.guardhouse import guardhouse_of
 
 Run = Callable[..., str]
@@ -234,3 +234,29 @@ def test_a_work_tree_cannot_name_any_folder_as_its_repository(
     run("echo evil > ../other/.git/evil; echo evil > ../other/evil")
     assert not (other / ".git/evil").exists()
     assert not (other / "evil").exists()
+
+
+def test_walls_that_nobody_uses_make_room(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tools.wall.guardhouse._MOST_STANDING", 2)
+    monkeypatch.setattr("tools.approval.check_command", lambda *_, **__: None)
+    contexts = []
+    for number in range(4):
+        home, root = tmp_path / f"home{number}", tmp_path / f"root{number}"
+        home.mkdir()
+        root.mkdir()
+        settings = {"terminal": {"sandbox": "required"}}
+        workspace = Workspace(home, root, settings=settings)
+        contexts.append(ToolContext("s", "c", workspace=workspace))
+        # The second one has something running, and stays.
+        terminal.run(contexts[-1], "sleep 600 & echo x > $TMPDIR/kept" if number == 1 else "true")
+    standing = [
+        any(warden.stands for warden, _ in guardhouse_of(one.workspace)._standing.values())
+        for one in contexts
+    ]
+    assert standing == [False, True, False, True]
+    assert "sleep" in str(terminal.run(contexts[1], "pgrep -a sleep; cat $TMPDIR/kept"))
+    assert terminal.run(contexts[0], "echo again") == "again"
+    for one in contexts:
+        close_terminal(one.workspace)

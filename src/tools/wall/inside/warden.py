@@ -8,6 +8,7 @@ conversation or the agent has ended, however it ended, the warden ends with all 
     warden → run     "started", with a descriptor of the process, and of its terminal if it has one;
                      later "exit CODE"; or "error TEXT"
     agent → run      one byte, once it has looked at the process
+    agent → warden   "count", with a socket, on which it says how many processes it has inside
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def main() -> None:
     send(control, b"ready", [] if listener is None else [listener.fileno()])
     if listener is not None:
         listener.close()
-    Warden(control).serve()
+    Warden(control, is_supervised=config["supervise"]).serve()
 
 
 def confine(config: dict[str, Any]) -> socket.socket | None:
@@ -113,8 +114,9 @@ def _drop_capabilities() -> None:
 class Warden:
     """Starts commands, and says how each ended."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, *, is_supervised: bool) -> None:
         self._control = control
+        self._is_supervised = is_supervised
         self._runs: dict[int, socket.socket] = {}
 
     def serve(self) -> None:
@@ -136,8 +138,19 @@ class Warden:
                 word, fds = receive(self._control)
                 if not word:
                     return
+                if word == b"count":
+                    with socket.socket(fileno=fds[0]) as asked:
+                        _tell(asked, str(self._count()).encode())
+                    continue
                 self._run(fds)
                 self._reap()  # it may have ended before it was written down
+
+    def _count(self) -> int:
+        """How many processes there are inside besides those that belong to the wall."""
+        self._reap()
+        if not self._is_supervised:
+            return sum(name.isdecimal() for name in os.listdir("/proc")) - 2  # noqa: PTH208
+        return len(_children(os.getppid())) - 1 + len(_children(os.getpid()))
 
     def _run(self, fds: list[int]) -> None:
         status = socket.socket(fileno=fds[0])
