@@ -76,8 +76,8 @@ def _remote_script(launch: Launch, environ_file: bool) -> str:
   : >{folder}/state && : >{folder}/before) || exit 125
 export {MARKER}={launch.marker}
 if command -v bash >/dev/null 2>&1; then s=bash; else s=sh; fi
-exec 3>&2 2>/dev/null  # this shell itself would report how the other one was ended
-"$s" -c {shlex.quote(inner)} "$s" 2>&3 3>&-
+exec 2>/dev/null  # this shell itself would report how the other one was ended
+"$s" -c {shlex.quote(inner)} "$s" 2>&1
 code=$?
 before=$(base64 <{folder}/before)
 state=$(base64 <{folder}/state)
