@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ class Guardhouse:
                 proxy = Proxy(warden.listener, decide, self._allowed_private())
             self._standing[wall] = warden, proxy
         _used(self, wall)
-        _make_room(self)
+        _make_room()
         return warden
 
     def close_if_idle(self, wall: Wall) -> bool:
@@ -200,14 +201,16 @@ class Guardhouse:
 
 _MOST_STANDING = 24
 """Walls of one process; beyond that those that were not used for longest and are empty go."""
-_last_used: dict[tuple[int, Wall], weakref.ref[Guardhouse]] = {}
+_LEFT_ALONE_SECONDS = 60.0
+"""A wall that was used so lately may be about to be used again."""
+_last_used: dict[tuple[int, Wall], tuple[float, weakref.ref[Guardhouse]]] = {}
 _last_used_lock = threading.Lock()
 
 
 def _used(guardhouse: Guardhouse, wall: Wall) -> None:
     with _last_used_lock:
         _last_used.pop((id(guardhouse), wall), None)
-        _last_used[id(guardhouse), wall] = weakref.ref(guardhouse)
+        _last_used[id(guardhouse), wall] = time.monotonic(), weakref.ref(guardhouse)
 
 
 def _forget(guardhouse: Guardhouse) -> None:
@@ -216,16 +219,16 @@ def _forget(guardhouse: Guardhouse) -> None:
             del _last_used[key]
 
 
-def _make_room(newest: Guardhouse) -> None:
+def _make_room() -> None:
     """End walls in which nothing runs, the least used first, until there are few enough."""
     with _last_used_lock:
         oldest_first = list(_last_used.items())
-    for key, reference in oldest_first:
-        if len(_last_used) <= _MOST_STANDING:
+    latest = time.monotonic() - _LEFT_ALONE_SECONDS
+    for key, (at, reference) in oldest_first:
+        if len(_last_used) <= _MOST_STANDING or at > latest:
             return
         guardhouse = reference()
-        # Its own may be about to be used.
-        if guardhouse is None or (guardhouse is not newest and guardhouse.close_if_idle(key[1])):
+        if guardhouse is None or guardhouse.close_if_idle(key[1]):
             with _last_used_lock:
                 _last_used.pop(key, None)
 

@@ -26,7 +26,7 @@ _ANSWER_SECONDS = 1.0
 _starting = threading.Lock()
 
 
-class WallError(Exception):
+class WallError(OSError):
     """A wall that could not be built, or that is gone."""
 
 

@@ -240,6 +240,7 @@ def test_walls_that_nobody_uses_make_room(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.wall.guardhouse._MOST_STANDING", 2)
+    monkeypatch.setattr("tools.wall.guardhouse._LEFT_ALONE_SECONDS", 0.0)
     monkeypatch.setattr("tools.approval.check_command", lambda *_, **__: None)
     contexts = []
     for number in range(4):
