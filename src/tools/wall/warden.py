@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from . import bubblewrap, landlock
@@ -23,6 +25,8 @@ from .policy import Wall
 
 START_SECONDS = 20.0
 _ANSWER_SECONDS = 1.0
+_NO_PROCESS = 2**30
+"""Stands for a process that is gone already: larger than any number that a process can have."""
 _starting = threading.Lock()
 
 
@@ -43,7 +47,8 @@ class WalledProcess:
         try:
             self.pid = _pid_behind(handle)
         finally:
-            self._status.send(b"k")
+            with suppress(OSError):  # what it runs may have torn the wall down already
+                self._status.send(b"k")
 
     def poll(self) -> int | None:
         """Its exit code, negative for a signal, or None while it runs."""
@@ -125,7 +130,9 @@ class Warden:
     @property
     def stands(self) -> bool:
         """Whether it is still there."""
-        return self._process.poll() is None
+        poll = select.poll()
+        poll.register(self._control, 0)  # nothing but its end
+        return self._process.poll() is None and not poll.poll(0)
 
     def run(
         self,
@@ -316,7 +323,8 @@ def _pid_behind(handle: int) -> int:
     """The number that a process inside has outside."""
     for line in Path(f"/proc/self/fdinfo/{handle}").read_text().splitlines():
         if line.startswith("Pid:"):
-            return int(line.split()[1])
+            number = int(line.split()[1])
+            return number if number > 0 else _NO_PROCESS
     raise WallError("The system does not say which process was started.")
 
 
