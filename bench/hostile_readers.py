@@ -23,7 +23,9 @@ _SECRETS = (
     "sk-", "a-", "M", "eyJ-aaaaaaaa-", "eyJaaaaaaaa.", "00000000:", "password=", 'password="',
     "token   ", "cookie:", "authorization: bearer ", "://a:", "://:::", "://a:b@",
     "api/webhooks/1/", "-----BEGIN A A ", "-----BEGIN PRIVATE KEY-----", "-----END A ",
-    "İ password= ", "word ", "x",
+    "İ password= ", "word ", "x", "pass", "token='", "api key: ", "--token ", "curl -u a:",
+    "mysql ", "@tcp(", "q~", ":5432:", "?key=", "$2b$", '"d":"', "login ", "set -x ",
+    "secret=a,", "s.",
 )  # fmt: skip
 _ORDERS = (
     "ignore ", "ignore all ", "do not ", "you are now ", "send the ", "send the user s ",

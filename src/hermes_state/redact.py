@@ -1,9 +1,9 @@
 """Taking secrets out of text before it reaches a log, an export or a screen.
 
 Three nets, cheapest first: values registered at run time (exact), tokens whose format is public
-knowledge, and whatever stands where a secret stands (`password=…`, `Authorization: …`, a URL's
-user info). What is recognisable and harmless stays: `sk-ant-***`, `password=***`. Redacting twice
-changes nothing.
+knowledge (`secret_table`), and whatever stands where a secret stands (`secret_places`:
+`password=…`, `Authorization: …`, a URL's user info). What is recognisable and harmless stays:
+`sk-ant-***`, `password=***`. Redacting twice changes nothing.
 
 The text is foreign, so every net takes linear time: what a pattern may read beyond its start is
 bounded, or cannot contain a further start, or is remembered for the next start (`_mask_run`). Long
@@ -17,8 +17,13 @@ from __future__ import annotations
 import json
 import re
 import threading
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
+
+from .secret_places import NextFinder, place_starts, secret_span
+from .secret_table import FORMS, PREFIXES, name_kind
+from .secret_values import is_secret_value
 
 MASK = "***"
 _BLOCK = 65_536
@@ -31,37 +36,6 @@ _SHORTEST = 8
 _registered: tuple[str, ...] = ()
 """Longest first, so that a value that contains another goes as a whole."""
 _registering = threading.Lock()
-
-# Prefix and the shortest rest that is surely a token, for rests of letters, digits, "_" and "-".
-_PREFIXES = {
-    # Models
-    "sk-ant-": 16, "sk-proj-": 16, "sk-svcacct-": 16, "sk-admin-": 16, "sk-or-v1-": 16,
-    "sk-lf-": 16, "sk-": 20, "AIza": 30, "AQ.": 30, "hf_": 20, "gsk_": 20, "xai-": 20, "r8_": 20,
-    "pplx-": 20, "nvapi-": 20, "csk-": 20, "fw_": 20, "tgp_v1_": 20, "voyage-": 30,
-    # Code hosts and package registries
-    "ghp_": 20, "gho_": 20, "ghu_": 20, "ghs_": 20, "ghr_": 20, "github_pat_": 20, "glpat-": 16,
-    "gldt-": 16, "glrt-": 16, "glptt-": 16, "npm_": 20, "pypi-": 16, "dckr_pat_": 16,
-    "rubygems_": 20, "ATATT3": 20, "ATBB": 20,
-    # Chat and mail
-    "xoxb-": 10, "xoxp-": 10, "xoxa-": 10, "xoxr-": 10, "xoxs-": 10, "xoxe-": 10, "xoxc-": 10,
-    "xoxd-": 10, "xapp-": 10, "SG.": 20, "key-": 32, "syt_": 20,
-    # Payment and commerce
-    "sk_live_": 10, "sk_test_": 10, "rk_live_": 10, "rk_test_": 10, "pk_live_": 10, "whsec_": 16,
-    "sq0atp-": 20, "sq0csp-": 20, "shpat_": 20, "shpss_": 20, "shpca_": 20, "shppa_": 20,
-    # Clouds and services
-    "dop_v1_": 20, "doo_v1_": 20, "ya29.": 20, "GOCSPX-": 20, "glsa_": 20, "sntrys_": 20,
-    "sntryu_": 20, "lin_api_": 20, "figd_": 20, "ntn_": 20, "PMAK-": 20, "dapi": 32, "hvs.": 20,
-    "hvb.": 20, "NRAK-": 20, "tvly-": 16, "fc-": 32, "exa_": 20, "sbp_": 20, "vcp_": 20,
-    "tskey-": 16, "AGE-SECRET-KEY-": 20, "EAACEdEose0cBA": 10, "phc_": 20, "pat-na1-": 20,
-}  # fmt: skip
-
-# What a secret is called. A bare "key" is not among them: session_key=… belongs in a log.
-_SECRET_NAMES = (
-    r"passw(?:or)?d|passwd|passphrase|secret(?:[_-]?(?:access[_-]?)?key)?|token|credentials?"
-    r"|api[_-]?key|auth[_-]?key|access[_-]?key|private[_-]?key|account[_-]?key|signing[_-]?key"
-    r"|master[_-]?key|client[_-]?key|encryption[_-]?key"
-    r"|\?(?:key|sig|signature|code)(?==)|&(?:key|sig|signature|code)(?==)"
-)
 
 
 def register_secret(value: str | None) -> None:
@@ -103,8 +77,8 @@ def redact_value(value: Any, keep: frozenset[str] = frozenset()) -> Any:
         return _redacted_text(value)
     if isinstance(value, dict):
         return {
-            _redacted_name(name): item if name in keep else _redacted_entry(name, item, keep)
-            for name, item in value.items()
+            _redacted_name(name): item if name in keep else _redacted_entry(alias, item, keep)
+            for name, alias, item in _named_entries(value)
         }
     if isinstance(value, (list, tuple)):
         return [redact_value(item, keep) for item in value]
@@ -115,11 +89,29 @@ def _redacted_name(name: Any) -> Any:
     return redact(name) if isinstance(name, str) and len(name) > _LONGEST_NAME else name
 
 
+def _named_entries(value: dict[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """The entries of an object, each with what it is called in truth.
+
+    In {"name": "DB_PASS", "value": …} that is not "value", and in a key for signing not "d".
+    """
+    named = value.get("name", value.get("key"))
+    is_key = "kty" in value
+    for name, item in value.items():
+        alias = named if name == "value" and isinstance(named, str) else name
+        yield name, "private_key" if is_key and name in _PRIVATE_PARTS else alias, item
+
+
 def _redacted_entry(name: Any, value: Any, keep: frozenset[str]) -> Any:
-    is_secret = isinstance(name, str) and isinstance(value, str) and _secret_entry().search(name)
-    if is_secret and len(value) >= _SHORTEST_NAMED and value[0] not in _PLACEHOLDERS:
+    if isinstance(name, str) and isinstance(value, str) and _is_secret_entry(name, value):
         return MASK
     return redact_value(value, keep)
+
+
+def _is_secret_entry(name: str, value: str) -> bool:
+    if name.lower().endswith(("authorization", "cookie")):
+        return len(value) >= _SHORTEST_NAMED and value[0] not in _PLACEHOLDERS
+    kind = name_kind(name)
+    return kind is not None and is_secret_value(value, kind, name, is_quoted=True)
 
 
 def _redacted_text(text: str) -> str:
@@ -139,14 +131,10 @@ def _redacted_text(text: str) -> str:
 _LONGEST_NAME = 14
 """Characters; no token is shorter than what is longer than this."""
 _SHORTEST_NAMED = 4
+_PRIVATE_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
+"""Members of a JSON Web Key that nobody else may know."""
 _PLACEHOLDERS = "*$<{[("
 _BLOB = re.compile(r"(?:data:[A-Za-z0-9/+.;=-]*;base64,)?[A-Za-z0-9+/]{512,}={0,2}")
-
-
-@cache
-def _secret_entry() -> re.Pattern[str]:
-    """The name of an entry that holds a secret."""
-    return re.compile(rf"(?:{_SECRET_NAMES}|authorization|cookie)$", re.IGNORECASE)
 
 
 _KEY_WORDS = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
@@ -171,7 +159,7 @@ def _tokens() -> re.Pattern[str]:
     A `prefix` and the start of a `jwt` are candidates; a `bot` token may go on: see `_mask_run`.
     """
     by_length: dict[int, list[str]] = {}
-    for prefix, shortest in _PREFIXES.items():
+    for prefix, shortest in PREFIXES.items():
         by_length.setdefault(shortest, []).append(re.escape(prefix))
     prefixed = "|".join(
         rf"(?:{'|'.join(sorted(prefixes, key=len, reverse=True))})(?=[A-Za-z0-9_-]{{{shortest}}})"
@@ -181,8 +169,7 @@ def _tokens() -> re.Pattern[str]:
         rf"""\b(?:
             (?P<prefix>{prefixed})
           | (?P<jwt>eyJ)(?=[A-Za-z0-9_-]{{8}})
-          | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{{16}}\b
-          | SK[0-9a-f]{{32}}\b
+          | {FORMS}
           | [MNO][A-Za-z0-9_-]{{23,25}}\.[A-Za-z0-9_-]{{6}}\.(?P<bot>[A-Za-z0-9_-]{{27}})
         )
         | (?<![0-9])[0-9]{{8,10}}:[A-Za-z0-9_-]{{35}}(?![A-Za-z0-9_-])""",
@@ -190,38 +177,8 @@ def _tokens() -> re.Pattern[str]:
     )
 
 
-@cache
-def _assignments() -> re.Pattern[str]:
-    """Secrets that are known by what stands before them; the named group is what goes."""
-    return re.compile(
-        rf"""
-        (?:{_SECRET_NAMES})
-            (?:\\?["'])?[ \t]*(?:=>|:=|=|:)[ \t]*+
-            (?!(?:str|string|bool|int|none|null|nil|true|false|undefined|optional)\b|[$<*{{\[(])
-            (?:\\?"(?P<double>(?!\*\*\*)[^"\n]{{4,}}?)\\?"
-              |'(?P<single>(?!\*\*\*)[^'\n]{{4,}})'
-              |(?P<bare>(?!["'\\])[^\s"',;&<>|)}}\]]{{6,}}))
-      | cookie(?:\\?["'])?[ \t]*+:[ \t]*+["']?(?P<cookies>(?!\*\*\*)[^\n"']{{4,}})
-      | \bauthorization(?:\\?["'])?[ \t]*[:=][ \t]*+["']?
-            (?:(?:bearer|basic|token|digest|bot)[ \t]+)?
-            (?P<header>(?!(?:bearer|basic|token|digest|bot)\b)[^\s"',;*]{{6,}})
-      | \bbearer[ \t]+(?P<bearer>[A-Za-z0-9._~+/=-]{{16,}})
-      | ://[^\s/:@"'<>]*:(?P<userinfo>[^\s/@"'<>]+)@
-      | (?:api/webhooks/[0-9]+/|hooks\.slack\.com/services/)(?P<hook>[A-Za-z0-9_/-]{{16,}})
-        """,
-        re.VERBOSE | re.IGNORECASE,
-    )
-
-
-@cache
-def _assignment_starts() -> re.Pattern[str]:
-    """Where an assignment may begin, in lower-case text. Each alternative begins with a letter of
-    its own, which makes this several times faster than `_assignments()`."""
-    return re.compile(rf"{_SECRET_NAMES}|cookie|authorization|bearer|://|api/webhooks|hooks\.slack")
-
-
 def _redact_between_keys(text: str) -> str:
-    return _without_assignments(_without_tokens(text))
+    return _without_places(_without_tokens(text))
 
 
 def _without_tokens(text: str) -> str:
@@ -235,20 +192,23 @@ def _without_tokens(text: str) -> str:
     return "".join(cleaned)
 
 
-def _without_assignments(text: str) -> str:
+def _without_places(text: str) -> str:
     # The one letter that is longer in lower case; positions must carry over.
     lowered = text.replace("İ", "i").lower()
     cleaned: list[str] = []
     done = 0
-    match_at = _assignments().match
+    find = NextFinder(text)
     for block in range(0, len(text), _BLOCK):
         end = block + _BLOCK
-        for start in _assignment_starts().finditer(lowered, max(block, done), end + _LONGEST_START):
+        for start in place_starts().finditer(lowered, max(block, done), end + _LONGEST_START):
             if start.start() >= end:
                 break
-            if start.start() >= done and (found := match_at(text, start.start())):
-                cleaned += (text[done : found.start()], _mask_assignment(found))
-                done = found.end()
+            if start.start() < done:
+                continue
+            span = secret_span(text, start, find)
+            if span is not None and span[0] >= done:
+                cleaned += (text[done : span[0]], MASK)
+                done = span[1]
     return "".join((*cleaned, text[done:])) if cleaned else text
 
 
@@ -295,10 +255,3 @@ def _mask_run(match: re.Match[str]) -> str:
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
     found = pattern.match(text, at)
     return found.end() if found else at
-
-
-def _mask_assignment(match: re.Match[str]) -> str:
-    assert match.lastgroup is not None  # every alternative has exactly one named group
-    start, end = match.span(match.lastgroup)
-    whole = match.start()
-    return match[0][: start - whole] + MASK + match[0][end - whole :]

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from hermes_state import redact as module
 from hermes_state.redact import MASK, redact, redact_value, register_secret
+from hermes_state.secret_table import PREFIXES
 
 # Every example is put together here, so that no scanner takes this file for a leak.
 BODY = "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9"
 PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIEow{1}\n{1}\n-----END {0}PRIVATE KEY-----"
 
-TOKENS = [prefix + BODY for prefix in module._PREFIXES] + [
+TOKENS = [prefix + BODY * (1 + length // 38) for prefix, length in PREFIXES.items()] + [
     "AKIA" + "ABCDEFGH12345678",
     "ASIA" + "ABCDEFGH12345678",
     "eyJ" + "hbGciOiJIUzI1NiJ9" + ".eyJ" + "zdWIiOiIxMjM0NTY3ODkwIn0" + "." + BODY,

@@ -22,7 +22,8 @@ KEY = f"-----BEGIN RSA PRIVATE KEY-----\n{BODY}\n{BODY}\n-----END RSA PRIVATE KE
 PIECES = st.lists(
     st.sampled_from([
         TOKEN, KEY, "password=hunter22", 'token: "a b c d"', "Authorization: Bearer " + BODY,
-        "https://joe:pw123456@host/", "Set-Cookie: a=b; c=d", "\n", " ", "word", ", ", "x" * 40,
+        "https://joe:pw123456@host/", "Set-Cookie: a=b; c=d", "\n  password s3cr3t99\n",
+        "\ndb:5432:app:joe:s3cr3t99\n", "\n", " ", "word", ", ", "x" * 40,
     ]),
     max_size=12,
 )  # fmt: skip

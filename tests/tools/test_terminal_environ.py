@@ -15,7 +15,8 @@ from tools.terminal.environ import child_environment, is_secret
         "AWS_ACCESS_KEY_ID", "AWS_PROFILE", "HERMES_HOME", "HERMES_YOLO_MODE", "PGPASSWORD",
         "MYSQL_PWD", "SMTP_PASS", "GPG_PASSPHRASE", "GOOGLE_APPLICATION_CREDENTIALS",
         "AZURE_DEVOPS_EXT_PAT", "SLACK_WEBHOOK_URL", "SENTRY_DSN", "NPM_AUTH",
-        "DOCKER_AUTH_CONFIG", "SESSION_COOKIE", "deploy_token", "SSH_PRIVATE_KEY",
+        "DOCKER_AUTH_CONFIG", "SESSION_COOKIE", "deploy_token", "SSH_PRIVATE_KEY", "dbPassword",
+        "AUTH_SALT", "AZURE_STORAGE_CONNECTION_STRING",
     ],
 )  # fmt: skip
 def test_names_of_credentials_are_recognised(name: str) -> None:
@@ -43,6 +44,11 @@ def test_a_password_inside_an_address_is_a_credential_too() -> None:
     }
     assert child_environment(environ) == {"SITE": "https://example.org:8080/a@b"}
     assert child_environment(environ, ["DATABASE_URL"])["DATABASE_URL"]
+
+
+def test_a_token_under_a_harmless_name_is_a_credential_too() -> None:
+    token = "gh" + "p_" + "Ab3dEf6h" * 5
+    assert child_environment({"EXTRA": token, "NOTE": "see ghp_"}) == {"NOTE": "see ghp_"}
 
 
 def test_what_may_pass_can_be_named_by_pattern() -> None:

@@ -1,8 +1,9 @@
 """Which of Hermes' environment variables a command may see.
 
 Hermes runs with keys to models, chats and clouds in its environment. A command gets everything
-except what looks like a credential, by its name or by a password inside its value; `pass_env` in
-the terminal's settings names those that a command may have after all.
+except what looks like a credential, by its name or by a secret inside its value, as the table of
+secrets has it (`hermes_state.secret_table`); `pass_env` in the terminal's settings names those that
+a command may have after all.
 """
 
 from __future__ import annotations
@@ -11,15 +12,10 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase, translate
 
-SECRET_NAMES = (
-    "HERMES_*", "AWS_*", "*_KEY", "*_KEYS", "*_KEY_ID", "*APIKEY*", "*API_KEY*", "*ACCESS_KEY*",
-    "*PRIVATE_KEY*", "*SECRET*", "*TOKEN*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*", "*_PASS",
-    "*_PWD", "*_PAT", "*CREDENTIAL*", "*COOKIE*", "*WEBHOOK*", "*_AUTH", "*_AUTH_CONFIG", "*_DSN",
-)  # fmt: skip
-"""Patterns of names, in capitals. SSH_AUTH_SOCK stays: a socket to ask, not a key to copy."""
+from hermes_state.redact import redact
+from hermes_state.secret_table import ENVIRONMENT, name_kind
 
-_SECRET_NAME = re.compile("|".join(map(translate, SECRET_NAMES)))
-_PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_SECRET_NAME = re.compile("|".join(map(translate, ENVIRONMENT)))
 
 
 def child_environment(environ: Mapping[str, str], allow: Iterable[str] = ()) -> dict[str, str]:
@@ -50,4 +46,6 @@ def names(value: object) -> list[str]:
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable looks like a credential."""
-    return bool(_SECRET_NAME.match(name.upper()) or _PASSWORD_IN_URL.search(value))
+    if _SECRET_NAME.match(name.upper()) or name_kind(name) == "plain":
+        return True
+    return redact(value) != value
