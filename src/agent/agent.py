@@ -235,6 +235,13 @@ class AIAgent:
         kept = self.db.get_wall_settings(self.session_id)
         self.workspace.mode = kept["mode"] or self._mode
         self.workspace.folders = [*self._folders, *map(Path, kept["folders"])]
+        for child in self.delegation.children:
+            child.inherit_wall(self.workspace)
+
+    def inherit_wall(self, parent: Workspace) -> None:
+        """Take over what was decided for the agent that this one works for."""
+        self._mode, self._folders = parent.mode, list(parent.folders)
+        self.workspace.mode, self.workspace.folders = parent.mode, list(parent.folders)
 
     def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
         return ToolContext(

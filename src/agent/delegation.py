@@ -11,6 +11,7 @@ import dataclasses
 import logging
 import os
 import time
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from hermes_state.lineage import SUB_AGENT
@@ -44,6 +45,12 @@ class Delegation:
 
     def __init__(self, parent: AIAgent) -> None:
         self._parent = parent
+        self._children: weakref.WeakSet[AIAgent] = weakref.WeakSet()
+
+    @property
+    def children(self) -> list[AIAgent]:
+        """The sub-agents that may be at work."""
+        return list(self._children)
 
     async def __call__(self, task: Task, number: int, caller: ToolContext) -> str:
         """Run one task to its end; returns the report."""
@@ -153,7 +160,7 @@ class Delegation:
         role = str(task.get("role") or "").strip()
         settings = parent.workspace.settings.get("delegation") or {}
         most = int(settings.get("max_iterations") or MAX_ITERATIONS)
-        return AIAgent(
+        child = AIAgent(
             self._model(),
             db=parent.db,
             platform=SUB_AGENT,
@@ -175,6 +182,8 @@ class Delegation:
             compression=parent.compression,
             compression_timeout=parent.compression_timeout,
         )
+        self._children.add(child)
+        return child
 
     def _model(self) -> Model:
         """The model of sub-agents: the one under `delegation`, or else their agent's own."""

@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 ADMIN_COMMANDS = frozenset({
     "restart", "update", "platform", "platforms", "sethome", "debug", "yolo", "reload-mcp",
+    "folder",
 })  # fmt: skip
 """What concerns the whole gateway, or lets a chat do everything as its account."""
 
@@ -57,6 +58,15 @@ async def is_allowed(runner: GatewayRunner, source: SessionSource) -> bool:
     if not source.user_id:
         return False
     return bool(await runner._session_db.is_paired(source.platform.value, source.user_id))
+
+
+def keep_wall(runner: GatewayRunner, session_id: str, source: SessionSource) -> bool:
+    """End the mode `full` of a conversation that comes into a chat where nobody may choose it."""
+    db = runner._session_db._db
+    if db.get_wall_settings(session_id)["mode"] != "full" or may_command(runner, source, "yolo"):
+        return False
+    db.set_wall_mode(session_id, "guarded")
+    return True
 
 
 def may_command(runner: GatewayRunner, source: SessionSource, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a person set for a chat's conversation (`/yolo`, `/reasoning`, `/busy`), for as long as the
+"""What a person set for a chat's conversation (`/reasoning`, `/busy`), for as long as the
 chat is in that conversation."""
 
 from __future__ import annotations
@@ -31,10 +31,6 @@ def apply_chat_options(runner: GatewayRunner, key: str, agent: Any) -> None:
     """Make a chat's agent follow the options, and what is configured where none is set."""
     from agent.slash.options import apply_options
 
-    settings, options = runner.settings, chat_options(runner, key)
-    defaults = {
-        "yolo": settings.approvals.mode == "off",
-        "reasoning": settings.model.reasoning_effort,
-    }
+    defaults = {"reasoning": runner.settings.model.reasoning_effort}
     if hasattr(agent, "workspace"):
-        apply_options(agent, settings, {**defaults, **options})
+        apply_options(agent, {**defaults, **chat_options(runner, key)})

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .authorization import is_allowed
+from .authorization import is_allowed, keep_wall
 from .config import Platform
 from .session import SessionSource
 
@@ -158,6 +158,7 @@ async def _bind(runner: GatewayRunner, session_id: str, name: str) -> None:
             await runner.switch_chat(key, tip, source)
             runner._evict_cached_agent(key)
         store.mark_linked(key)
+        keep_wall(runner, tip, source)
     said = await _introduction(runner, tip)
     count = len(await runner._session_db.get_messages(tip))
     # Asked for again later, it is told again; after a start in the middle of it, it is not.

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from agent.slash.surface import CommandError, Surface
 
 from . import handoff, links
+from .authorization import may_command
 from .chat_options import chat_options
 from .link_codes import LinkCodeError
 from .session import SessionSource
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
+    from tools.base import Mode
 
     from .pipeline import Inbound
     from .run import GatewayRunner
@@ -118,6 +120,15 @@ class ChatSurface(Surface):
         self.config.model_named(name)
         self._runner.session_store.set_model_override(self._key, {"model": name})
         return name
+
+    def set_mode(self, mode: Mode) -> None:
+        """Choose what the agent may do; without a wall, only for administrators."""
+        if mode == "full" and not may_command(self._runner, self._source, "yolo"):
+            where = f"platforms.{self.platform}.admins in config.yaml"
+            raise CommandError(
+                f"/mode full is for administrators of this gateway: those named under {where}."
+            )
+        super().set_mode(mode)
 
     def say(self, text: str) -> None:
         """Tell the chat something while a slow command works."""

@@ -22,6 +22,7 @@ from .messages import append_messages, get_messages, insert_message, message_fie
 from .sessions import create_session, get_session
 from .titles import get_next_title_in_lineage, set_session_title
 from .turns import Lease, require_lease
+from .wall_settings import carry_wall
 
 _CARRIED = [
     "user_id",
@@ -240,6 +241,7 @@ def branch_session(
     ]
     _copy_rows(conn, ids, new_session_id, repeats=new_owner is None)
     recount(conn, new_session_id)
+    carry_wall(conn, session_id, new_session_id, to_another=new_owner is not None)
     if title is not None:
         set_session_title(conn, new_session_id, title)
     elif parent["title"] and new_owner is None:

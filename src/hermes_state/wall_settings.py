@@ -39,6 +39,15 @@ def set_wall_folders(conn: Connection, session_id: str, folders: list[str]) -> N
     _change(conn, session_id, folders=list(dict.fromkeys(folders)))
 
 
+def carry_wall(conn: Connection, session_id: str, branch_id: str, *, to_another: bool) -> None:
+    """Let a branch be as confined as what it branches from; another person's gets no more."""
+    kept = get_wall_settings(conn, session_id)
+    if to_another:
+        kept = {"mode": "plan" if kept["mode"] == "plan" else "", "folders": []}
+    if kept["mode"] or kept["folders"]:
+        set_meta(conn, _key(conn, branch_id), json.dumps(kept))
+
+
 def _change(conn: Connection, session_id: str, **changes: Any) -> None:
     settings = {**get_wall_settings(conn, session_id), **changes}
     set_meta(conn, _key(conn, session_id), json.dumps(settings))

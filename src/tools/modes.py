@@ -10,6 +10,11 @@ from __future__ import annotations
 from .base import Mode, Tool, ToolContext, ToolError
 
 MODES: tuple[Mode, ...] = ("plan", "guarded", "full")
+MEANINGS: dict[Mode, str] = {
+    "plan": "nothing can be written and nothing connects; the answer is a plan",
+    "guarded": "commands run inside a wall where there is one, and what is to leave it is asked",
+    "full": "neither wall nor questions; for a container",
+}
 PLAN_NOTE = (
     "[Plan mode: nothing can be written and nothing connects. Look at what there is, then answer "
     "with a plan of what you would do, step by step. Do not try to carry it out.]"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import fetching, live
+from . import fetching, live, walls
 from .hub import Hub, Session
 from .other_turns import GOING_ON
 
@@ -63,7 +63,8 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     if session.get("options"):
         from agent.slash.options import apply_options
 
-        apply_options(agent, config, session["options"])
+        apply_options(agent, session["options"])
+    agent.follow_wall()
     return agent
 
 
@@ -124,6 +125,7 @@ def _turn_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
         if is_recovered:
             session["inflight"]["recovered"] = True
             hub._emit("status.update", sid, {"kind": "notice", "text": GOING_ON})
+    walls.follow(hub, sid, session)
     if session.get("stop_wanted"):  # while the turn was being prepared
         agent.interrupt()
 

@@ -10,13 +10,16 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .event_log import EventLog
 from .hub import Hub, Session
 from .rpc import SESSION_BUSY, SESSION_LIMIT, SESSION_NOT_FOUND, RpcError
 
 if TYPE_CHECKING:
+    from agent.config import Config
+    from tools.base import Mode
+
     from .peers import Peer
     from .shapes import SessionInfo
 
@@ -55,6 +58,8 @@ def new_session(session_key: str, *, cols: int = 80, cwd: str | None = None) -> 
         "title": None,
         "busy_mode": None,
         "options": {},
+        "mode": None,
+        "folders": [],
         "watchers": set(),
         "close_on_disconnect": False,
         "pending": {},
@@ -251,6 +256,7 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
     agent = session.get("agent")
     cwd = str(session.get("cwd") or "")
     options = session.get("options") or {}
+    mode = mode_of(session, config)
     effort = options.get("reasoning") or session.get("reasoning_effort")
     told: SessionInfo = {
         "model": getattr(agent, "model", None) or session.get("model") or config.model.name,
@@ -263,7 +269,9 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
         "running": bool(session.get("running")),
         "reasoning_effort": effort or config.model.reasoning_effort or "",
         "approval_mode": config.approvals.mode,
-        "yolo": options.get("yolo", config.approvals.mode == "off"),
+        "mode": mode,
+        "yolo": mode == "full" or config.approvals.mode == "off",
+        "folders": [str(folder) for folder in session.get("folders") or ()],
         "stored_session_id": current_key(session),
         "version": __version__,
         "usage": dict(session.get("usage") or {}),
@@ -272,6 +280,13 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
     if notices := config.notices():
         told["config_warning"] = "\n".join(notices)
     return told
+
+
+def mode_of(session: Session, config: Config) -> Mode:
+    """What the agent may do in a session: as its agent goes by it, as chosen, or as configured."""
+    followed = getattr(getattr(session.get("agent"), "workspace", None), "mode", None)
+    known = [one for one in (followed, session.get("mode")) if one and isinstance(one, str)]
+    return cast("Mode", known[0] if known else config.terminal.mode)
 
 
 def git_branch(folder: Path) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import live
+from . import live, walls
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
@@ -55,12 +55,17 @@ def set_for_session(hub: Hub, sid: str, session: Session, name: str, value: Any)
     elif name == "busy":
         options["busy"] = session["busy_mode"] = _one_of(value, BUSY_MODES)
     else:
-        options["yolo"] = truth(value)
+        return _set_yolo(hub, sid, session, truth(value))
     agent = session.get("agent")
     if agent is not None:
-        apply_options(agent, hub._get_config(), options)
+        apply_options(agent, options)
     hub._emit("session.info", sid, live.info(hub, sid, session))
     return options[name]
+
+
+def _set_yolo(hub: Hub, sid: str, session: Session, wanted: bool) -> bool:
+    walls.set_mode(hub, sid, session, "full" if wanted else "guarded")
+    return wanted
 
 
 def _text(value: Any) -> str:

@@ -32,8 +32,12 @@ class SessionInfo(TypedDict):
     running: bool
     reasoning_effort: str
     approval_mode: str
+    mode: str
+    """What the agent may do: plan, guarded or full."""
     yolo: bool
     """Whether dangerous commands run without asking."""
+    folders: list[str]
+    """The folders that were added to the conversation, besides its own."""
     stored_session_id: str
     version: str
     usage: dict[str, Any]

@@ -37,6 +37,26 @@ class ConfigChange(TypedDict):
     branch: NotRequired[str]
 
 
+class SessionMode(TypedDict):
+    """What the agent may do in a session."""
+
+    mode: str
+    """plan, guarded or full."""
+    meaning: str
+    """The same, in words."""
+
+
+class SessionFolders(TypedDict):
+    """Where the agent may write in a session."""
+
+    root: str
+    """Where the person put the conversation."""
+    configured: list[str]
+    """Those of every conversation: terminal.folders."""
+    added: list[str]
+    """Those of this conversation."""
+
+
 class ConfigRow(TypedDict):
     """One key of the configuration."""
 

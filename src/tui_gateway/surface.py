@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from agent.slash import Alias, CommandError, Result, Surface, lookup, run
 from agent.slash.table import parse
 
-from . import agents, asking, fetching, live, turns
+from . import agents, asking, fetching, live, turns, walls
 from .hub import Hub, Session
 from .rpc import RpcError
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
+    from tools.base import Mode
 
 HOLDING = frozenset({"branch", "compress", "model", "resume", "retry", "rollback", "undo"})
 """Commands during which no turn may begin."""
@@ -127,6 +128,24 @@ class LiveSurface(Surface):
     def set_model(self, name: str) -> str:
         """Go on with another model."""
         return set_model(self._hub, self._sid, self._session, name)
+
+    @property
+    def root(self) -> Path:
+        """Where the person put the conversation."""
+        agent = self.agent
+        return agent.workspace.root if agent is not None else Path(self._session["cwd"])
+
+    def set_mode(self, mode: Mode) -> None:
+        """Choose what the agent may do, and tell every client."""
+        walls.set_mode(self._hub, self._sid, self._session, mode)
+
+    def add_folder(self, folder: Path) -> None:
+        """Let the agent write to a further folder, and tell every client."""
+        walls.add_folders(self._hub, self._sid, self._session, [folder])
+
+    def remove_folder(self, folder: Path) -> None:
+        """Take a folder back, and tell every client."""
+        walls.remove_folder(self._hub, self._sid, self._session, folder)
 
     def say(self, text: str) -> None:
         """Show a line to whoever watches."""

@@ -200,7 +200,7 @@ def test_rolling_files_back(front: Front) -> None:
         call("write_file", path=str(path), content="two\n"), say("done"),
     ]  # fmt: skip
     assert "No turn" in front.shown("/rollback")
-    front.options["yolo"] = True
+    front.type("/mode full")
     front.ask("write one")
     front.ask("write two")
     listed = front.shown("/rollback").splitlines()
@@ -371,9 +371,9 @@ def test_handing_over(db: SessionDB, tmp_path: Path) -> None:
 def test_settings_of_one_conversation(front: Front) -> None:
     agent = front.build_agent()
     assert "without asking" in front.shown("/yolo")
-    assert agent.workspace.settings["approvals"]["mode"] == "off"
+    assert agent.workspace.mode == "full"
     assert "asked about" in front.shown("/yolo")
-    assert agent.workspace.settings["approvals"]["mode"] == "manual"
+    assert agent.workspace.mode == "guarded"
     front.type("/reasoning high")
     front.ask("think")
     model = agent.llm

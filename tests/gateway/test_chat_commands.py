@@ -61,10 +61,15 @@ async def test_only_administrators_do_without_being_asked(tmp_path: Path, line: 
             told = await chats.ask(line, chat_id=person, user_id=person)
             assert "for administrators" in told
             assert "platforms.local.admins" in told
-            assert not chats.runner.chat_options.get(chats.key(person), {}).get("yolo")
+            assert chats.db.get_wall_settings(session_of(chats, person))["mode"] == ""
         told = await chats.ask(line, chat_id="boss", user_id="boss")
         assert "without asking" in told
-        assert chats.runner.chat_options[chats.key("boss")]["yolo"] is True
+        assert chats.db.get_wall_settings(session_of(chats, "boss"))["mode"] == "full"
+
+
+def session_of(chats: Chats, person: str) -> str:
+    """The session that a person's chat is in; nothing if it has none."""
+    return chats.runner.session_store.peek_session_id(chats.key(person)) or ""
 
 
 def effort(chats: Chats) -> Any:
@@ -96,8 +101,7 @@ async def test_yolo_ends_with_its_conversation(tmp_path: Path) -> None:
             await chats.ask(line, user_id="1")
             await chats.ask("hello", user_id="1")
             agents.append(chats.runner._agent_cache[chats.key()][0])
-        modes = [agent.workspace.settings["approvals"]["mode"] for agent in agents]
-        assert modes == ["off", "manual"]
+        assert [agent.workspace.mode for agent in agents] == ["full", "guarded"]
 
 
 async def test_a_queued_message_waits_though_others_interrupt(tmp_path: Path) -> None:

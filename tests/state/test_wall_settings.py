@@ -36,3 +36,18 @@ def test_a_deleted_conversation_leaves_nothing(db: SessionDB) -> None:
     db.set_wall_mode("s", "plan")
     db.delete_session("s")
     assert db.get_meta("wall:s") is None
+
+
+def test_a_branch_is_as_confined_as_what_it_branches_from(db: SessionDB) -> None:
+    db.create_session("first", "cli", user_id="ada")
+    db.append_message("first", "user", "hello")
+    db.set_wall_mode("first", "plan")
+    db.set_wall_folders("first", ["/srv"])
+    db.branch_session("first", "own")
+    assert db.get_wall_settings("own") == {"mode": "plan", "folders": ["/srv"]}
+    db.branch_session("first", "theirs", new_owner={"user_id": "bob"})
+    assert db.get_wall_settings("theirs") == {"mode": "plan", "folders": []}
+    db.set_wall_mode("first", "full")
+    db.branch_session("first", "later", new_owner={"user_id": "bob"})
+    assert db.get_wall_settings("later") == {"mode": "", "folders": []}
+    assert db.get_wall_settings("own")["mode"] == "plan", "each has its own from then on"

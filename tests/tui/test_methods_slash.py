@@ -182,7 +182,7 @@ def test_options_of_a_session(gateway: Gateway) -> None:
     run(gateway, sid, "/busy queue")
     gateway.ask(sid, "one")
     agent = gateway.live(sid)["agent"]
-    assert agent.workspace.settings["approvals"]["mode"] == "off"
+    assert agent.workspace.mode == "full"
     assert gateway.model.requests[-1].reasoning_effort == "high"
     assert gateway.live(sid)["busy_mode"] == "queue"
     info = gateway.call("session.activate", session_id=sid)["info"]

@@ -29,6 +29,17 @@ def _write(gateway: Gateway, name: str, content: bytes) -> str:
     return str(path)
 
 
+def _folder(gateway: Gateway) -> str:
+    path = gateway.home.parent / "more"
+    path.mkdir(exist_ok=True)
+    return str(path)
+
+
+def _added(gateway: Gateway, sid: str) -> str:
+    gateway.call("session.folders.add", session_id=sid, path=_folder(gateway))
+    return _folder(gateway)
+
+
 SAID = (
     "session.undo", "session.branch", "session.compress", "session.save", "handoff.request",
 )  # fmt: skip
@@ -88,9 +99,14 @@ GOOD: dict[str, Good] = {
     "session.cwd.set": lambda gateway, sid: {"cwd": str(gateway.home)},
     "session.delete": {},
     "session.events.since": {},
+    "session.folders": {},
+    "session.folders.add": lambda gateway, sid: {"path": _folder(gateway)},
+    "session.folders.remove": lambda gateway, sid: {"path": _added(gateway, sid)},
     "session.history": {},
     "session.interrupt": {},
     "session.list": {},
+    "session.mode": {},
+    "session.mode.set": {"mode": "plan"},
     "session.most_recent": {},
     "session.resume": {},
     "session.save": {},

@@ -73,19 +73,6 @@ def restart(surface: Surface, args: str) -> str:
     raise CommandError("Only the gateway itself can do that: hermes gateway restart")
 
 
-@command("yolo", category="Settings", args="[on|off]")
-def yolo(surface: Surface, args: str) -> str:
-    """Run dangerous commands in this conversation without asking, or ask again."""
-    before = surface.options.get("yolo", surface.config.approvals.mode == "off")
-    if args not in ("", "on", "off"):
-        raise CommandError("/yolo knows on and off.")
-    surface.options["yolo"] = not before if not args else args == "on"
-    surface.apply_options()
-    if surface.options["yolo"]:
-        return "Dangerous commands now run without asking, in this conversation. /yolo off ends it."
-    return "Dangerous commands are asked about."
-
-
 def _busy_modes(surface: Surface, typed: str) -> list[tuple[str, str]]:
     return [(mode, "") for mode in BUSY_MODES if mode.startswith(typed)]
 

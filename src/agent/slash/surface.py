@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agent.agent import AIAgent
     from agent.config import Config
     from hermes_state import SessionDB
+    from tools.base import Mode
 
     from .table import Scope
 
@@ -49,7 +50,7 @@ class Surface:
         self.db = db
         self.config = config
         self.options: dict[str, Any] = {}
-        """What was set for this conversation: "yolo", "reasoning", "busy"."""
+        """What was set for this conversation: "reasoning", "busy"."""
 
     # The conversation
 
@@ -135,7 +136,36 @@ class Surface:
         from .options import apply_options
 
         if self.agent is not None:
-            apply_options(self.agent, self.config, self.options)
+            apply_options(self.agent, self.options)
+
+    # The wall
+
+    @property
+    def root(self) -> Path:
+        """Where the person put the conversation."""
+        if self.agent is not None:
+            return self.agent.workspace.root
+        from pathlib import Path
+
+        return Path.cwd()
+
+    def set_mode(self, mode: Mode) -> None:
+        """Choose what the agent may do from now on, also in a running turn; CommandError."""
+        from agent.wall_choices import choose_mode
+
+        choose_mode(self.db, self.session_id, mode, self.agent)
+
+    def add_folder(self, folder: Path) -> None:
+        """Let the agent write to a further folder."""
+        from agent.wall_choices import add_folders
+
+        add_folders(self.db, self.session_id, [folder], self.agent)
+
+    def remove_folder(self, folder: Path) -> None:
+        """Take a folder back; WallChoiceError if it was not added."""
+        from agent.wall_choices import remove_folder
+
+        remove_folder(self.db, self.session_id, folder, self.agent)
 
     # The screen
 

@@ -9,7 +9,7 @@ FIRST = ("session", "prompt")
 REST = (
     "conversation", "facts", "records", "slash", "completion", "input", "attachments", "config",
     "models", "tools", "skills", "plugins", "processes", "background", "handoff", "rollback",
-    "oneshot", "shell", "approvals",
+    "oneshot", "shell", "approvals", "walls",
 )  # fmt: skip
 """Loaded with the first method that is not among the first ones."""
 

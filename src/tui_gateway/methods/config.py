@@ -70,6 +70,8 @@ def _value(call: Call, key: str, session: dict[str, Any] | None) -> Any:
         return options[key]
     if key == "model" and session is not None and session.get("model"):
         return session["model"]
+    if key == "yolo" and session is not None:
+        return live.mode_of(session, config) == "full" or config.approvals.mode == "off"
     found = settings.key_named(settings.SHORT.get(key, key))
     if found is not None:
         value = settings.value_of(config, found)

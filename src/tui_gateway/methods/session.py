@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from .. import asking, live, shapes, take_over, turns
+from .. import asking, live, shapes, take_over, turns, walls
 from ..event_log import EPOCH
 from ..hub import Hub, Session
 from ..paths import existing_folder
@@ -26,8 +26,9 @@ def create(
     provider: str | None = None,
     reasoning_effort: str | None = None,
     close_on_disconnect: bool = False,
+    mode: Literal["plan", "guarded", "full"] | None = None,
 ) -> shapes.Opened:
-    """Open a new conversation; nothing is stored before its first message."""
+    """Open a new conversation; no message is stored before its first, a mode at once."""
     from agent.ids import new_session_id
 
     folder = existing_folder(Path(), cwd) if cwd else None
@@ -43,6 +44,9 @@ def create(
         "pending_title": title or None,
         "close_on_disconnect": close_on_disconnect,
     }
+    if mode is not None:
+        call.hub._get_db().set_wall_mode(session["session_key"], mode)
+        session["mode"] = mode
     sid = live.add(call.hub, session, call.peer)
     take_over.look_soon()
     return _opened(call, sid, session, is_new=True)
@@ -105,6 +109,7 @@ def revived(hub: Hub, key: str, cols: int) -> Session:
     elif row["model"] and row["model"] != hub._get_config().model.name:
         session["model"] = _usable_model(hub, row["model"])
     session["history"] = db.get_messages_as_conversation(key)
+    walls.revive(hub, session)
     return session
 
 

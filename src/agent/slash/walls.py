@@ -1,0 +1,96 @@
+"""Commands for what a conversation may do: its mode, and where it may write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent import wall_choices
+from agent.wall_choices import WallChoiceError
+from tools.base import Mode
+from tools.modes import MEANINGS, MODES
+
+from .surface import CommandError, Surface
+from .table import command
+
+CATEGORY = "Settings"
+
+
+def _modes(surface: Surface, typed: str) -> list[tuple[str, str]]:
+    return [(mode, MEANINGS[mode]) for mode in MODES if mode.startswith(typed)]
+
+
+@command("mode", category=CATEGORY, args="[plan|guarded|full]", complete=_modes)
+def mode(surface: Surface, args: str) -> str:
+    """Show or choose what the agent may do in this conversation."""
+    if not args:
+        now = wall_choices.mode_of(surface.db, surface.config, surface.session_id)
+        others = [f"  /mode {one}: {MEANINGS[one]}" for one in MODES if one != now]
+        return "\n".join([f"Mode: {now}. {_meaning(now)}", "Others:", *others])
+    try:
+        chosen = wall_choices.mode_named(args)
+    except WallChoiceError as error:
+        raise CommandError(str(error)) from error
+    surface.set_mode(chosen)
+    return f"Mode: {chosen}. {_meaning(chosen)}"
+
+
+def _meaning(name: Mode) -> str:
+    told = MEANINGS[name]
+    return f"{told[0].upper()}{told[1:]}."
+
+
+@command("yolo", category=CATEGORY, args="[on|off]")
+def yolo(surface: Surface, args: str) -> str:
+    """Do everything in this conversation without a wall and without asking (/mode full), or not."""
+    word = args.lower()
+    if word not in ("", "on", "off"):
+        raise CommandError("/yolo knows on and off.")
+    before = wall_choices.mode_of(surface.db, surface.config, surface.session_id)
+    is_on = before != "full" if not word else word == "on"
+    surface.set_mode("full" if is_on else "guarded")
+    if is_on:
+        return (
+            "Mode: full. Dangerous commands now run without asking and without a wall, in this"
+            " conversation. /yolo off ends it."
+        )
+    if surface.config.approvals.mode == "off":
+        return (
+            "Mode: guarded. Commands run inside a wall again; nothing is asked, because"
+            " approvals.mode is off in the configuration."
+        )
+    return "Mode: guarded. Dangerous commands are asked about."
+
+
+@command("folder", category=CATEGORY, args="[add PATH | remove PATH]", aliases=("folders",))
+def folder(surface: Surface, args: str) -> str:
+    """List the folders that the agent may write to, or add and remove one."""
+    action, _, path = args.strip().partition(" ")
+    path = path.strip()
+    if path[:1] == path[-1:] and path[:1] in ("'", '"') and len(path) > 1:
+        path = path[1:-1]
+    if not action or (action == "list" and not path):
+        return _listed(surface)
+    if action not in ("add", "remove") or not path:
+        raise CommandError("/folder lists them, /folder add PATH and /folder remove PATH do that.")
+    try:
+        if action == "add":
+            wanted = wall_choices.folder_named(path, surface.root, surface.config.home)
+            surface.add_folder(wanted)
+            return f"Added for this conversation: {wanted}"
+        wanted = wall_choices.real_folder(path, surface.root)
+        if wanted in map(Path.resolve, wall_choices.configured_folders(surface.config)):
+            raise CommandError(f"{wanted} stands in terminal.folders: hermes config set ends that.")
+        surface.remove_folder(wanted)
+    except WallChoiceError as error:
+        raise CommandError(f"{error} /folder lists them.") from error
+    return f"No longer written to: {wanted}"
+
+
+def _listed(surface: Surface) -> str:
+    added = wall_choices.added_folders(surface.db, surface.session_id)
+    configured = wall_choices.configured_folders(surface.config)
+    lines = [f"{surface.root} (where this conversation is)"]
+    lines += [f"{one} (terminal.folders)" for one in configured]
+    lines += [f"{one} (added)" for one in added]
+    lines.append("/folder add PATH lets it write to another one.")
+    return "\n".join(lines)

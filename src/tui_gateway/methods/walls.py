@@ -1,0 +1,86 @@
+"""What the agent may do in a session: its mode, and the folders it may write to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from .. import live, walls
+from .. import shapes_settings as wire
+from ..hub import Session
+from ..rpc import Call, RpcError, method
+
+BAD_FOLDER = 4016
+
+
+@method("session.mode")
+def get_mode(call: Call, session_id: str) -> wire.SessionMode:
+    """What the agent may do in a session."""
+    return _mode(call, live.require(call.hub, session_id))
+
+
+@method("session.mode.set")
+def set_mode(
+    call: Call, session_id: str, mode: Literal["plan", "guarded", "full"]
+) -> wire.SessionMode:
+    """Choose what the agent may do, at once, also in a running turn.
+
+    It is kept with the conversation; every client of the session gets session.info.
+    """
+    session = live.require(call.hub, session_id)
+    walls.set_mode(call.hub, session_id, session, mode)
+    return _mode(call, session)
+
+
+def _mode(call: Call, session: Session) -> wire.SessionMode:
+    from tools.modes import MEANINGS
+
+    mode = live.mode_of(session, call.hub._get_config())
+    return {"mode": mode, "meaning": MEANINGS[mode]}
+
+
+@method("session.folders")
+def get_folders(call: Call, session_id: str) -> wire.SessionFolders:
+    """Where the agent may write in a session: its own folder, configured ones, added ones."""
+    return _folders(call, live.require(call.hub, session_id))
+
+
+@method("session.folders.add")
+def add_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
+    """Let the agent write to a further folder; every client of the session gets session.info."""
+    from agent.wall_choices import WallChoiceError, folder_named
+
+    session = live.require(call.hub, session_id)
+    try:
+        folder = folder_named(path, Path(session["cwd"]), call.hub._get_config().home)
+    except WallChoiceError as error:
+        raise RpcError(BAD_FOLDER, str(error)) from error
+    walls.add_folders(call.hub, session_id, session, [folder])
+    return _folders(call, session)
+
+
+@method("session.folders.remove")
+def remove_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
+    """Take a folder back that was added."""
+    from agent.wall_choices import WallChoiceError, real_folder
+
+    session = live.require(call.hub, session_id)
+    try:
+        folder = real_folder(path, Path(session["cwd"]))
+        walls.remove_folder(call.hub, session_id, session, folder)
+    except WallChoiceError as error:
+        raise RpcError(BAD_FOLDER, str(error)) from error
+    return _folders(call, session)
+
+
+def _folders(call: Call, session: Session) -> wire.SessionFolders:
+    from agent.wall_choices import added_folders, configured_folders
+
+    agent = session.get("agent")
+    root = agent.workspace.root if agent is not None else session["cwd"]
+    added = added_folders(call.hub._get_db(), live.current_key(session))
+    return {
+        "root": str(root),
+        "configured": [str(one) for one in configured_folders(call.hub._get_config())],
+        "added": [str(one) for one in added],
+    }
