@@ -52,6 +52,9 @@ class ChatOptions(NamedTuple):
     resume: str | None = None
     continue_last: bool = False
     model: str | None = None
+    mode: str | None = None
+    folders: tuple[str, ...] = ()
+    """Folders that are added to the conversation."""
 
 
 class UsageError(Exception):
@@ -101,7 +104,9 @@ class Chat:
         self._options = options
         self._model = build_models(config, options.model)
         self._asker = TerminalAsker()
+        folders = self._added_folders()
         self.agent = self._new_agent(self._session_to_resume())
+        self._choose_wall(folders)
         self._at_line_start = True
         self._prompt = Prompt(PROMPT)
         self._cannot_tell = False
@@ -262,7 +267,9 @@ class Chat:
     # A conversation
 
     def _talk(self, interrupts: Interrupts) -> int:
-        complain(f"Hermes · {self.agent.model} · /help for commands, /exit to leave")
+        mode = self.agent.workspace.mode
+        told = "" if mode == "guarded" else f" · mode {mode}"
+        complain(f"Hermes · {self.agent.model}{told} · /help for commands, /exit to leave")
         edit_lines(self.config.home / "chat_history", self._completions)
         self._tell_of_cut_off()
         warned = False
@@ -355,8 +362,26 @@ class Chat:
 
     # Which conversation
 
+    def _added_folders(self) -> list[Path]:
+        from agent.wall_choices import WallChoiceError, folder_named
+
+        try:
+            return [folder_named(one, Path(), self.config.home) for one in self._options.folders]
+        except WallChoiceError as error:
+            raise UsageError(f"--add-dir: {error}") from error
+
+    def _choose_wall(self, folders: list[Path]) -> None:
+        """Keep with the conversation what the command line says about it."""
+        from agent.wall_choices import add_folders, choose_mode, mode_named
+
+        session_id = self.agent.session_id
+        if self._options.mode:
+            choose_mode(self.db, session_id, mode_named(self._options.mode), self.agent)
+        if folders:
+            add_folders(self.db, session_id, folders, self.agent)
+
     def _new_agent(self, session_id: str | None) -> AIAgent:
-        return build_agent(
+        agent = build_agent(
             self.config,
             self.db,
             model=self._model,
@@ -364,6 +389,8 @@ class Chat:
             on_event=self._on_event,
             asker=self._asker,
         )
+        agent.follow_wall()
+        return agent
 
     def _session_to_resume(self) -> str | None:
         wanted = self._options.resume

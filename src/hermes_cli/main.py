@@ -13,6 +13,7 @@ from hermes_cli import __version__
 TYPE_CHECKING = False  # importing typing would take longer than all of this
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
     from typing import Any
 
     from hermes_cli.command_parser import Parser
@@ -31,8 +32,9 @@ hermes chat -q "What is new here?"   one question, one answer
 git diff | hermes chat -q "Review"   a question about what is piped in
 hermes chat --continue               go on with the last conversation
 hermes chat --resume "Trip to Rome"  go on with this one
+hermes chat --mode plan              only look and plan; nothing is changed
 """
-_WITH_VALUE = ("-q", "--query", "-r", "--resume", "-m", "--model")
+_WITH_VALUE = ("-q", "--query", "-r", "--resume", "-m", "--model", "--mode", "--add-dir")
 EVERY = "*"
 """Stands for every command: the parser is then complete, and slow to make."""
 
@@ -90,6 +92,14 @@ def add_chat_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("-m", "--model", metavar="MODEL", help="ask this model, e.g. anthropic:claude-sonnet-5-5")
     add("--plain", action="store_true", help="a plain conversation, line by line")
+    add(
+        "--mode", choices=("plan", "guarded", "full"),
+        help="what it may do: only look, ask before it leaves its wall, or everything",
+    )  # fmt: skip
+    add(
+        "--add-dir", metavar="PATH", dest="folders", action="append",
+        help="let it write to this folder too; may be repeated",
+    )  # fmt: skip
     add("--yolo", action="store_true", help="do everything without asking; for a sandbox")
     add("--safe-mode", action="store_true", help="load no plugins and run no shell hooks")
     add("--accept-hooks", action="store_true", help="agree to the shell hooks in config.yaml")
@@ -155,6 +165,8 @@ def _chat(args: argparse.Namespace) -> int:
                 resume=getattr(args, "resume", None),
                 continue_last=getattr(args, "continue_last", False),
                 model=getattr(args, "model", None),
+                mode=getattr(args, "mode", None),
+                folders=_absolute(getattr(args, "folders", ())),
             )
     from hermes_cli.chat import ChatOptions, run_chat
 
@@ -165,8 +177,17 @@ def _chat(args: argparse.Namespace) -> int:
             resume=getattr(args, "resume", None),
             continue_last=getattr(args, "continue_last", False),
             model=getattr(args, "model", None),
+            mode=getattr(args, "mode", None),
+            folders=_absolute(getattr(args, "folders", ())),
         )
     )
+
+
+def _absolute(folders: Iterable[str]) -> tuple[str, ...]:
+    """Folders as seen from here; a conversation that is resumed may be somewhere else."""
+    import os.path
+
+    return tuple(os.path.abspath(os.path.expanduser(one)) for one in folders)  # noqa: PTH100,PTH111
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ async def test_cards_fold(tmp_path: Path, size: tuple[int, int]) -> None:
         assert test.has_focus
         await pilot.press("h", "i")
         await until(pilot, lambda: app.chat.composer.text == "hi", "the input")
-        await pilot.press("shift+tab", "enter")
+        await pilot.press("ctrl+up", "enter")
         await until(pilot, lambda: test.is_open, "by key")
 
 

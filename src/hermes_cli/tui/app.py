@@ -34,6 +34,9 @@ class Opening(NamedTuple):
     """An id, the beginning of one, or a title."""
     continue_last: bool = False
     model: str | None = None
+    mode: str | None = None
+    folders: tuple[str, ...] = ()
+    """Folders that are added to it."""
 
 
 class HermesApp(App[int]):
@@ -166,6 +169,14 @@ class HermesApp(App[int]):
             self.chat.turn.show_reasoning = bool(found.get("value"))
 
     async def _opened(self) -> Any:
+        opened = await self._resumed_or_new()
+        for folder in self._opening.folders:
+            await self.client.request(
+                "session.folders.add", session_id=opened["session_id"], path=folder
+            )
+        return opened
+
+    async def _resumed_or_new(self) -> Any:
         wanted = self._opening.resume
         columns = self.size.width
         if wanted is None and self._opening.continue_last:
@@ -179,9 +190,17 @@ class HermesApp(App[int]):
                     "config.set", key="model", value=self._opening.model,
                     session_id=opened["session_id"],
                 )  # fmt: skip
+            if self._opening.mode:
+                done = await self.client.request(
+                    "session.mode.set", session_id=opened["session_id"], mode=self._opening.mode
+                )
+                opened["info"]["mode"] = done["mode"]
             return opened
         return await self.client.create(
-            cols=columns, cwd=str(Path.cwd()), model=self._opening.model
+            cols=columns,
+            cwd=str(Path.cwd()),
+            model=self._opening.model,
+            **({"mode": self._opening.mode} if self._opening.mode else {}),
         )
 
     async def go_to(self, session: str) -> None:

@@ -52,6 +52,9 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+o", "fold_all", "Fold cards"),
         Binding("ctrl+r", "reasoning", "Reasoning"),
         Binding("ctrl+n", "new", "New conversation"),
+        Binding("shift+tab", "next_mode", "Plan or guarded", priority=True),
+        Binding("ctrl+up", "app.focus_previous", "Cards", show=False, priority=True),
+        Binding("ctrl+down", "app.focus_next", "Cards", show=False, priority=True),
         Binding("pageup", "scroll(-1)", "Scroll", show=False, priority=True),
         Binding("pagedown", "scroll(1)", "Scroll", show=False, priority=True),
     ]
@@ -278,6 +281,7 @@ class ChatScreen(Screen[None]):
         self.status.set(
             model=info.get("model") or "",
             title=info.get("title") or "",
+            mode=info.get("mode") or "guarded",
             yolo=bool(info.get("yolo")),
         )
         for welcome in self.transcript.query(Welcome):
@@ -451,6 +455,24 @@ class ChatScreen(Screen[None]):
         for block in self.transcript.query(Reasoning):
             block.fold(shown)
         self.notify("Reasoning is shown." if shown else "Reasoning is folded.", timeout=2)
+
+    def action_next_mode(self) -> None:
+        """Go round: guarded, plan, guarded."""
+        if self.sid:
+            wanted = "plan" if self.status.facts.mode == "guarded" else "guarded"
+            before = self.status.facts.mode
+            self.status.set(mode=wanted)  # a second key counts from here
+            self.run_worker(self._choose_mode(wanted, before), group="mode")
+
+    async def _choose_mode(self, wanted: str, before: str) -> None:
+        try:
+            done = await self.client.request("session.mode.set", session_id=self.sid, mode=wanted)
+        except (RpcFailedError, ConnectionLostError) as error:
+            self.status.set(mode=before)
+            await self.tell(f"The mode stays as it was: {error}", "warning")
+            return
+        told = f"{done['mode']}: {done['meaning']}"
+        self.notify(told[0].upper() + told[1:], timeout=3, markup=False)
 
     def action_new(self) -> None:
         """Begin a new conversation."""

@@ -40,12 +40,13 @@ KEYS = (
             ("Esc", "stop the answer"),
             ("Enter", "send at once: stops, steers or waits, as /busy says"),
             ("Ctrl+R", "show or fold reasoning"),
-            ("Ctrl+O", "open or fold every card; click or Shift+Tab and Enter for one"),
+            ("Ctrl+O", "open or fold every card; click or Ctrl+↑ and Enter for one"),
         ),
     ),
     (
         "Everything else",
         (
+            ("Shift+Tab", "plan only, or guarded again; /mode explains, /mode full lifts the wall"),
             ("F2, Ctrl+S", "choose a conversation"),
             ("Ctrl+N", "new conversation"),
             ("F4, Ctrl+G", "copy an answer or a block of code"),

@@ -34,7 +34,13 @@ def _is_terminal(stream: object) -> bool:
     return stream is not None and bool(stream.isatty())  # type: ignore[attr-defined]
 
 
-def run(resume: str | None = None, continue_last: bool = False, model: str | None = None) -> int:
+def run(
+    resume: str | None = None,
+    continue_last: bool = False,
+    model: str | None = None,
+    mode: str | None = None,
+    folders: tuple[str, ...] = (),
+) -> int:
     """Show the interface until the person leaves; returns the exit code."""
     from .first_frame import FirstFrame
 
@@ -58,7 +64,8 @@ def run(resume: str | None = None, continue_last: bool = False, model: str | Non
 
         from .app import Opening
 
-        return asyncio.run(_show(server, home, Opening(resume, continue_last, model)))
+        opening = Opening(resume, continue_last, model, mode, folders)
+        return asyncio.run(_show(server, home, opening))
     except KeyboardInterrupt:
         frame.remove()
         return 130

@@ -14,6 +14,7 @@ from .texts import cost, one_line, seconds, tokens
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK = 0.12
+MODE_STYLES = {"plan": "bold $background on $accent", "full": "bold $background on $error"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,10 @@ class Facts:
     cost_usd: float | None = None
     waiting: int = 0
     """Messages that wait for their turn."""
+    mode: str = "guarded"
+    """plan, guarded or full; guarded is not mentioned."""
     yolo: bool = False
+    """Whether nothing is asked, in whichever mode."""
 
 
 class StatusLine(Widget):
@@ -97,6 +101,8 @@ class StatusLine(Widget):
             parts = [(frame, "$muted"), " starting"]
         else:
             parts = [("●", "$success"), " ready", (" · F1 help", "$muted")]
+        if facts.mode in MODE_STYLES:
+            parts = [(f" {facts.mode} ", MODE_STYLES[facts.mode]), " ", *parts]
         if facts.waiting:
             parts.append((f" · {facts.waiting} waiting", "$warning"))
         return Content.assemble(*parts)
@@ -104,8 +110,8 @@ class StatusLine(Widget):
     def _right(self, room: int) -> Content:
         facts = self.facts
         parts = []
-        if facts.yolo:
-            parts.append("yolo")
+        if facts.yolo and facts.mode != "full":
+            parts.append("asks nothing")
         if facts.model:
             parts.append(one_line(facts.model, 28))
         if facts.context_max:
