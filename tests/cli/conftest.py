@@ -110,7 +110,8 @@ class Hermes:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith("HERMES_") and not name.endswith("_API_KEY")
+            if name == "HERMES_WALL"
+            or not (name.startswith("HERMES_") or name.endswith("_API_KEY"))
         }
         return {**kept, "HOME": str(self.home), "TERM": "xterm"}
 

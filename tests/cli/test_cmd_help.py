@@ -54,6 +54,7 @@ ELSEWHERE = {
     'git diff | hermes chat -q "Review"': "test_chat.py",
     "hermes chat --continue": "test_chat.py",
     'hermes chat --resume "Trip to Rome"': "test_chat.py",
+    "hermes chat --mode plan": "test_modes.py",
     # Questions, answered by a script.
     "hermes setup": "test_cmd_setup.py",
     "hermes setup --model-only": "test_cmd_setup.py",
