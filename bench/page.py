@@ -17,8 +17,8 @@ README_BEGIN, README_END = "<!-- bench:begin -->", "<!-- bench:end -->"
 SHORT = (
     "start.version", "start.question", "start.painted", "start.ready", "engine.turn",
     "gateway.over.1", "gateway.rate.100", "gateway.memory.100", "store.append",
-    "store.writers.each", "store.load", "search.small.typical", "search.typical",
-    "search.slowest", "store.disk", "recall.alone.3", "kills",
+    "store.writers.each", "store.load", "search.young.typical", "search.small.typical",
+    "search.typical", "search.slowest", "store.disk", "recall.alone.3", "kills",
 )  # fmt: skip
 FAR_FROM_BARE = 2.0
 

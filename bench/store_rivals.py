@@ -21,6 +21,8 @@ from .store_lab import SLOW_PHASE, Lab, query
 LIMIT = 20
 SMALL = 25_000
 """Messages in a small store."""
+YOUNG = 1000
+"""Messages in the store of somebody who has just begun."""
 DIFFERS = (
     "of a common word's matches ours ranks the newest few hundred, the others all of them; "
     "ours and hermes-agent also read the messages around a hit"
@@ -67,13 +69,16 @@ def phrases(path: Path) -> dict[str, str]:
 
 
 def small_rivals(lab: Lab) -> list[Finding]:
-    """The same in a small store, where what every search costs weighs most."""
-    if lab.sizes.stored <= SMALL:
-        return []  # the big one is no bigger
-    sizes = dataclasses.replace(lab.sizes, stored=SMALL)
-    little = Lab(lab.folder / "small", sizes, lab.yardstick, lab.durability)
-    little.folder.mkdir()
-    return rivals(little, "search.small")
+    """The same in smaller stores, where what every search costs weighs most."""
+    findings: list[Finding] = []
+    for name, stored in (("small", SMALL), ("young", YOUNG)):
+        if lab.sizes.stored <= stored:
+            continue  # the big one is no bigger
+        sizes = dataclasses.replace(lab.sizes, stored=stored)
+        little = Lab(lab.folder / name, sizes, lab.yardstick, lab.durability)
+        little.folder.mkdir()
+        findings += rivals(little, f"search.{name}")
+    return findings
 
 
 def rivals(lab: Lab, key: str = "search") -> list[Finding]:

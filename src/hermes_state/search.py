@@ -15,8 +15,7 @@ owner and time are compared exactly.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -114,26 +113,15 @@ class SearchIndex:
         )
 
         def work(conn: IndexConnection) -> list[dict[str, Any]]:
-            with self._current(conn):
+            search_feed.begin_current(self._file, conn)
+            try:
                 hits = Search(conn, parsed, filters, wanted).hits()[first:last]
                 return read_hits(conn, hits, include_inactive)
+            finally:
+                if conn.in_transaction:  # SQLite ends it by itself when it finds damage
+                    conn.execute("ROLLBACK")
 
         return self._file.run(work)
-
-    @contextlib.contextmanager
-    def _current(self, conn: IndexConnection) -> Iterator[None]:
-        """One view of both files, in which the index has caught up."""
-        while True:
-            search_feed.catch_up(self._file, conn)
-            conn.execute("BEGIN")
-            if search_feed.is_at_hand(conn):
-                break
-            conn.execute("ROLLBACK")
-        try:
-            yield
-        finally:
-            if conn.in_transaction:  # SQLite ends it by itself when it finds damage
-                conn.execute("ROLLBACK")
 
 
 def _names(value: Iterable[str] | str | None) -> tuple[str, ...]:

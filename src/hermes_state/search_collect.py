@@ -60,6 +60,19 @@ class Wanted(NamedTuple):
     """Seconds of work."""
 
 
+@functools.lru_cache(maxsize=256)
+def _matches_sql(part: int, condition: str, oldest_first: bool) -> str:
+    table = f"doc_{part}"
+    return (
+        f"SELECT {table}.rowid, m.session_id, coalesce(s.conversation_id, s.id),"
+        f" CAST(m.timestamp AS REAL), relevance({table}) FROM {table}"
+        f" CROSS JOIN state.messages AS m ON m.id = {table}.rowid"
+        " CROSS JOIN state.sessions AS s ON s.id = m.session_id"
+        f" WHERE {table} MATCH ? AND {table}.rowid BETWEEN ? AND ? AND {condition}"
+        f" ORDER BY {table}.rowid {'ASC' if oldest_first else 'DESC'} LIMIT ?"
+    )
+
+
 class Collector:
     """Goes through the index once, for one query."""
 
@@ -126,16 +139,9 @@ class Collector:
 
     def _read(self, place: Range) -> None:
         condition, values = self._filters.message_conditions()
-        table, low, high = f"doc_{place.part}", place.first_id, place.last_id
+        low, high = place.first_id, place.last_id
         oldest_first = self._wanted.order == "oldest"
-        sql = (
-            f"SELECT {table}.rowid, m.session_id, coalesce(s.conversation_id, s.id),"
-            f" CAST(m.timestamp AS REAL), relevance({table}) FROM {table}"
-            f" CROSS JOIN state.messages AS m ON m.id = {table}.rowid"
-            " CROSS JOIN state.sessions AS s ON s.id = m.session_id"
-            f" WHERE {table} MATCH ? AND {table}.rowid BETWEEN ? AND ? AND {condition}"
-            f" ORDER BY {table}.rowid {'ASC' if oldest_first else 'DESC'} LIMIT ?"
-        )
+        sql = _matches_sql(place.part, condition, oldest_first)
         self._conn.scorer.new_table()
         taken = 0
         while True:

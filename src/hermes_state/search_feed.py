@@ -50,6 +50,10 @@ STUCK_AFTER = 60.0
 """Seconds to wait for another process that holds the index and makes no progress."""
 
 
+_BOTH_FILES = "SELECT (SELECT 1 FROM feed), (SELECT 1 FROM state.state_meta)"
+"""Begins to read both files; what they say does not matter."""
+
+
 class Position(NamedTuple):
     """How far the index is, and how far the store."""
 
@@ -110,15 +114,7 @@ def catch_up(
 
     With `anew` everything in the index is dropped first.
     """
-    versions = (
-        conn.pragma("data_version", schema="main"),
-        conn.pragma("data_version", schema="state"),
-    )
-    if versions == conn.versions and not anew:
-        return 0
-    here = position(conn)
-    if here and here.is_current() and not anew:
-        conn.versions, conn.reached = versions, (here.message_seq, here.change_seq)
+    if not anew and _is_current(conn):
         return 0
     with file.feeding:
         feeder = _Feeder(file, conn)
@@ -130,11 +126,45 @@ def catch_up(
                 progress(min(feeder.seq - feeder.first, total), total)
         if feeder.indexed > BATCH_ROWS:
             _merge(conn, [*(f"doc_{part}" for part in feeder.parts), "word_part"])
-        conn.versions, conn.reached = None, feeder.goal
+        conn.reached = feeder.goal
     return feeder.indexed
 
 
-def is_at_hand(conn: IndexConnection) -> bool:
+def begin_current(file: IndexFile, conn: IndexConnection) -> None:
+    """Begin a transaction: one view of both files, in which the index has caught up."""
+    while True:
+        conn.execute("BEGIN")
+        if conn.versions is not None:
+            conn.execute(_BOTH_FILES).fetchall()
+            if _versions(conn) == conn.versions:
+                return  # nobody has written since, so what is known of the index holds
+        if _is_current(conn) and _is_at_hand(conn):
+            conn.versions = _versions(conn)
+            return
+        conn.execute("ROLLBACK")
+        conn.versions = None
+        catch_up(file, conn)
+        conn.execute("BEGIN")
+        if _is_at_hand(conn):  # the store may have gone on meanwhile
+            return
+        conn.execute("ROLLBACK")
+
+
+def _versions(conn: IndexConnection) -> tuple[int, int]:
+    """Numbers that change with each commit to a file; to be asked within a transaction."""
+    return conn.data_version("main"), conn.data_version("state")
+
+
+def _is_current(conn: IndexConnection) -> bool:
+    """Whether there is nothing to read; notes how far the index is."""
+    here = position(conn)
+    if here is None or not here.is_current():
+        return False
+    conn.reached = here.message_seq, here.change_seq
+    return True
+
+
+def _is_at_hand(conn: IndexConnection) -> bool:
     """Whether what `catch_up` reached is still there: another process may have started over."""
     feed = tuples(
         conn, "SELECT * FROM feed WHERE message_seq >= ? AND change_seq >= ?", conn.reached

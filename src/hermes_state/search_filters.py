@@ -7,8 +7,7 @@ hashes of values that may have changed since; a condition compares the value its
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .connection import Connection, tuples
 from .search_index import facet
@@ -17,8 +16,7 @@ MOST_SESSIONS = 400
 """A conversation of more sessions is not narrowed down by facets, only by its condition."""
 
 
-@dataclass(frozen=True)
-class Filters:
+class Filters(NamedTuple):
     """Which messages are wanted; what is empty or None does not matter."""
 
     sources: Sequence[str] = ()

@@ -7,8 +7,9 @@ very long. Of a long one only pieces are read from the file, not the whole value
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, cast
 
 from .connection import tuples
 from .search_collect import Candidate
@@ -23,6 +24,7 @@ GROUP = 32
 _WHOLE = 1 << 15  # bytes up to which a value is read as a whole
 _BEGINNING = 1 << 12
 _ANY = f"({', '.join('?' * GROUP)})"
+_NOBODY: list[Any] = [None] * GROUP
 
 _MESSAGE = (
     "m.id, m.role, CAST(m.tool_name AS BLOB), octet_length(m.content),"
@@ -66,6 +68,12 @@ class _Message(NamedTuple):
     after: int | None
 
 
+_as_message = cast(
+    Callable[[tuple[Any, ...]], _Message], functools.partial(tuple.__new__, _Message)
+)
+"""Makes a row that was read a message; called for each one, so quicker than `_make`."""
+
+
 def read_hits(
     conn: IndexConnection,
     hits: Sequence[tuple[Candidate, str, Matcher]],
@@ -83,32 +91,34 @@ def _read_group(
     hits: Sequence[tuple[Candidate, str, Matcher]],
     include_inactive: bool,
 ) -> list[dict[str, Any]]:
-    session_ids = [candidate.session_id for candidate, _, _ in hits]
-    sessions = {row[0]: row for row in _select(conn, _SESSIONS, session_ids)}
-    ids = [candidate.message_id for candidate, _, _ in hits if candidate.message_id is not None]
-    messages = {
-        row[0]: _Message._make(row) for row in _select(conn, _FOUND_MESSAGES[include_inactive], ids)
+    sessions = {
+        row[0]: row for row in _select(conn, _SESSIONS, [hit[0].session_id for hit in hits])
     }
-    around = [id for message in messages.values() for id in message[-2:] if id is not None]
-    context: dict[int | None, tuple[str, str]] = {}
-    for row in _select(conn, _AROUND, around):
-        neighbour = _Message._make(row)
-        context[neighbour.id] = neighbour.role, _beginning(conn, neighbour, _text(neighbour))
+    messages = {
+        row[0]: _as_message(row)
+        for row in _select(conn, _FOUND_MESSAGES[include_inactive], [hit[0][0] for hit in hits])
+    }
+    around = [id for message in messages.values() for id in message[-2:]]
+    context: dict[int | None, dict[str, str]] = {}
+    for neighbour in map(_as_message, _select(conn, _AROUND, around)):
+        beginning = _beginning(conn, neighbour, _text(neighbour))
+        context[neighbour[0]] = {"role": neighbour[1], "content": beginning}
     read = []
     for candidate, match, matcher in hits:
-        session = sessions.get(candidate.session_id)
+        message_id, session_id, conversation_id, timestamp, _ = candidate
+        session = sessions.get(session_id)
         if session is None:
             continue
         _, source, model, raw_title, started = session
         title = as_text(raw_title)
-        found = messages.get(candidate.message_id) if candidate.message_id is not None else None
+        found = messages.get(message_id)
         hit = {
-            "id": candidate.message_id,
-            "session_id": candidate.session_id,
-            "conversation_id": candidate.conversation_id,
+            "id": message_id,
+            "session_id": session_id,
+            "conversation_id": conversation_id,
             "role": None,
             "snippet": "",
-            "timestamp": candidate.timestamp,
+            "timestamp": timestamp,
             "tool_name": None,
             "source": source,
             "model": model,
@@ -119,14 +129,12 @@ def _read_group(
         }
         if found is not None:
             text = _text(found)
-            shown = [
-                context.get(found.before),
-                (found.role, _beginning(conn, found, text)),
-                context.get(found.after),
-            ]
+            itself = {"role": found.role, "content": _beginning(conn, found, text)}
+            before, after = context.get(found.before), context.get(found.after)
             hit["role"] = found.role
             hit["tool_name"] = as_text(found.tool_name)
-            hit["context"] = [{"role": one[0], "content": one[1]} for one in shown if one]
+            # Each hit has dictionaries of its own: two may have the same neighbour.
+            hit["context"] = [dict(one) for one in (before, itself, after) if one is not None]
         if found is None or match == "title":
             hit["snippet"] = snippet(title or "", matcher)
         else:
@@ -137,12 +145,12 @@ def _read_group(
 
 def _select(conn: IndexConnection, sql: str, keys: Iterable[Any]) -> list[tuple[Any, ...]]:
     """The rows with these keys, each of them once."""
-    wanted = list(dict.fromkeys(keys))
+    wanted = [key for key in dict.fromkeys(keys) if key is not None]
     rows: list[tuple[Any, ...]] = []
     for first in range(0, len(wanted), GROUP):
         some = wanted[first : first + GROUP]
         # Always as many values, so that the statement stays prepared; NULL is no row's key.
-        rows += tuples(conn, sql, (*some, *[None] * (GROUP - len(some))))
+        rows += tuples(conn, sql, some + _NOBODY[len(some) :])
     return rows
 
 

@@ -19,11 +19,10 @@ the process, the file is as far as `feed` says.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -122,7 +121,7 @@ class IndexConnection(Connection):
     scorer: Scorer
     """Computes relevance in queries on this connection."""
     versions: tuple[int, int] | None = None
-    """`data_version` of both files when the index was last found to be current."""
+    """`data_version` of both files when the index was last found to be current; else None."""
     reached: tuple[int, int] = (0, 0)
     """How far the index was then."""
     outline: Outline | None = None
@@ -179,6 +178,9 @@ class IndexFile:
         try:
             if is_new and self.path.exists():
                 self.path.chmod(0o600)  # before anything is in it; -wal and -shm inherit the mode
+            # Else SQLite prepares a statement anew for each value that might change its plan, which
+            # takes longer than most of a search's statements.
+            conn.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             conn.set_busy_handler(patient_busy_handler(LOCK_WAIT))
             use_wal(conn, LOCK_WAIT)
             conn.execute("PRAGMA synchronous = NORMAL")
@@ -202,47 +204,46 @@ class IndexFile:
         except apsw.Error as error:
             raise translated(error, self.state_path) from error
 
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[IndexConnection]:
+    def _take(self, files: tuple[FileId, FileId]) -> IndexConnection:
+        """A connection to these files that nobody else uses."""
         if self._closed or os.getpid() != self._pid:
             raise StoreClosedError(f"The search index {self.path} was closed; open it again.")
-        files = self._files()
         if files[0] is None:
             raise StoreUnavailableError(f"There is no session store {self.state_path} to search.")
-        conn: IndexConnection | None = None
-        while conn is None:
+        while True:
             with self._guard:
                 idle = self._idle.pop() if self._idle else None
             if idle is None:
-                conn = self._open()
-            elif idle.files == files:
-                conn = idle
-            else:  # the files were deleted or replaced since
-                idle.close()
-        fit = False
-        try:
-            yield conn
-            fit = True
-        finally:
-            with self._guard:
-                fit = fit and not self._closed and len(self._idle) < IDLE_CONNECTIONS
-                if fit:
-                    self._idle.append(conn)
-            if not fit:
-                conn.close()
+                return self._open()
+            if idle.files == files:
+                return idle
+            idle.close()  # the files were deleted or replaced since
+
+    def _give_back(self, conn: IndexConnection) -> None:
+        with self._guard:
+            if not self._closed and len(self._idle) < IDLE_CONNECTIONS:
+                self._idle.append(conn)
+                return
+        conn.close()
 
     def run(self, work: Callable[[IndexConnection], T]) -> T:
         """Run `work` on a connection of its own; a damaged index is discarded and tried anew."""
         for retry in (True, False):
-            index_file = _file_id(self._names[1])
+            files = self._files()
             try:
-                with self._connection() as conn:
-                    return work(conn)
+                conn = self._take(files)
+                try:
+                    result = work(conn)
+                except BaseException:
+                    conn.close()
+                    raise
+                self._give_back(conn)
+                return result
             except apsw.Error as error:
                 if not (retry and _is_damage(error)):
                     raise translated(error, self.path) from error
                 log.warning("The search index %s is damaged (%s); it is rebuilt", self.path, error)
-            self._discard(index_file)
+            self._discard(files[1])
         raise AssertionError("unreachable")
 
     def _discard(self, index_file: FileId) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .search_text import is_unspaced, words
 
@@ -34,8 +34,7 @@ _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"'))
 _PIECE = re.compile(r'[(,;]*(-?)"([^"]*)"(\*?)(?=\s|[^\w"]|$)|\S+')
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """One or more words in order."""
 
     words: tuple[str, ...]
@@ -45,8 +44,7 @@ class Term:
     """Typed in quotes: never widened."""
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """What must and what must not occur."""
 
     groups: tuple[tuple[Term, ...], ...] = ()
@@ -54,8 +52,7 @@ class Query:
     excluded: tuple[Term, ...] = ()
 
 
-@dataclass(frozen=True)
-class Expression:
+class Expression(NamedTuple):
     """A full-text expression, and the numbers that its phrases have in SQLite."""
 
     text: str
@@ -65,7 +62,10 @@ class Expression:
 
 def parse(typed: str) -> Query:
     """Read a query; never fails. Without anything to look for, `groups` is empty."""
-    pieces = _pieces(typed[:MAX_QUERY].translate(_QUOTES))
+    typed = typed[:MAX_QUERY]
+    if typed.isascii() and typed.isalnum():  # a single word: most queries
+        return Query(((_term(typed, False, False),),))
+    pieces = _pieces(typed.translate(_QUOTES))
     groups: list[list[Term]] = []
     excluded: list[Term] = []
     joins = negated = False

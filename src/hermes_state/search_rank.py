@@ -19,7 +19,9 @@ SATURATION = 1.2
 LENGTH_WEIGHT = 0.75
 NEARNESS = 0.5
 RECENCY = 0.3
+"""How much more the score of a message of this moment counts than that of a very old one."""
 HALF_LIFE = 30 * 86400.0
+"""Seconds after which half of that is left."""
 
 _LEAST_PENALTY = SATURATION * (1.0 - LENGTH_WEIGHT)
 _LONG = 20_000  # words; in longer documents occurrences are not counted
@@ -32,11 +34,6 @@ _FAR = 1000  # words; beyond, nearness counts no less
 def rarity(frequency: float) -> float:
     """Weight of a word that occurs in this share of the documents."""
     return math.log(1.0 + (1.0 - min(frequency, 0.99)) / max(frequency, 1e-7))
-
-
-def with_recency(score: float, age: float) -> float:
-    """The score of a message that is `age` seconds old."""
-    return score * (1.0 + RECENCY * 0.5 ** (max(age, 0.0) / HALF_LIFE))
 
 
 class ScoredTerm(NamedTuple):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence, Set
 
 from . import search_vocabulary as vocabulary
 from .connection import Connection, tuples
@@ -14,7 +13,7 @@ from .search_filters import Filters
 from .search_index import IndexConnection
 from .search_pairs import as_pairs
 from .search_query import Expression, Query, Term, build, can_be_widened
-from .search_rank import ScoredTerm, rarity, with_recency
+from .search_rank import HALF_LIFE, RECENCY, ScoredTerm, rarity
 from .search_snippet import Matcher
 from .search_spans import PART_BITS
 
@@ -25,7 +24,10 @@ LEFT_FOR_WIDENING = 0.01
 _SAMPLE = 128
 _SAMPLED_WORDS = 12
 _UNKNOWN = 0.01
+_FEW_PHRASES = 4
 
+Alternatives = dict[Term, list[Term]]
+"""What each term of a query stands for."""
 Hits = list[tuple[Candidate, str, Matcher]]
 """Candidates, how they were found, and what to mark in them."""
 
@@ -43,7 +45,6 @@ class Search:
         self._wanted = wanted
         self._deadline = time.thread_time() + wanted.budget
         self._now = time.time()
-        self._tried = ""
         self._required = filters.required(conn)
         self._outline = conn.require_outline()
         self._common = self._outline.common
@@ -56,22 +57,25 @@ class Search:
         exact = Matcher(tuple(self._terms), widened=False)
         limit = vocabulary.MOST_WORDS if len(self._terms) == 1 else vocabulary.FEWER_WORDS
         need, first = self._wanted.need, self._wanted.titles_first
-        titles, messages = self._pass(
-            lambda term: vocabulary.expand_prefix(self._conn, term, limit), need
-        )
+        stands_for = self._alternatives(vocabulary.expand_prefix, limit)
+        titles, messages = self._pass(stands_for, need)
         hits = self._ordered(
             exact, ("title", titles[:first]), ("exact", messages), ("title", titles[first:])
         )
-        too_late = self._deadline - time.thread_time() < LEFT_FOR_WIDENING
-        if len(hits) >= need or too_late or not any(map(can_be_widened, self._terms)):
+        if len(hits) >= need:
             return hits
-        return hits + self._widened(hits)
+        widenable = sum(map(can_be_widened, self._terms))
+        if not widenable or self._deadline - time.thread_time() < LEFT_FOR_WIDENING:
+            return hits
+        wider = self._alternatives(vocabulary.widen, max(8, vocabulary.MOST_WORDS // widenable))
+        if wider == stands_for:
+            return hits  # there are no longer words to find
+        return hits + self._widened(wider, hits, messages)
 
-    def _widened(self, hits: Hits) -> Hits:
-        """Further hits, with words that contain what was typed."""
-        limit = max(8, vocabulary.MOST_WORDS // sum(map(can_be_widened, self._terms)))
+    def _widened(self, wider: Alternatives, hits: Hits, found: list[Candidate]) -> Hits:
+        """Further hits, with words that contain what was typed; `found` are messages without."""
         titles, messages = self._pass(
-            lambda term: vocabulary.widen(self._conn, term, limit), self._wanted.need + len(hits)
+            wider, self._wanted.need + len(hits), {one.message_id for one in found}
         )
         matcher = Matcher(tuple(self._terms), widened=True)
         known = {(kind == "title", one.message_id, one.session_id) for one, kind, _ in hits}
@@ -88,26 +92,36 @@ class Search:
             and hit[0].conversation_id not in seen
         ]
 
-    def _pass(
-        self, alternatives: Callable[[Term], Sequence[Term]], need: int
-    ) -> tuple[list[Candidate], list[Candidate]]:
-        """Titles and messages that match when each term stands for its `alternatives`."""
-        stands_for = {
+    def _alternatives(
+        self, expand: Callable[[Connection, Term, int], Sequence[Term]], limit: int
+    ) -> Alternatives:
+        """For each term those of what it expands to that may occur."""
+        return {
             term: [
                 as_pairs(one, self._common)
-                for place, one in enumerate(alternatives(term))
+                for place, one in enumerate(expand(self._conn, term, limit))
                 # Single words after the first come from the vocabulary.
                 if (place and len(one.words) == 1) or self._may_occur(one)
             ]
             for term in self._terms
         }
-        if not all(any(stands_for[term] for term in group) for group in self._query.groups):
-            return [], []
+
+    def _pass(
+        self, stands_for: Alternatives, need: int, found: Set[int | None] | None = None
+    ) -> tuple[list[Candidate], list[Candidate]]:
+        """Titles and messages that match when each term stands for its alternatives.
+
+        Messages that were `found` already may be left out if there are no others.
+        """
+        groups = self._query.groups
+        for group in groups:
+            if not any(stands_for[term] for term in group):
+                return [], []
 
         query = self._query
         if query.excluded:
             excluded = tuple(as_pairs(one, self._common) for one in query.excluded)
-            query = replace(query, excluded=excluded)
+            query = query._replace(excluded=excluded)
 
         def expression(also_forbidden: Sequence[str] = ()) -> Expression:
             return build(
@@ -115,26 +129,23 @@ class Search:
                 stands_for.__getitem__,
                 required=self._required,
                 forbidden=[*self._filters.forbidden(), *also_forbidden],
-                frequency=lambda number: max(
-                    self._frequency[term] for term in self._query.groups[number]
-                ),
+                frequency=self._group_frequency,
             )
 
         first = expression()
-        if first.text == self._tried:
-            return [], []  # there are no longer words to find
-        self._tried = first.text
         self._conn.scorer.prepare(
             [
                 ScoredTerm(rarity(self._frequency[term]), numbers, occurs=len(group) == 1)
-                for group, phrases in zip(self._query.groups, first.phrases, strict=True)
+                for group, phrases in zip(groups, first.phrases, strict=True)
                 for term, numbers in zip(group, phrases, strict=True)
             ]
         )
         titles: list[Candidate] = []
-        if self._filters.allow_titles and self._outline.has_titles:
+        if self._outline.has_titles and self._filters.allow_titles:
             titles = collect_titles(self._conn, first.text, self._filters)
             titles = self._sorted(titles)
+        if found is not None and self._are_all(found, stands_for):
+            return titles, []
         collector = Collector(
             self._conn,
             lambda forbidden: expression(forbidden).text,
@@ -149,6 +160,35 @@ class Search:
             log.info("A search took too long; the older part of the index was not looked at")
         return titles, collector.candidates
 
+    def _group_frequency(self, number: int) -> float:
+        group = self._query.groups[number]
+        if len(group) == 1:
+            return self._frequency[group[0]]
+        return max(self._frequency[term] for term in group)
+
+    def _are_all(self, found: Set[int | None], stands_for: Alternatives) -> bool:
+        """Whether no messages but these have the rarest group of the query.
+
+        Then it does not matter in how many longer words the others are, which takes longer to find.
+        """
+        groups = self._query.groups
+        if len(groups) < 2:
+            return False
+        rarest = groups[min(range(len(groups)), key=self._group_frequency)]
+        if sum(len(stands_for[term]) for term in rarest) > _FEW_PHRASES:
+            return False
+        text = build(Query((rarest,)), stands_for.__getitem__, required=self._required).text
+        for part in self._outline.parts:
+            table = f"doc_{part}"
+            rows = tuples(
+                self._conn,
+                f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?",
+                (text, len(found) + 1),
+            )
+            if not all(row[0] in found for row in rows):
+                return False
+        return True
+
     def _may_occur(self, term: Term) -> bool:
         for word in term.words[:-1] if term.prefix else term.words:
             if word not in self._occurring:
@@ -162,9 +202,14 @@ class Search:
         if self._wanted.order:
             sign = -1 if self._wanted.order == "newest" else 1
             return [(sign * at, sign * (number or 0)) for number, _, _, at, _ in candidates]
-        now = self._now
+        now, half_life, recency = self._now, HALF_LIFE, RECENCY
+        # Called for each of several hundred matches, so without a further call for each.
         return [
-            (-with_recency(score, now - at), -at, -(number or 0))
+            (
+                -score * (1.0 + recency * 0.5 ** (max(now - at, 0.0) / half_life)),
+                -at,
+                -(number or 0),
+            )
             for number, _, _, at, score in candidates
         ]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from .search_query import Term, can_be_widened
 from .search_text import (
+    MAX_WORD,
     fold,
     folded_words,
     is_unspaced,
@@ -28,16 +28,17 @@ WIDTH = 150
 LEAD = 40
 """How many of them stand before the first match, at most."""
 _WINDOW = 1200
+_MOST_MATCHES = 64  # of a term
 _FEW_MATCHES = 8  # more are found faster by going through all words
 
 
-@dataclass(frozen=True)
 class Matcher:
     """What to mark."""
 
-    terms: tuple[Term, ...]
-    widened: bool
-    """Bare words also match inside longer words."""
+    def __init__(self, terms: tuple[Term, ...], widened: bool) -> None:
+        """`widened`: bare words also match inside longer words."""
+        self.terms = terms
+        self.widened = widened
 
     @functools.cached_property
     def _needles(self) -> list[tuple[str, int]]:
@@ -52,12 +53,49 @@ class Matcher:
             return " " * whole_first + text + " " * is_unspaced(last)
         return f" {text}" if term.prefix and not is_unspaced(term.words[-1]) else f" {text} "
 
-    def find(self, found: Sequence[str], limit: int = 64) -> list[tuple[int, int, int]]:
+    @functools.cached_property
+    def _are_short(self) -> bool:
+        """Whether no term could be a word that is longer than it is indexed."""
+        return all(len(needle) < MAX_WORD for needle, _ in self._needles)
+
+    @functools.cached_property
+    def _are_words(self) -> bool:
+        return all(length == 1 for _, length in self._needles)
+
+    def find_in_ascii(self, folded: str) -> list[tuple[int, int, int]] | None:
+        """Matches in an ASCII text that was folded: (start, end, number of the term).
+
+        None where that cannot be told without going through its words.
+        """
+        if not self._are_short or not (self._are_words or "  " not in folded):
+            return None
+        limit = self._limit(_MOST_MATCHES)
+        text = f" {folded} "
+        marks = []
+        for number, (needle, _) in enumerate(self._needles):
+            at = text.find(needle)
+            for _ in range(limit):
+                if at < 0:
+                    break
+                # Of a word that is matched in part, all is marked.
+                start = at if needle[0] == " " else text.rfind(" ", 0, at)
+                end = at + len(needle)
+                end = end - 2 if needle[-1] == " " else text.find(" ", end) - 1
+                if end - start > MAX_WORD:
+                    return None
+                marks.append((start, end, number))
+                at = text.find(needle, at + 1)
+        return marks
+
+    def _limit(self, limit: int) -> int:
+        return min(limit, max(4, 256 // len(self.terms)))
+
+    def find(self, found: Sequence[str], limit: int = _MOST_MATCHES) -> list[tuple[int, int, int]]:
         """Matches in a list of words: (number of the term, first word, last word).
 
         No more than `limit` per term, and fewer if there are many terms.
         """
-        limit = min(limit, max(4, 256 // len(self.terms)))
+        limit = self._limit(limit)
         text = f" {' '.join(found)} "
         matches = []
         for number, (needle, length) in enumerate(self._needles):
@@ -82,6 +120,9 @@ def matching_snippet(text: str, matcher: Matcher) -> str | None:
     if len(text) > 2 * _WINDOW or not text.isascii():
         return snippet(text, matcher) if matcher.occurs_in(text) else None
     folded = fold(text)
+    found = matcher.find_in_ascii(folded)
+    if found is not None:
+        return _shown(text, found) if found else None
     matches = matcher.find(folded_words(folded))
     if not matches:
         return None

@@ -48,6 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     lab = Lab(tmp_path_factory.mktemp("lab"), TINY, sys.executable)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store_rivals, "SMALL", 200)
+        patch.setattr(store_rivals, "YOUNG", 100)
         return Run(lab, {name: measured(lab) for name, measured in store.MEASUREMENTS.items()})
 
 
@@ -102,6 +103,7 @@ def test_all_sides_search_the_same_messages(run: Run) -> None:
 def test_a_small_store_is_searched_only_where_the_big_one_is_bigger(run: Run, lab: Lab) -> None:
     assert [found.row.key for found in run.findings["small"] if found.row] == [
         "search.small.typical", "search.small.slowest", "search.small.phrase",
+        "search.young.typical", "search.young.slowest", "search.young.phrase",
     ]  # fmt: skip
     assert store_rivals.small_rivals(lab) == []
 

@@ -9,6 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
+from hermes_state.search import SearchIndex
+
 from .search_store import SearchStore
 
 
@@ -87,3 +89,52 @@ def test_a_neighbour_that_is_only_a_long_call_is_shown(store: SearchStore) -> No
     (hit,) = store.index.search_messages("unmistakable")
     assert hit["id"] == number
     assert "write_file" in hit["context"][0]["content"]
+
+
+def test_a_search_that_finds_nothing_asks_for_little(
+    store: SearchStore, executed: list[str]
+) -> None:
+    executed.clear()
+    assert store.ids("unheard") == []
+    assert len(executed) <= 5  # begin, both files, the word, longer words, end
+
+
+@pytest.mark.parametrize("query", ["lamp", "lamp lit", '"of the hall"', "unheard", "lam*", "amp"])
+def test_searching_again_prepares_no_statement_anew(
+    store: SearchStore, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    prepared: list[object] = []
+
+    def note(*what: object) -> int:
+        prepared.append(what)
+        return apsw.SQLITE_OK
+
+    hooks = [*apsw.connection_hooks, lambda conn: conn.set_authorizer(note)]
+    monkeypatch.setattr(apsw, "connection_hooks", hooks)
+    other = SearchIndex(store.state_path, store.search_path)
+    try:
+        other.search_messages(query)  # finds out how far the index is
+        other.search_messages(query)  # sees that nothing has changed since
+        assert prepared
+        prepared.clear()
+        other.search_messages(query)
+        assert prepared == []
+    finally:
+        other.close()
+
+
+def test_longer_words_are_not_looked_for_where_they_could_add_nothing(
+    store: SearchStore, executed: list[str]
+) -> None:
+    def passes(query: str, *expected: int) -> int:
+        executed.clear()
+        assert sorted(store.ids(query)) == sorted(expected)
+        return sum("relevance(doc_" in sql for sql in executed)
+
+    both = store.message("s0", "the unmistakable lamp")
+    store.message("s0", "streetlamps and lamplight")
+    store.index.catch_up()
+    assert passes("lamp unmistakable", both) == 1
+    longer = store.message("s0", "an unmistakable streetlamp")
+    store.index.catch_up()
+    assert passes("lamp unmistakable", both, longer) == 2
