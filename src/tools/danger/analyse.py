@@ -26,6 +26,9 @@ LONGEST = 131_072
 _EVERYWHERE = {"SHELL": "/bin/bash", "BASH": "/bin/bash", "IFS": " \t\n", "PPID": PARENT}
 
 
+_LOOKING = frozenset({"ls", "readlink", "stat", "test", "[", "pwd", "true"})
+
+
 def analyse(
     command: str,
     cwd: Path,
@@ -68,9 +71,17 @@ def analyse(
         walker.script(text, None if stdin is None else without_marks(stdin))
     except (TooComplex, RecursionError):
         findings.append(Finding("complex", "A command too complex to be followed to its end"))
+    if walker.links and (">" in text or not _ends_with_link(walker.commands)):
+        walker.report("link-outside", "Makes a link to something outside")
     findings += [Finding(*danger) for danger in walker.dangers.values()]
     findings += _denied([*seen, *walker.commands], deny)
     return _worst_first(findings)
+
+
+def _ends_with_link(commands: list[str]) -> bool:
+    """Whether nothing could be done through a link any more after it was made."""
+    programs = [command.split(" ", 1)[0] for command in commands]
+    return "ln" in programs and _LOOKING.issuperset(programs[programs.index("ln") + 1 :])
 
 
 def _denied(seen: list[str], deny: Iterable[str]) -> list[Finding]:

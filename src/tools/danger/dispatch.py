@@ -20,6 +20,7 @@ from .rules_cloud import CLOUD
 from .rules_files import FILES
 from .rules_git import GIT
 from .rules_network import NETWORK
+from .rules_own import OWN
 from .rules_system import SYSTEM
 from .state import Values
 from .wrappers import WRAPPERS
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from .walk import Walker
 
 RULES: dict[str, Callable[[Call], str | None]] = {
-    **FILTERS, **FILES, **SYSTEM, **NETWORK, **GIT, **CLOUD, **INTERPRETERS, **WRAPPERS, **BUILTINS,
+    **FILTERS, **FILES, **SYSTEM, **NETWORK, **GIT, **CLOUD, **OWN, **INTERPRETERS, **WRAPPERS,
+    **BUILTINS,
 }  # fmt: skip
 """What a program's arguments mean; a rule gives what the program prints, if it is known."""
 

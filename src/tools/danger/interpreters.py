@@ -18,6 +18,7 @@ from .marks import (
     has_marks,
     has_unknown,
 )
+from .rules_own import own_file, own_module
 
 if TYPE_CHECKING:
     from .walk import Walker
@@ -223,6 +224,8 @@ def run_language(call: Call) -> str:
         hides = call.stdin is None and not operands and not set(letters) & {"n", "p"}
         return _run_code(call, "\n".join(code), hides)
     if operands and operands[0] != "-":
+        if own_file(operands[0]):
+            return call.run(["hermes", *operands[1:]])
         return _run_source(call, operands[0])
     if call.stdin is not None and not {"version", "--version", "-V"} & set(call.arguments):
         if has_unknown(call.stdin):
@@ -236,6 +239,8 @@ def _run_code(call: Call, code: str, hides: bool) -> str:
     if has_unknown(code):
         call.report("unclear-script", _FED)
         return UNKNOWN
+    if "hermes_cli" in code:
+        call.report("own-rules", "Runs or changes the agent itself")
     check_code(call.shell, call.name, as_literal(code))
     return OBSCURE if hides and prints_only(code) else UNKNOWN
 
@@ -261,6 +266,8 @@ def _run_module(call: Call, module: str, arguments: list[str]) -> str:
     known = {"pip": "pip", "pip3": "pip", "awscli": "aws", "ansible": "ansible"}.get(module)
     if known:
         call.run([known, *arguments])
+    if own_module(module):
+        call.run(["hermes", *arguments])
     if module in ("code", "pdb", "timeit", "cProfile", "runpy") and call.stdin is not None:
         call.report("unclear-script", _FED)
     if module == "timeit":

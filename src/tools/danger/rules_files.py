@@ -8,8 +8,8 @@ from collections.abc import Callable
 from .call import Call, Options
 from .code import check_code
 from .filters import hidden, transformed
-from .marks import CONTENT, ONE, STAR, UNKNOWN, as_literal, has_unknown, readable
-from .paths import is_catastrophic, is_inside, is_product, is_scratch, tree_danger
+from .marks import CONTENT, ONE, STAR, UNKNOWN, as_literal, has_glob, has_unknown, readable
+from .paths import is_catastrophic, is_inside, is_product, is_scratch, read_danger, tree_danger
 
 # Of a sed script whose blanks were made one each: no pattern reads the same blanks twice.
 _SED_RUNS = re.compile(r"(?:^|[;\n{}0-9$!/])\s?e(?:\s|$)|/[gimpIM0-9]*e[gimpI0-9w]*\s?(?:$|[;}\n])")
@@ -125,10 +125,33 @@ def _copy(call: Call) -> str:
     elif not targets and call.name == "ln" and sources:
         targets = ["."]
     for source in sources:
-        _source(call, options, source)
+        if call.name != "ln" or not _is_harmless_link(call, options, source, targets):
+            _source(call, options, source)
         for target in targets:
             _target(call, source, target)
     return ""
+
+
+def _is_harmless_link(call: Call, options: Options, source: str, targets: list[str]) -> bool:
+    """Whether a link leads to something inside, or to an ordinary file beside the workspace.
+
+    What is done through a link is judged by where it leads, once it is there. So one that leads
+    beside the workspace may be made, but not used in the same breath: see `Shell.links`.
+    """
+    is_hard = not options.has("s", "symbolic") or source.startswith("/") or has_unknown(source)
+    if is_hard or has_glob(source):
+        return False
+    shell, working = call.shell, call.shell.places.working
+    folders = {f"{target}/.." for target in targets} | {*targets}
+    ends = {path for folder in folders for path in shell.paths(f"{folder}/{source}")}
+    beside = working.rsplit("/", 1)[0]
+    for end in ends:
+        if has_unknown(end) or not is_inside(end, beside) or end == beside or len(beside) < 2:
+            return False
+        if read_danger(end, shell.places) or tree_danger(end, shell.places):
+            return False
+    shell.links |= not all(is_inside(end, working) for end in ends)
+    return True
 
 
 def _source(call: Call, options: Options, source: str) -> None:

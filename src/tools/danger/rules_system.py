@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .call import Call
 from .filters import transformed
-from .marks import PARENT, UNKNOWN, as_literal, has_unknown
+from .marks import PARENT, UNKNOWN, has_unknown
 
 _OFF = "Shuts the machine down or restarts it"
 
@@ -260,19 +260,6 @@ def _invitation(call: Call) -> str:
     return UNKNOWN
 
 
-def _hermes(call: Call) -> str:
-    """The agent must not free itself of its own rules."""
-    words = [as_literal(one) for one in call.arguments]
-    if any(one.startswith("--yolo") or one == "--accept-hooks" for one in words):
-        call.report("own-rules", "Starts an agent that does not ask")
-    if words[:1] and words[0] in (
-        "config", "auth", "login", "logout", "gateway", "cron", "plugins", "hooks", "mcp", "skills",
-        "pairing", "uninstall", "update", "setup", "approve", "approvals", "profile", "sessions",
-    ):  # fmt: skip
-        call.report("own-rules", "Changes the agent itself")
-    return UNKNOWN
-
-
 def _table(
     names: str, rule: Callable[[Call], str | None]
 ) -> dict[str, Callable[[Call], str | None]]:
@@ -303,6 +290,6 @@ SYSTEM: dict[str, Callable[[Call], str | None]] = {
     "ps": _ps, **_table("gcore jmap jstack coredumpctl", _debugger),
     **_table("security secret-tool pass gopass keyring kwallet-query keyctl lpass bw vault", _keychain),
     "gpg": _gpg, "gpg2": _gpg, "ssh-keygen": _ssh_keygen,
-    **_table("make gmake bmake", _make), "hermes": _hermes, "sort": _sort, "gsort": _sort,
+    **_table("make gmake bmake", _make), "sort": _sort, "gsort": _sort,
     **_table("man less more most", _pager), "ssh-copy-id": _invitation,
 }  # fmt: skip

@@ -30,6 +30,8 @@ class Shell:
         self.dangers: dict[tuple[str, bool], Danger] = {}
         self.commands: list[str] = []
         """Every program with its arguments, as far as known."""
+        self.links = False
+        """Whether a link was made that leads beside the workspace."""
         self._depth = 0
         self._doubtful = 0
         self._only_hard = 0

@@ -12,9 +12,15 @@ from typing import NamedTuple
 
 from .call import Call, sort_options
 from .marks import ONE, STAR, UNKNOWN, has_unknown
+from .paths import is_inside, real
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _MOST_ITEMS = 200
+_PRODUCT = re.compile(
+    r"\*\.(?:py[cod]|o|obj|lo|class|gc(?:da|no|ov)|sw[op]|orig|rej|bak|tmp|log|tsbuildinfo|profraw)"
+    r"|\*~|\.DS_Store|Thumbs\.db|__pycache__|\.(?:pytest|mypy|ruff)_cache|\.coverage|\*\.egg-info"
+)
+"""Names of what tools make: losing it loses nothing."""
 _FILTERS = frozenset({
     "-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-mtime", "-mmin",
     "-atime", "-ctime", "-newer", "-size", "-empty", "-user", "-group", "-uid", "-inum", "-samefile",
@@ -268,18 +274,49 @@ def _find(call: Call) -> str:
         argument = arguments[index]
         index += 1
         if argument == "-delete":
-            for start in starts:
-                deletes_tree(call, start, is_filtered=_is_filtered(arguments))
+            if not _finds_products(call, starts, arguments[: index - 1]):
+                for start in starts:
+                    deletes_tree(call, start, is_filtered=_is_filtered(arguments))
         elif argument in ("-exec", "-execdir", "-ok", "-okdir"):
             end = next(
                 (i for i in range(index, len(arguments)) if arguments[i] in (";", "+")),
                 len(arguments),
             )
-            _find_exec(call, arguments[index:end], starts, found, _is_filtered(arguments))
+            if not _removes(arguments[index:end]) or not _finds_products(
+                call, starts, arguments[: index - 1]
+            ):
+                _find_exec(call, arguments[index:end], starts, found, _is_filtered(arguments))
             index = end + 1
         elif argument in ("-fprint", "-fprintf", "-fls", "-fprint0") and index < len(arguments):
             call.shell.writes(arguments[index])
     return "".join(path + "\n" for path in found)
+
+
+def _removes(command: list[str]) -> bool:
+    """Whether find only removes what it finds: `-exec rm -f {} +`."""
+    return (
+        command[:1] == ["rm"]
+        and command[-1] == "{}"
+        and all(re.fullmatch(r"-[frv]+|--", one) for one in command[1:-1])
+    )
+
+
+def _finds_products(call: Call, starts: list[str], tests: list[str]) -> bool:
+    """Whether find comes only to what is made anew when it is needed, within the workspace.
+
+    Only a test that stands before what is done counts, and only if nothing makes another of it.
+    """
+    if {"-o", "-or", ",", "!", "-not", "-L", "-follow", "-H"} & {*tests}:
+        return False
+    names = [value for option, value in itertools.pairwise(tests) if option in ("-name", "-iname")]
+    if not names or not all(_PRODUCT.fullmatch(name) for name in names):
+        return False
+    working = call.shell.places.working
+    return all(
+        is_inside(path, working) and is_inside(real(path), real(working)) and not has_unknown(path)
+        for start in starts
+        for path in call.shell.paths(start)
+    )
 
 
 def _found(starts: list[str], arguments: list[str]) -> list[str]:
