@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -138,9 +137,9 @@ def test_one_that_is_not_gone_on_with_is_closed_and_said(
 
 
 def test_a_command_that_ran_is_not_run_again(
-    hermes: Hermes, server: ModelServer, terminal: Open, tmp_path: Path
+    hermes: Hermes, server: ModelServer, terminal: Open
 ) -> None:
-    effects = tmp_path / "effects"
+    effects = hermes.home / "effects"
     command = f"echo once >> {effects}; echo told; sleep 600"
     server.call("terminal", command=command, timeout=601)
     first = terminal()
