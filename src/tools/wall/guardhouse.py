@@ -63,6 +63,8 @@ class Guardhouse:
         self._standing: dict[Wall, tuple[Warden | Seatbelt, Proxy | None]] = {}
         self._context: ToolContext | None = None
         self._refused: dict[str, None] = {}
+        self._answered_in = ""
+        self._answers: dict[str, ToolError | None] = {}
         self.means: Means = means()
         self._marker = new_marker()
         self.folder = workspace.home.resolve() / RUN_FOLDER / self._marker
@@ -178,14 +180,23 @@ class Guardhouse:
             return
         name = host.lower().rstrip(".")
         finding = Finding(f"host:{name}", f"Connects to {name}")
-        try:
-            if self._context is None:
+        with self._asking:
+            context = self._context
+            if context is None:
                 raise ToolError("Nobody can be asked.")
-            with self._asking:  # what is answered for one connection holds for the next
-                decide(self._context, f"connect to {name}:{port}", [finding])
-        except ToolError:
+            # One answer for all connections of a command: programs open several, and try again.
+            if self._answered_in != context.call_id:
+                self._answered_in, self._answers = context.call_id, {}
+            if name not in self._answers:
+                try:
+                    decide(context, f"connect to {name}:{port}", [finding])
+                    self._answers[name] = None
+                except ToolError as error:
+                    self._answers[name] = error
+            answer = self._answers[name]
+        if answer is not None:
             self._refused[f"{name}:{port}"] = None
-            raise
+            raise answer
 
     def take_refusals(self) -> list[str]:
         """The hosts that were refused since this was last asked."""

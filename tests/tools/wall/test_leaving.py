@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.server
+import itertools
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,7 +60,11 @@ def server() -> Iterator[int]:
 
 
 def ask(context: ToolContext, command: str, *needs: str) -> str:
-    return str(terminal.run(context, command, needs=list(needs)))
+    call = replace(context, call_id=f"{context.call_id}-{next(_numbers)}")
+    return str(terminal.run(call, command, needs=list(needs)))
+
+
+_numbers = itertools.count()
 
 
 def test_inside_nothing_is_asked(walled: ToolContext, person: Person) -> None:
@@ -115,6 +121,23 @@ def test_a_host_is_a_question_of_its_own(walled: ToolContext, person: Person, se
     assert ask(walled, fetch(server)) == "page /x"
     assert ask(walled, fetch(server)) == "page /x"
     assert len(person.asked) == 2
+
+
+def test_one_answer_holds_for_all_connections_of_a_command(
+    walled: ToolContext, person: Person, server: int
+) -> None:
+    walled.workspace.settings = {
+        **walled.workspace.settings,
+        "web": {"allow_private": ["127.0.0.1"]},
+    }
+    both = f"{fetch(server)}; {fetch(server)}"
+    assert "page" not in ask(walled, both)
+    assert len(person.asked) == 1
+    person.answer = "once"
+    assert ask(walled, both).count("page /x") == 2
+    assert len(person.asked) == 2
+    ask(walled, both)
+    assert len(person.asked) == 3
 
 
 def test_a_host_that_was_asked_for_beforehand_is_not_asked_again(
