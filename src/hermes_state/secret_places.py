@@ -64,6 +64,9 @@ _PLACES = r"""
   | (?:\{(?:s?sha(?:256|512)?|s?md5|crypt)\}|pbkdf2_sha[0-9]{1,3}\$[0-9]{1,9}\$)
         (?P<digest>[A-Za-z0-9+/=$.]{20,})
   | "(?:d|p|q|dp|dq|qi|k)\\{0,3}"[ \t]{0,8}:[ \t]{0,8}\\{0,3}"(?P<jwk>[A-Za-z0-9_-]{40,})\\{0,3}"
+  | /t/(?P<conda>[a-z]{2}-[0-9a-f]{8}-[0-9a-f-]{27})
+  | bundle_[a-z0-9_]{2,80}:[ \t]{1,4}["']?[^\s"':/]{1,64}:(?P<bundle>[^\s"'/]{4,})
+  | npmauthident["']?[ \t]{0,4}:[ \t]{0,4}["']?(?P<ident>(?![$<{*])[^\s"']{4,})
   | sha256~(?P<openshift>[A-Za-z0-9_-]{40,})
   | (?:fm2_|fm1[ar]_)(?P<wide>[A-Za-z0-9+/=_,-]{40,})
   | sshpass[ \t]{1,8}-p[ \t]{0,8}["']?(?P<sshpass>(?![$<-])[^\s"']{4,})
@@ -101,6 +104,7 @@ _WORDS = (
     r"|\$(?:[1-7shpy]|2[abxy]|apr1|argon2|scrypt|pbkdf2|sha1)[a-z0-9-]{0,12}\$"
     r"|\{(?:s?sha(?:256|512)?|s?md5|crypt)\}|pbkdf2_sha"
     r"|\"(?:[dpqk]|dp|dq|qi)\\{0,3}\"(?=[ \t]{0,8}:)"
+    r"|/t/(?=[a-z]{2}-[0-9a-f]{8}-)|bundle_(?=[a-z0-9_]{2,80}:[ \t])|npmauthident"
     r"|sha256~|fm2_|fm1[ar]_|sshpass|redis-cli|ldap"
     r"|(?:docker|podman|nerdctl|az|oc|registry|cf)[ \t]login"
     r"|mongo|mysql|mariadb|htpasswd|7z|zip|rar|identified|login(?=[ \t])"

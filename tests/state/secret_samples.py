@@ -157,6 +157,9 @@ _PLACES: list[tuple[str, str]] = [
     ("ansible_become_pass: {}", WORD),
     ("vault_unseal_key: {}", B64[:44]),
     ("pass = {}", alnum(24)),
+    ('BUNDLE_GEMS__EXAMPLE__ORG: "joe:{}"', WORD),
+    ('npmAuthIdent: "joe:{}"', WORD),
+    ("channel_alias: https://conda.example.org/t/{}/x", "jo-" + UUID),
     # JSON
     ('{{"auths": {{"ghcr.io": {{"auth": "{}"}}}}}}', basic("joe", WORD)),
     ('{{"clientSecret": "{}"}}', alnum(30)),

@@ -1,29 +1,32 @@
 """Where keys, sockets and caches are on a machine.
 
 One table says what a command never sees. It names places, not contents: a project's own `.env`
-inside the workspace belongs to the work.
+inside the workspace belongs to the work. Only settings that tools need are looked into: they are
+hidden if there is a secret in them.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
+import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from hermes_state.redact import redact
+
 HIDDEN_IN_HOME = (
     # keys and credentials
     ".ssh", ".gnupg", ".pki", ".password-store", ".netrc", "_netrc", ".authinfo", ".authinfo.gpg",
-    ".pgpass", ".my.cnf", ".mylogin.cnf", ".git-credentials", ".config/git/credentials", ".npmrc",
-    ".yarnrc.yml", ".pypirc", ".gem/credentials", ".bundle/config", ".cargo/credentials",
-    ".cargo/credentials.toml", ".m2/settings.xml", ".m2/settings-security.xml",
-    ".gradle/gradle.properties", ".composer/auth.json", ".config/composer/auth.json", ".condarc",
-    ".vault-token", ".terraformrc", ".terraform.d", ".s3cfg", ".boto", ".databrickscfg", ".snowsql",
+    ".pgpass", ".my.cnf", ".mylogin.cnf", ".git-credentials", ".config/git/credentials", ".pypirc",
+    ".gem/credentials", ".cargo/credentials", ".cargo/credentials.toml", ".vault-token",
+    ".m2/settings-security.xml", ".composer/auth.json", ".config/composer/auth.json",
+    ".config/pypoetry/auth.toml", ".terraformrc", ".terraform.d", ".s3cfg", ".boto", ".databrickscfg", ".snowsql",
     ".config/gh", ".config/hub", ".config/glab-cli", ".config/op", ".config/rclone", ".config/age",
     ".config/sops", ".config/doctl", ".config/heroku", ".config/netlify", ".config/configstore",
-    ".config/containers/auth.json", ".config/pip/pip.conf", ".pip/pip.conf", ".fly", ".vercel",
+    ".config/containers/auth.json", ".fly", ".vercel",
     # clouds and containers
     ".aws", ".azure", ".config/gcloud", ".oci", ".aliyun", ".bluemix", ".ibmcloud", ".kube",
     ".minikube", ".docker", ".config/containers", ".local/share/containers", ".helm",
@@ -44,6 +47,14 @@ HIDDEN_IN_HOME = (
 )  # fmt: skip
 """Files and folders below a person's home."""
 
+HIDDEN_WITH_SECRETS = (
+    ".npmrc", ".yarnrc", ".yarnrc.yml", ".config/pnpm/rc", ".bundle/config", ".m2/settings.xml",
+    ".gradle/gradle.properties", ".condarc", ".config/pip/pip.conf", ".pip/pip.conf",
+    ".config/uv/uv.toml", ".cargo/config", ".cargo/config.toml", ".curlrc", ".wgetrc",
+    ".config/NuGet/NuGet.Config", ".nuget/NuGet/NuGet.Config", ".sbt/repositories",
+)  # fmt: skip
+"""Settings of tools below a home, which need them: hidden only while there is a secret in them."""
+
 HIDDEN_ANYWHERE = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers",
     "/etc/sudoers.d", "/etc/ssl/private", "/etc/krb5.keytab", "/etc/security/opasswd",
@@ -59,8 +70,13 @@ _SOCKETS = ("SSH_AUTH_SOCK", "GPG_AGENT_INFO", "DOCKER_HOST", "DBUS_SESSION_BUS_
             "XAUTHORITY", "KUBECONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "PGPASSFILE",
             "NETRC", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "DOCKER_CONFIG",
             "GNUPGHOME", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "VAULT_TOKEN_PATH",
-            "XDG_RUNTIME_DIR", "NPM_CONFIG_USERCONFIG", "PIP_CONFIG_FILE")  # fmt: skip
+            "XDG_RUNTIME_DIR")  # fmt: skip
 """Variables that say where a key or a socket is, if not in its usual place."""
+
+_SETTINGS = ("NPM_CONFIG_USERCONFIG", "PIP_CONFIG_FILE", "UV_CONFIG_FILE", "CONDARC")
+"""Variables that say where such settings are."""
+_LONGEST_SETTINGS = 262_144
+"""Bytes; longer settings of a tool are hidden unread."""
 
 CACHES = (
     ".cache", ".npm", ".node-gyp", ".yarn", ".pnpm-store", ".local/share/pnpm/store",
@@ -78,6 +94,9 @@ def hidden_places(hermes_home: Path, environ: Mapping[str, str]) -> tuple[Path, 
     named = [Path(place) for place in HIDDEN_ANYWHERE]
     named += [home / place for home in homes() for place in HIDDEN_IN_HOME]
     named += [Path(_plain(environ[name])) for name in _SOCKETS if environ.get(name)]
+    settings = [home / place for home in homes() for place in HIDDEN_WITH_SECRETS]
+    settings += [Path(environ[name]) for name in _SETTINGS if environ.get(name)]
+    named += [path for path in real_places(settings) if _holds_secret(path)]
     return real_places([hermes_home, *named])
 
 
@@ -127,6 +146,28 @@ def real_places(paths: Iterable[Path]) -> tuple[Path, ...]:
         with suppress(OSError, RuntimeError):  # not to be reached, or a loop: nothing to hide
             found[path.resolve(strict=True)] = None
     return tuple(found)
+
+
+_looked_into: dict[Path, tuple[tuple[int, int, int], bool]] = {}
+
+
+def _holds_secret(path: Path) -> bool:
+    """Whether there is a secret in a settings file; it is read again only when it was changed."""
+    try:
+        info = path.stat()
+        version = (info.st_mtime_ns, info.st_size, info.st_ino)
+        known = _looked_into.get(path)
+        if known is not None and known[0] == version:
+            return known[1]
+        is_long = info.st_size > _LONGEST_SETTINGS or not stat.S_ISREG(info.st_mode)
+        text = "" if is_long else path.read_text(encoding="utf-8")
+    except OSError:
+        return True  # closed to this account; a wall may be built by another one
+    except UnicodeDecodeError:
+        return True  # nothing that these tools would read
+    found = is_long or redact(text) != text
+    _looked_into[path] = version, found
+    return found
 
 
 @cache
