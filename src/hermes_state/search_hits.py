@@ -1,8 +1,8 @@
 """Reading what a search found: the messages with their snippets and their neighbours.
 
-Hits are read in groups, with one statement each for their sessions, their messages and the messages
-around them: what a search of few hits costs is mostly the number of its statements. Messages may be
-very long. Of a long one only pieces are read from the file, not the whole value.
+Hits are read in groups, with one statement for their messages, the sessions of these and the
+messages around them: what a search of few hits costs is mostly the number of its statements.
+Messages may be very long. Of a long one only pieces are read from the file, not the whole value.
 """
 
 from __future__ import annotations
@@ -23,36 +23,39 @@ GROUP = 32
 
 _WHOLE = 1 << 15  # bytes up to which a value is read as a whole
 _BEGINNING = 1 << 12
-_ANY = f"({', '.join('?' * GROUP)})"
+_FEW = 4
 _NOBODY: list[Any] = [None] * GROUP
 
 _MESSAGE = (
-    "m.id, m.role, CAST(m.tool_name AS BLOB), octet_length(m.content),"
-    " CASE WHEN octet_length(m.content) <= {whole} THEN CAST(m.content AS BLOB) END,"
-    " octet_length(m.tool_calls),"
-    " CASE WHEN octet_length(m.tool_calls) <= {whole} THEN CAST(m.tool_calls AS BLOB) END"
+    "{m}.id, {m}.role, CAST({m}.tool_name AS BLOB), octet_length({m}.content),"
+    " CASE WHEN octet_length({m}.content) <= {whole} THEN CAST({m}.content AS BLOB) END,"
+    " octet_length({m}.tool_calls),"
+    " CASE WHEN octet_length({m}.tool_calls) <= {whole} THEN CAST({m}.tool_calls AS BLOB) END"
 )
 _NEIGHBOUR = (
-    ", (SELECT id FROM state.messages WHERE session_id = m.session_id AND id {than} m.id{visible}"
+    " LEFT JOIN state.messages AS {m} ON {m}.id = (SELECT id FROM state.messages"
+    " WHERE session_id = found.session_id AND id {than} found.id{visible}"
     " ORDER BY id {direction} LIMIT 1)"
 )
 _VISIBLE = " AND (active = 1 OR compacted = 1)"
-_BY_ID = f" FROM state.messages AS m WHERE m.id IN {_ANY}"
+_SESSION = "s.source, s.model, CAST(s.title AS BLOB), s.started_at"
 
 
 def _found_messages_sql(visible: str) -> str:
-    before = _NEIGHBOUR.format(than="<", direction="DESC", visible=visible)
-    after = _NEIGHBOUR.format(than=">", direction="ASC", visible=visible)
-    return f"SELECT {_MESSAGE.format(whole=_WHOLE)}{before}{after}{_BY_ID}"
+    return (
+        f"SELECT {_MESSAGE.format(m='found', whole=_WHOLE)}, {_SESSION},"
+        f" {_MESSAGE.format(m='before', whole=_BEGINNING)},"
+        f" {_MESSAGE.format(m='after', whole=_BEGINNING)}"
+        " FROM state.messages AS found CROSS JOIN state.sessions AS s ON s.id = found.session_id"
+        + _NEIGHBOUR.format(m="before", than="<", direction="DESC", visible=visible)
+        + _NEIGHBOUR.format(m="after", than=">", direction="ASC", visible=visible)
+        + " WHERE found.id"
+    )
 
 
 _FOUND_MESSAGES = {False: _found_messages_sql(_VISIBLE), True: _found_messages_sql("")}
-"""Messages with the ids of those before and after, by whether inactive ones count."""
-_AROUND = f"SELECT {_MESSAGE.format(whole=_BEGINNING)}, NULL, NULL{_BY_ID}"
-_SESSIONS = (
-    "SELECT id, source, model, CAST(title AS BLOB), started_at FROM state.sessions"
-    f" WHERE id IN {_ANY}"
-)
+"""Messages with their sessions and those before and after, by whether inactive ones count."""
+_SESSIONS = f"SELECT s.id, {_SESSION} FROM state.sessions AS s WHERE s.id"
 
 
 class _Message(NamedTuple):
@@ -63,9 +66,6 @@ class _Message(NamedTuple):
     content: bytes | None
     calls_size: int | None
     calls: bytes | None
-    before: int | None
-    """The message before it in its session, if that was asked for."""
-    after: int | None
 
 
 _as_message = cast(
@@ -91,27 +91,21 @@ def _read_group(
     hits: Sequence[tuple[Candidate, str, Matcher]],
     include_inactive: bool,
 ) -> list[dict[str, Any]]:
-    sessions = {
-        row[0]: row for row in _select(conn, _SESSIONS, [hit[0].session_id for hit in hits])
-    }
     messages = {
-        row[0]: _as_message(row)
+        row[0]: row
         for row in _select(conn, _FOUND_MESSAGES[include_inactive], [hit[0][0] for hit in hits])
     }
-    around = [id for message in messages.values() for id in message[-2:]]
-    context: dict[int | None, dict[str, str]] = {}
-    for neighbour in map(_as_message, _select(conn, _AROUND, around)):
-        beginning = _beginning(conn, neighbour, _text(neighbour))
-        context[neighbour[0]] = {"role": neighbour[1], "content": beginning}
+    without = [hit[0].session_id for hit in hits if hit[0].message_id is None]
+    sessions = {row[0]: row[1:] for row in _select(conn, _SESSIONS, without)} if without else {}
     read = []
     for candidate, match, matcher in hits:
         message_id, session_id, conversation_id, timestamp, _ = candidate
-        session = sessions.get(session_id)
+        row = messages.get(message_id)
+        session = sessions.get(session_id) if row is None else row[7:11]
         if session is None:
             continue
-        _, source, model, raw_title, started = session
+        source, model, raw_title, started = session
         title = as_text(raw_title)
-        found = messages.get(message_id)
         hit = {
             "id": message_id,
             "session_id": session_id,
@@ -127,31 +121,47 @@ def _read_group(
             "match": match,
             "context": [],
         }
-        if found is not None:
-            text = _text(found)
-            itself = {"role": found.role, "content": _beginning(conn, found, text)}
-            before, after = context.get(found.before), context.get(found.after)
-            hit["role"] = found.role
-            hit["tool_name"] = as_text(found.tool_name)
-            # Each hit has dictionaries of its own: two may have the same neighbour.
-            hit["context"] = [dict(one) for one in (before, itself, after) if one is not None]
-        if found is None or match == "title":
+        if row is not None:
+            _add_message(conn, hit, row, matcher)
+        if row is None or match == "title":
             hit["snippet"] = snippet(title or "", matcher)
-        else:
-            hit["snippet"] = _snippet(conn, found, text, matcher)
         read.append(hit)
     return read
 
 
+def _add_message(
+    conn: IndexConnection, hit: dict[str, Any], row: tuple[Any, ...], matcher: Matcher
+) -> None:
+    """Add to a hit what its message says, and those before and after it."""
+    found = _as_message(row[:7])
+    text = _text(found)
+    hit["role"] = found.role
+    hit["tool_name"] = as_text(found.tool_name)
+    if hit["match"] != "title":
+        hit["snippet"] = _snippet(conn, found, text, matcher)
+    context = hit["context"]
+    if row[11] is not None:
+        context.append(_context(conn, _as_message(row[11:18])))
+    context.append({"role": found.role, "content": _beginning(conn, found, text)})
+    if row[18] is not None:
+        context.append(_context(conn, _as_message(row[18:])))
+
+
+def _context(conn: IndexConnection, message: _Message) -> dict[str, str]:
+    return {"role": message.role, "content": _beginning(conn, message, _text(message))}
+
+
 def _select(conn: IndexConnection, sql: str, keys: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """The rows with these keys, each of them once."""
+    """The rows with these keys (no more than a group), each of them once."""
     wanted = [key for key in dict.fromkeys(keys) if key is not None]
-    rows: list[tuple[Any, ...]] = []
-    for first in range(0, len(wanted), GROUP):
-        some = wanted[first : first + GROUP]
-        # Always as many values, so that the statement stays prepared; NULL is no row's key.
-        rows += tuples(conn, sql, some + _NOBODY[len(some) :])
-    return rows
+    size = _FEW if len(wanted) <= _FEW else GROUP
+    # One of two numbers of values, so that the statement stays prepared; NULL is no row's key.
+    return tuples(conn, _with_keys(sql, size), wanted + _NOBODY[: size - len(wanted)])
+
+
+@functools.lru_cache
+def _with_keys(sql: str, count: int) -> str:
+    return f"{sql} IN ({', '.join('?' * count)})"
 
 
 def _piece(conn: IndexConnection, message_id: int, column: str, start: int, length: int) -> str:

@@ -30,6 +30,7 @@ MOST_APART = 12
 NOWHERE = "§"
 """A word that no message contains."""
 
+_OPERATORS = frozenset(("AND", "OR", "NOT"))
 _QUOTES = str.maketrans(dict.fromkeys("“”„‟«»＂", '"'))
 _PIECE = re.compile(r'[(,;]*(-?)"([^"]*)"(\*?)(?=\s|[^\w"]|$)|\S+')
 
@@ -63,8 +64,11 @@ class Expression(NamedTuple):
 def parse(typed: str) -> Query:
     """Read a query; never fails. Without anything to look for, `groups` is empty."""
     typed = typed[:MAX_QUERY]
-    if typed.isascii() and typed.isalnum():  # a single word: most queries
-        return Query(((_term(typed, False, False),),))
+    if typed.isascii() and typed.replace(" ", "").isalnum():  # words and no more: most queries
+        plain = typed.split()
+        if len(plain) == 1 or _OPERATORS.isdisjoint(plain):
+            terms = [_term(word, False, False) for word in plain[:MAX_TERMS]]
+            return Query(tuple((term,) for term in dict.fromkeys(terms)))
     pieces = _pieces(typed.translate(_QUOTES))
     groups: list[list[Term]] = []
     excluded: list[Term] = []
