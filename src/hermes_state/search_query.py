@@ -69,6 +69,9 @@ def parse(typed: str) -> Query:
         if len(plain) == 1 or _OPERATORS.isdisjoint(plain):
             terms = [_term(word, False, False) for word in plain[:MAX_TERMS]]
             return Query(tuple((term,) for term in dict.fromkeys(terms)))
+    if typed[:1] == typed[-1:] == '"' and typed.isascii() and typed.count('"') == 2:  # a phrase
+        term = _term(typed[1:-1], False, True)
+        return Query(((term,),)) if term.words else Query()
     pieces = _pieces(typed.translate(_QUOTES))
     groups: list[list[Term]] = []
     excluded: list[Term] = []

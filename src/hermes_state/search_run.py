@@ -174,7 +174,10 @@ class Search:
         groups = self._query.groups
         if len(groups) < 2:
             return False
-        rarest = groups[min(range(len(groups)), key=self._group_frequency)]
+        number = min(range(len(groups)), key=self._group_frequency)
+        if self._group_frequency(number) * (1 << PART_BITS) > len(found):
+            return False  # there are more of them in a single table
+        rarest = groups[number]
         if sum(len(stands_for[term]) for term in rarest) > _FEW_PHRASES:
             return False
         text = build(Query((rarest,)), stands_for.__getitem__, required=self._required).text
