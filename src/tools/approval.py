@@ -30,6 +30,7 @@ from .approval_hooks import as_choice, tell
 from .base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError, Workspace
 from .danger.finding import Finding
 from .output import OUTPUT_FOLDER
+from .written import note_written, written_files
 
 if TYPE_CHECKING:
     from .danger.paths import Places
@@ -81,6 +82,7 @@ def check_command(
     workspace = context.workspace
     start = None if workdir is None else Path(workdir).expanduser()
     is_walled = needs_walls(workspace) and not (needs is not None and needs.no_wall)
+    wrote: set[str] = set()
     findings = analyse(
         command,
         workspace.root if workspace.root != Path("/") else workspace.cwd,
@@ -90,6 +92,8 @@ def check_command(
         stdin=stdin,
         deny=_patterns(settings.get("deny")),
         is_plain_sh=_knows_only_sh(workspace),
+        own_files=written_files(workspace),
+        wrote=wrote,
     )
     if is_walled:
         findings = [one for one in findings if one.hard or one.pattern_key in BEYOND_WALLS]
@@ -104,6 +108,7 @@ def check_command(
             # What is typed in is not part of the command, so a judge would not see it.
             judged_at=workspace.cwd / (start or "") if stdin is None else None,
         )
+    note_written(workspace, wrote)
 
 
 def needs_walls(workspace: Workspace) -> bool:
@@ -135,6 +140,7 @@ def guard_write(context: ToolContext, path: Path) -> None:
         danger = None
     findings = [Finding(*danger)] if danger else []
     decide(context, f"write {path}", findings or _hidden(workspace, path))
+    note_written(workspace, [str(path)])
 
 
 def guard_read(context: ToolContext, path: Path) -> None:

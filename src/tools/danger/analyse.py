@@ -41,6 +41,8 @@ def analyse(
     deny: Iterable[str] = (),
     is_plain_sh: bool = False,
     budget: Budget | None = None,
+    own_files: frozenset[str] = frozenset(),
+    wrote: set[str] | None = None,
 ) -> list[Finding]:
     """What is dangerous about a command; empty if it may run without asking.
 
@@ -49,6 +51,8 @@ def analyse(
     variable could hold anything); `stdin` is what it is given to read. Patterns in `deny` must
     never be run: they are searched for in the command as it is written and in each command it leads
     to. The command is read as by bash, or with `is_plain_sh` as by a shell that knows less.
+    `own_files` are the real paths of what the conversation wrote before; what this command writes
+    is added to `wrote`, as far as it is known.
     """
     budget = budget or Budget()
     user = str(user_home or Path.home())
@@ -66,11 +70,14 @@ def analyse(
     begin = os.path.normpath(str(cwd / start)) if start is not None else places.working
     walker = Walker(places, known, budget, begin)
     walker.is_plain_sh = is_plain_sh
+    walker.own_files = own_files
     findings = [Finding("disguise", "Characters no text may hold")] if text != command else []
     try:
         walker.script(text, None if stdin is None else without_marks(stdin))
     except (TooComplex, RecursionError):
         findings.append(Finding("complex", "A command too complex to be followed to its end"))
+    if wrote is not None:
+        wrote |= walker.wrote
     if walker.links and (">" in text or not _ends_with_link(walker.commands)):
         walker.report("link-outside", "Makes a link to something outside")
     findings += [Finding(*danger) for danger in walker.dangers.values()]

@@ -16,6 +16,7 @@ from .call import Call
 from .filters import FILTERS
 from .interpreters import INTERPRETERS, run_file
 from .marks import OBSCURE, UNKNOWN, as_literal, has_glob, has_unknown, readable
+from .own_files import check_program
 from .rules_cloud import CLOUD
 from .rules_files import FILES
 from .rules_git import GIT
@@ -110,6 +111,7 @@ def follow(shell: Walker, fields: list[str], stdin: str | None) -> str:
     for one in dict.fromkeys((program, program_name(shell.state.programs.get(base, name)))):
         call = Call(shell, one, arguments, stdin)
         check_arguments(call)
+        check_program(call)
         rule = RULES.get(one)
         if rule is not None:
             result = rule(call)

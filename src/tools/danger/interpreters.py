@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import own_files
 from .budget import TooComplex
 from .call import Call
 from .code import check_code, prints_only
@@ -32,7 +33,9 @@ _STANDARD = _RICH | {"sh", "dash", "ash", "yash", "posh"}
 _ONLY_ZSH = re.compile(r"[\w*?\])/]\(|\$\{\(|(?:^|\s)=[\w(]|<->")
 _LARGEST_SCRIPT = 200_000
 _INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-_SHEBANG = re.compile(r"#!\s*\S*?([A-Za-z]+)[0-9.]*(?:\s+(?:-\S+\s+)*([A-Za-z]+))?")
+_SHEBANG = re.compile(
+    r"#![ \t]*(?:\S*/)?([A-Za-z]+)[0-9.]*(?:[ \t]+(?:-\S+[ \t]+)*(?:\S*/)?([A-Za-z]+))?"
+)
 
 _FED = "Feeds an interpreter with something that cannot be known beforehand"
 
@@ -101,8 +104,28 @@ def run_file(
             return _run_written(shell, text, arguments, in_place)
         if not has_marks(place) and not is_direct:
             shell.reads(path)
-        _look_into(shell, place)
+        if own_files.is_own(shell, place):
+            _run_own(shell, place, in_place=in_place, is_direct=is_direct)
+        else:
+            _look_into(shell, place)
     return UNKNOWN
+
+
+def _run_own(shell: Walker, path: str, *, in_place: bool, is_direct: bool) -> None:
+    """Run what the conversation wrote before; directly, its first line says what it is."""
+    language = _language(_beginning(path))
+    if is_direct and language not in _SHELLS:
+        own_files.ask(shell, path)
+    else:
+        own_files.follow_script(shell, path, in_place=in_place)
+
+
+def _beginning(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(200).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""  # then it cannot be run either
 
 
 def _run_written(shell: Walker, text: str, arguments: list[str], in_place: bool) -> str:
@@ -258,6 +281,9 @@ def _run_source(call: Call, path: str) -> str:
                 call.report("download-and-run", "Runs something that nobody has seen")
             else:
                 check_code(call.shell, call.name, text)
+        for file in (place, f"{place}/__main__.py"):
+            if own_files.is_own(call.shell, file):
+                own_files.ask(call.shell, file)
     return UNKNOWN
 
 
@@ -268,6 +294,9 @@ def _run_module(call: Call, module: str, arguments: list[str]) -> str:
         call.run([known, *arguments])
     if own_module(module):
         call.run(["hermes", *arguments])
+    if module not in ("pytest", "unittest") and not has_marks(module):
+        _run_source(call, module.replace(".", "/") + ".py")
+        _run_source(call, module.replace(".", "/"))
     if module in ("code", "pdb", "timeit", "cProfile", "runpy") and call.stdin is not None:
         call.report("unclear-script", _FED)
     if module == "timeit":

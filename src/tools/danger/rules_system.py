@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from . import own_files
 from .call import Call
 from .filters import transformed
 from .marks import PARENT, UNKNOWN, has_unknown
@@ -128,6 +129,8 @@ def _packages(call: Call) -> str:
     if is_removal:
         call.report("package-removal", "Removes packages")
     _publishes(call, words)
+    if call.name in ("npm", "yarn", "pnpm", "bun"):
+        own_files.follow_package(call, words)
     return UNKNOWN
 
 
@@ -220,6 +223,10 @@ def _make(call: Call) -> str:
         call.report("unclear-script", "make is told to run something")
     files = options.get("f", "file", "makefile") or ["Makefile", "makefile", "GNUmakefile"]
     for path in files:
+        for folder in options.get("C", "directory") or ["."]:
+            for place in call.shell.paths(f"{folder}/{path}" if path[:1] != "/" else path):
+                if own_files.is_own(call.shell, place):
+                    own_files.follow_makefile(call.shell, place)
         is_input = path in ("-", "/dev/stdin")
         text = call.input if is_input else call.shell.written(path, "")
         for line in text.split("\n"):

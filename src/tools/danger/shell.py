@@ -12,6 +12,7 @@ from .state import LONGEST_VALUE, State, Values
 _LONGEST_APPENDED = 4_000
 """Characters; what grows piece by piece is not followed for ever."""
 _PATH_COST = 32
+_MOST_WRITTEN = 1_000
 _UNCLEAR = frozenset({"unclear", "unclear-script", "obscured", "write-unknown", "complex"})
 
 
@@ -30,6 +31,14 @@ class Shell:
         self.dangers: dict[tuple[str, bool], Danger] = {}
         self.commands: list[str] = []
         """Every program with its arguments, as far as known."""
+        self.own_files: frozenset[str] = frozenset()
+        """Real paths of files that this conversation wrote before this command."""
+        self.wrote: set[str] = set()
+        """Files that this command writes, as far as they are known."""
+        self.script_budget = Budget(300_000)
+        """For all such files together, beside what the command itself may cost."""
+        self.followed: set[str] = set()
+        """Files of its own whose text is being followed."""
         self.links = False
         """Whether a link was made that leads beside the workspace."""
         self._depth = 0
@@ -66,6 +75,8 @@ class Shell:
         scratch = is_scratch(text)
         for path in self.paths(text):
             self.judge(write_danger(path, self.places, scratch=scratch))
+            if not has_marks(path) and len(self.wrote) < _MOST_WRITTEN:
+                self.wrote.add(path)
         if content is not None:
             self.remember(text, content, appends=appends)
 

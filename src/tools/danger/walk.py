@@ -37,6 +37,8 @@ from .syntax import (
 )
 from .text import disguises, plain
 
+_SCRIPT_COST = 20_000
+"""So that a command cannot have the same large script looked into for ever."""
 _LEAVING = frozenset({"exit", "return", "break", "continue"})
 
 
@@ -93,6 +95,7 @@ class Walker(SimpleWalker):
 
     def existing_script(self, text: str) -> None:
         """Look into a script that is on disk: only what must never be done counts."""
+        self.budget.spend(_SCRIPT_COST)
         self._only_hard += 1
         budget, self.budget = self.budget, Budget(300_000)
         try:
