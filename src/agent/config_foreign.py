@@ -42,7 +42,7 @@ _SECTIONS = """
     model_catalog multiplex_profiles network onboarding openrouter paste_collapse_char_threshold
     paste_collapse_threshold paste_collapse_threshold_fallback personalities platform_hints
     prefill_messages_file privacy profile_routes prompt_caching provider_routing providers
-    quick_commands require_mention respawn_storm secrets security sessions signal slack
+    quick_commands require_mention respawn_storm secrets security signal slack
     smart_model_routing stt stt_echo_transcripts telegram timezone tool_loop_guardrails
     tool_output tts updates vertex video_gen voice whatsapp x_search
 """
@@ -95,6 +95,7 @@ _KEYS_WITHOUT_MEANING = {
         subagent_auto_approve""",
     "skills": """config creation_nudge_interval guard_agent_created inline_shell
         inline_shell_timeout platform_disabled template_vars write_approval""",
+    "sessions": "write_json_snapshots",
     "tools": "tool_search",
     "web": "extract_backend extract_char_limit use_gateway",
     "streaming": "buffer_threshold fresh_final_after_seconds transport",

@@ -56,6 +56,24 @@ def is_blank(path: Path) -> bool:
         return False  # copying it says what is wrong
 
 
+def has_sessions(path: Path) -> bool:
+    """Whether the file is there and has a table of sessions.
+
+    Hermes Agent makes its file with its first command, and that table with its first conversation.
+    """
+    if not path.is_file():
+        return False
+    try:
+        connection = open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)
+        try:
+            named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'sessions'"
+            return bool(tuples(connection, named))
+        finally:
+            connection.close()
+    except apsw.Error:
+        return True  # copying it says what is wrong
+
+
 def snapshot(path: Path, target: Path) -> tuple[int, int]:
     """Copy the store to a new private file for the moment: neither flushed to disk nor checked.
 

@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -193,6 +194,18 @@ def test_what_cannot_be_read_is_left_and_the_rest_comes(cli: Any, source: Path) 
     parts = outcomes(cli("import", str(source), "--json"))
     assert parts["auth.json"][0] == parts["config.yaml"][0] == "left behind"
     assert parts["skill kitchen/bread"][0] == "brought"
+
+
+def test_a_home_without_a_conversation_yet(cli: Any, tmp_path: Path) -> None:
+    source = tmp_path / "fresh"
+    source.mkdir()
+    (source / "SOUL.md").write_text("Be kind.")
+    store = sqlite3.connect(source / "state.db")
+    store.execute("CREATE TABLE async_delegations (delegation_id TEXT PRIMARY KEY)")
+    store.close()
+    assert cli("import", str(source), "--dry-run").out.startswith("A Hermes home: 0 sessions")
+    assert outcomes(cli("import", str(source), "--json"))["SOUL.md"][0] == "brought"
+    assert cli("sessions", "list").code == 0
 
 
 @pytest.mark.skipif(not AGENT, reason="HERMES_AGENT_PYTHON names no interpreter with that system")

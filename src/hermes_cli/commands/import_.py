@@ -53,10 +53,12 @@ def _home(path: Path, args: argparse.Namespace) -> int:
 
     home = hermes_home()
     if args.dry_run:
-        from hermes_state.backup import check_copy
+        from hermes_state.backup import check_copy, has_sessions
 
         found = path / "state.db"
-        held = check_copy(found)._asdict() if found.is_file() else {"sessions": 0, "messages": 0}
+        held = (
+            check_copy(found)._asdict() if has_sessions(found) else {"sessions": 0, "messages": 0}
+        )
         parts = planned(path, home)
         if args.json:
             print_json({"kind": "hermes", **held, "parts": [one._asdict() for one in parts]})

@@ -63,9 +63,11 @@ def import_home(source: Path, home: Path, progress: Progress) -> Report:
         raise UserError(f"{source} is the Hermes home in use; there is nothing to bring in.")
     if not _is_home(source):
         raise UserError(f"{source} is no Hermes home: there is no state.db in it.")
+    from hermes_state.backup import has_sessions
+
     report = Report()
     remove_partial(home)
-    if (source / "state.db").is_file():
+    if has_sessions(source / "state.db"):
         _import_store(source, home, progress, report)
     for step in list(steps(source, home)):
         step.carry_out()
