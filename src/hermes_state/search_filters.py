@@ -60,6 +60,8 @@ class Filters(NamedTuple):
 
     def forbidden(self) -> list[str]:
         """Facets that a document must not have."""
+        if not self.without_sources:
+            return []
         return [facet("o", source) for source in self.without_sources]
 
     def session_conditions(self) -> tuple[str, list[Any]]:

@@ -54,14 +54,16 @@ class Search:
 
     def hits(self) -> Hits:
         """What was found, best first; at least as much as is wanted, if there is as much."""
-        exact = Matcher(tuple(self._terms), widened=False)
         limit = vocabulary.MOST_WORDS if len(self._terms) == 1 else vocabulary.FEWER_WORDS
         need, first = self._wanted.need, self._wanted.titles_first
         stands_for = self._alternatives(vocabulary.expand_prefix, limit)
         titles, messages = self._pass(stands_for, need)
-        hits = self._ordered(
-            exact, ("title", titles[:first]), ("exact", messages), ("title", titles[first:])
-        )
+        hits: Hits = []
+        if titles or messages:
+            exact = Matcher(tuple(self._terms), widened=False)
+            hits = self._ordered(
+                exact, ("title", titles[:first]), ("exact", messages), ("title", titles[first:])
+            )
         if len(hits) >= need:
             return hits
         widenable = sum(map(can_be_widened, self._terms))
