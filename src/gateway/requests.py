@@ -93,6 +93,8 @@ class Request:
     durable: bool = False
     """Whether the client is told that it is accepted before it is answered."""
     stored: bool = False
+    mode: str = ""
+    """What the agent may do from this message on; as it is with the conversation if empty."""
 
     @property
     def source(self) -> SessionSource:
@@ -164,7 +166,7 @@ class Requests:
             request = Request(
                 row["id"], facts["owner"], row["session_id"], facts["conversation_id"],
                 row["content"], facts.get("history") or [], facts.get("instructions") or "",
-                row["platform_message_id"], stored=True,
+                row["platform_message_id"], stored=True, mode=facts.get("mode") or "",
             )  # fmt: skip
             self._append(self._new(request))
 
@@ -209,6 +211,8 @@ class Requests:
             facts["history"] = request.history
         if request.instructions:
             facts["instructions"] = request.instructions
+        if request.mode:
+            facts["mode"] = request.mode
         return bool(
             await self._runner._session_db.accept_message(
                 request.id,
@@ -290,6 +294,8 @@ class Requests:
         runner._agent_used[key] = time.monotonic()
         agent.on_event = asked.emit
         await mirror_question(runner, key, session_id, source, request.id, event_of(request).text)
+        if request.mode:  # now, and not when it came: what waited before it has its own
+            await runner._session_db.set_wall_mode(session_id, request.mode)
         try:
             result: dict[str, Any] = await agent.run(request.content, request.history or None)
         finally:

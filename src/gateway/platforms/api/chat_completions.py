@@ -32,7 +32,7 @@ from gateway.requests import Request
 from .context import Api, Place
 from .errors import ApiError, json_response
 from .outcomes import Outcome, outcome_of, usage_of
-from .reading import chat_messages, flag
+from .reading import chat_messages, flag, mode_in
 from .sse import DONE, Outlet, SseResponse, comment, data
 
 START_SECONDS = 1.0
@@ -45,8 +45,9 @@ async def chat_completions(api: Api, owner: str, http: HttpRequest) -> Any:
     if body.get("n") not in (None, 1):
         raise ApiError(400, "n must be 1: a conversation has one answer.", param="n")
     said = chat_messages(body.get("messages"))
+    mode = mode_in(body)
     place = api.place(http, owner)
-    request = api.request(http, place, said.content, said.history, said.instructions)
+    request = api.request(http, place, said.content, said.history, said.instructions, mode)
     model = str(body.get("model") or api.model)
     if flag(body.get("stream", False)):
         options = body.get("stream_options")

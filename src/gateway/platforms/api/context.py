@@ -166,6 +166,7 @@ class Api:
         content: Any,
         history: list[dict[str, Any]] | None = None,
         instructions: str = "",
+        mode: str = "",
     ) -> Request:
         """The message, ready to be asked."""
         once = header(http, IDEMPOTENCY_HEADER)
@@ -178,6 +179,7 @@ class Api:
             (history or []) if place.is_new else [],
             instructions,
             once,
+            mode=mode,
         )
 
     async def ask(

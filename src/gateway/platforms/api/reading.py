@@ -189,6 +189,22 @@ def flag(value: Any) -> bool:
     return value if isinstance(value, bool) else str(value).lower() in ("1", "true", "yes", "on")
 
 
+def mode_in(body: dict[str, Any]) -> str:
+    """The mode that a request wants for its conversation; empty if it says nothing of it."""
+    given = body.get("mode")
+    if given is None or given in ("plan", "guarded"):
+        return given or ""
+    if given == "full":
+        raise ApiError(
+            403,
+            "The mode full cannot be chosen over the API: it has neither wall nor questions. Whoever"
+            " runs Hermes may configure it: terminal.mode.",
+            code="mode_not_allowed",
+            param="mode",
+        )
+    raise ApiError(400, "mode must be plan or guarded.", code="invalid_mode", param="mode")
+
+
 def number(request: Request, name: str, default: int, most: int) -> int:
     """A number of the query string within bounds; raises ApiError if it is none."""
     text = request.query_params.get(name)

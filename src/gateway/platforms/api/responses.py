@@ -20,7 +20,7 @@ from .chat_completions import begin
 from .context import Api, Place
 from .errors import ApiError, json_response
 from .outcomes import Outcome, outcome_of
-from .reading import Said, chat_messages, flag
+from .reading import Said, chat_messages, flag, mode_in
 from .response_events import ResponseEvents
 from .response_objects import (
     asked_row,
@@ -38,13 +38,13 @@ DELETED = "api_response_deleted:"
 async def create(api: Api, owner: str, http: HttpRequest) -> Any:
     """POST: answer."""
     body = await api.body(http)
-    said = _said(body)
+    said, mode = _said(body), mode_in(body)
     previous = body.get("previous_response_id")
     if previous is None:
         place = api.place(http, owner)
     else:
         place = await _after(api, owner, str(previous), http)
-    request = api.request(http, place, said.content, said.history, said.instructions)
+    request = api.request(http, place, said.content, said.history, said.instructions, mode)
     model = str(body.get("model") or api.model)
     if flag(body.get("stream", False)):
         return await _streamed(api, http, place, request, ResponseEvents(model, body))

@@ -23,7 +23,7 @@ from .context import Api, Place
 from .errors import ApiError, json_response
 from .names import owner_id
 from .outcomes import outcome_of
-from .reading import Said, chat_messages, flag, session_name
+from .reading import Said, chat_messages, flag, mode_in, session_name
 from .run_events import Run
 from .sse import Outlet, SseResponse
 
@@ -52,10 +52,10 @@ class Runs:
     async def create(self, api: Api, owner: str, http: HttpRequest) -> Response:
         """POST /v1/runs: begin; returns when the message is stored."""
         body = await api.body(http)
-        said = _said(body)
+        said, mode = _said(body), mode_in(body)
         given = body.get("session_id")
         place = api.place(http, owner, session_name(str(given), "session_id") if given else None)
-        request = api.request(http, place, said.content, said.history, said.instructions)
+        request = api.request(http, place, said.content, said.history, said.instructions, mode)
         run_id = f"run_{os.urandom(8).hex()}.{place.shown_id}"
         if request.message_id is None:
             request.message_id, request.durable = run_id, True

@@ -19,7 +19,7 @@ from .context import Api, Place
 from .errors import ApiError, json_response
 from .names import owner_id, shown_id, with_shown_ids
 from .outcomes import outcome_of
-from .reading import Said, chat_messages, flag, number, session_name
+from .reading import Said, chat_messages, flag, mode_in, number, session_name
 from .session_events import SessionEvents
 from .sse import Outlet, SseResponse
 
@@ -200,7 +200,7 @@ async def _asked(api: Api, owner: str, http: HttpRequest) -> tuple[Place, Reques
     body = await api.body(http)
     said = _said(body)
     place = api.place(http, owner, session_id)
-    return place, api.request(http, place, said.content, [], said.instructions)
+    return place, api.request(http, place, said.content, [], said.instructions, mode_in(body))
 
 
 def _said(body: dict[str, Any]) -> Said:
