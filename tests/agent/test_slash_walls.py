@@ -116,3 +116,13 @@ def test_some_folders_cannot_be_added(front: Front, tmp_path: Path) -> None:
     assert "are in it" in front.refused(f"/folder add {tmp_path}")
     assert "/folder add PATH" in front.refused("/folder put x")
     assert front.db.get_wall_settings(front.session_id)["folders"] == []
+
+
+def test_the_status_names_the_wall_where_the_person_sits(
+    front: Front, db: SessionDB, tmp_path: Path
+) -> None:
+    front.type("/mode plan")
+    assert "Wall: none (HERMES_WALL allows none)" in front.shown("/status")
+    assert "(mode plan)" in front.shown("/status")
+    chat = Front(db, tmp_path / "home", platform="telegram", user_id="ada", scope="gateway")
+    assert "Wall" not in chat.shown("/status")

@@ -86,7 +86,20 @@ def status(surface: Surface, args: str) -> str:
         lines.append(f"Home: {surface.config.home}")
         if agent is not None:
             lines.append(f"Working directory: {agent.workspace.cwd}")
+        lines.append(_wall(surface))
     return "\n".join(lines)
+
+
+def _wall(surface: Surface) -> str:
+    """Which wall is around what runs in this conversation."""
+    from agent.wall_choices import added_folders, configured_folders, mode_of
+    from tools.wall.telling import wall_line
+
+    terminal = surface.config.terminal
+    settings = {"backend": terminal.backend, "sandbox": terminal.sandbox}
+    folders = configured_folders(surface.config) + added_folders(surface.db, surface.session_id)
+    mode = mode_of(surface.db, surface.config, surface.session_id)
+    return wall_line(settings, mode, surface.root, folders)
 
 
 @command("whoami", category=CATEGORY)

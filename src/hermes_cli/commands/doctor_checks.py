@@ -125,6 +125,42 @@ def check_tools(home: Path) -> list[Ailment]:
     return found
 
 
+def check_wall(home: Path) -> list[Ailment]:
+    """Which wall is around what the agent runs, and what that does not stop."""
+    from agent.config import load_config
+    from agent.home import ConfigError
+    from tools.wall.kinds import means
+    from tools.wall.telling import is_chosen
+
+    try:
+        terminal = load_config(home).terminal
+    except ConfigError:
+        return []  # said already
+    if terminal.backend != "local":
+        text = f"Commands run over {terminal.backend}; no wall of this machine is around them."
+        return [Ailment(text, is_hint=True, is_fine=True)]
+    if terminal.sandbox == "off":
+        text = "There is no wall around what the agent runs: terminal.sandbox is off."
+        return [Ailment(text, "hermes config set terminal.sandbox auto", is_hint=True)]
+    found, install = means(), "Install bubblewrap; its program is bwrap."
+    if found.kind == "none" and terminal.sandbox == "required":
+        text = f"No command runs: terminal.sandbox is required and no wall can be had ({found.why})"
+        return [Ailment(f"{text}.", install)]
+    if found.kind == "none":
+        text = f"There is no wall around what the agent runs: {found.why}."
+        advice = f"{install} Until then what is dangerous is only asked about."
+        advice = "" if is_chosen() else advice
+        return [Ailment(text, advice, is_hint=True, is_fine=is_chosen())]
+    told = [Ailment(f"What the agent runs is inside a wall: {found}.", is_hint=True, is_fine=True)]
+    if found.why:
+        text = f"There is nothing stronger: {found.why}."
+        told.append(Ailment(text, install, is_hint=True, is_fine=is_chosen()))
+    if terminal.mode == "full":
+        text = "New conversations have no wall: terminal.mode is full."
+        told.append(Ailment(text, "hermes config set terminal.mode guarded", is_hint=True))
+    return told
+
+
 def check_store(home: Path) -> list[Ailment]:
     """Everything that must hold in the store."""
     from hermes_state import StoreError
@@ -290,6 +326,7 @@ CHECKS: dict[str, Callable[[Path], list[Ailment]]] = {
     "files": check_files,
     "configuration": check_config,
     "tools": check_tools,
+    "wall": check_wall,
     "conversations": check_store,
     "search": check_search,
     "memory and skills": check_memory,

@@ -16,6 +16,7 @@ from ..base import Tool, ToolContext, ToolError, Workspace, tool
 from ..processes.background import close_processes, start_background
 from ..processes.identity import Seen, name_of
 from ..wall.leaving import Needs, hint, parse_needs
+from ..wall.telling import remark_of_none
 from .output import OutputBuffer, Progress
 from .place import close_place, place_of, sudo_password, terminal_settings
 from .run import How, Run, run_to_end
@@ -96,7 +97,8 @@ def terminal(
     )
     if background:
         patterns = watch_patterns or []
-        return start_background(context, place, launch, password, notify_on_complete, patterns)
+        told = start_background(context, place, launch, password, notify_on_complete, patterns)
+        return _joined(told, [remark_of_none(context)])
     run = Run(place.backend, launch, context.workspace.home, context.session_id, "foreground")
     buffer = OutputBuffer(context.workspace.home / OUTPUT_FOLDER, "terminal")
     progress = Progress(context.progress)
@@ -121,6 +123,7 @@ def terminal(
         f"[{run.problem}]" if run.problem else "",
         f"[working directory: {moved_to}]" if moved_to else "",
         _KEPT_NOTHING if ending.state and ending.state.environ is None else "",
+        remark_of_none(context),
         f"[took {took:.0f} s]" if took >= _LONG_SECONDS and how == "ended" else "",
     ]
     printed = buffer.finish()

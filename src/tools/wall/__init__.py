@@ -13,5 +13,7 @@ program can talk its way out of it.
     guardhouse.py  the walls of one conversation: built when they are needed, ended with it
     warden.py      this side of the process that starts commands inside a wall
     proxy.py       the only way from inside to the network
+    leaving.py     what a command needs beyond its wall
+    telling.py     what people are told of it
     inside/        what runs inside: a warden that starts commands when it is told to
 """

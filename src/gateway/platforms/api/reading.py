@@ -197,8 +197,8 @@ def mode_in(body: dict[str, Any]) -> str:
     if given == "full":
         raise ApiError(
             403,
-            "The mode full cannot be chosen over the API: it has neither wall nor questions. Whoever"
-            " runs Hermes may configure it: terminal.mode.",
+            "The mode full, without wall and questions, cannot be chosen over the API. Whoever runs"
+            " Hermes may configure it: terminal.mode.",
             code="mode_not_allowed",
             param="mode",
         )
