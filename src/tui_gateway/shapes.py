@@ -134,6 +134,8 @@ class Grant(TypedDict):
     """Something a tool may always do."""
 
     pattern_key: str
+    description: str
+    """The same, in words."""
     granted_by: str
     """Who allowed it; empty for whoever sits at the machine."""
     granted_at: float

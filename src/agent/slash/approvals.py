@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from tools.approval_words import grant_text
+
 from .owner import LOCAL
 from .surface import CommandError, Surface
 from .table import command
@@ -43,7 +45,7 @@ def approvals(surface: Surface, args: str) -> str:
     chosen = grants if words[1] == "all" else [_chosen(grants, words[1])]
     for grant in chosen:
         surface.db.revoke_grant(grant["pattern_key"], grant["granted_by"])
-    names = ", ".join(grant["pattern_key"] for grant in chosen)
+    names = ", ".join(grant_text(grant["pattern_key"]) for grant in chosen)
     return f"Asked again from now on: {names}" if chosen else NONE
 
 
@@ -60,4 +62,4 @@ def _chosen(grants: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
 def _line(grant: dict[str, Any]) -> str:
     day = time.strftime("%Y-%m-%d", time.localtime(grant["granted_at"]))
     whose = f", {grant['granted_by']}" if grant["granted_by"] else ""
-    return f"{grant['pattern_key']} (since {day}{whose})"
+    return f"{grant_text(grant['pattern_key'])} (since {day}{whose})"

@@ -46,8 +46,8 @@ def list_all(args: argparse.Namespace) -> int:
         print_json(grants)
     elif grants:
         rows = [
-            (number, when(grant["granted_at"]), grant["granted_by"] or "you", grant["pattern_key"])
-            for number, grant in enumerate(grants, 1)
+            (number, when(one["granted_at"]), one["granted_by"] or "you", _text(one))
+            for number, one in enumerate(grants, 1)
         ]
         print_table(("", "since", "for", "what"), rows)
     else:
@@ -64,10 +64,16 @@ def revoke(args: argparse.Namespace) -> int:
         for grant in grants:
             db.revoke_grant(grant["pattern_key"], grant["granted_by"])
             whose = f" for {grant['granted_by']}" if grant["granted_by"] else ""
-            print(f"Asked again from now on{whose}: {grant['pattern_key']}")
+            print(f"Asked again from now on{whose}: {_text(grant)}")
     if not grants:
         print("Nothing is always allowed.")
     return 0
+
+
+def _text(grant: dict[str, Any]) -> str:
+    from tools.approval_words import grant_text
+
+    return grant_text(grant["pattern_key"])
 
 
 def _chosen(grants: list[dict[str, Any]], number: str | None) -> dict[str, Any]:

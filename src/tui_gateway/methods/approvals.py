@@ -38,6 +38,7 @@ def revoke(
 
 def _grants(call: Call, session_id: str) -> list[shapes.Grant]:
     from agent.slash.approvals import grants_of
+    from tools.approval_words import grant_text
 
     from ..surface import LiveSurface
 
@@ -45,6 +46,7 @@ def _grants(call: Call, session_id: str) -> list[shapes.Grant]:
     return [
         {
             "pattern_key": str(grant["pattern_key"]),
+            "description": grant_text(str(grant["pattern_key"])),
             "granted_by": str(grant["granted_by"]),
             "granted_at": float(grant["granted_at"]),
         }

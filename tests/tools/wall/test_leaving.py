@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_state import SessionDB
+from tools.approval_words import grant_text
 from tools.base import ApprovalRequest, Choice, ToolContext, ToolError
 from tools.terminal.tool import terminal
 
@@ -211,3 +213,23 @@ def test_what_destroys_the_machine_is_refused_in_a_wall_too(walled: ToolContext)
 def test_the_model_is_told_when_the_wall_was_in_the_way(walled: ToolContext) -> None:
     assert "call again with needs" in ask(walled, "touch ../outside.txt")
     assert "wall" not in ask(walled, "false")
+
+
+def test_a_host_that_is_always_allowed_is_listed_and_taken_back_at_once(
+    walled: ToolContext, person: Person, server: int, tmp_path: Path
+) -> None:
+    walled.workspace.settings = {
+        **walled.workspace.settings,
+        "web": {"allow_private": ["127.0.0.1"]},
+    }
+    with SessionDB(tmp_path / "state.db") as db, SessionDB(tmp_path / "state.db") as elsewhere:
+        walled.db = db
+        person.answer = "always"
+        assert ask(walled, fetch(server)) == "page /x"
+        person.answer = "deny"
+        assert ask(walled, fetch(server)) == "page /x", "it is not asked again"
+        (grant,) = elsewhere.list_grants()
+        assert grant_text(grant["pattern_key"]) == "connect to 127.0.0.1"
+        elsewhere.revoke_grant(grant["pattern_key"], grant["granted_by"])
+        assert "page" not in ask(walled, fetch(server))
+        assert len(person.asked) == 2
