@@ -93,12 +93,14 @@ class ChatAsker:
         from tools.fences import fenced
 
         minutes = max(1, round((request.expires_at - time.time()) / 60))
+        choices = request.choices
+        longer = ", /approve session, /approve always" if "always" in choices else ""
         text = (
             f"🔐 May I do this?\n{fenced(redact(request.command))}\n{request.description}\n"
-            f"/approve, /approve session, /approve always or /deny (within {minutes} min)"
+            f"/approve{longer} or /deny (within {minutes} min)"
         )
-        question = Question("approval", request.id, list(CHOICES))
-        buttons = [Button(label, f"approval:{request.id}:{one}") for one, label in CHOICES.items()]
+        question = Question("approval", request.id, list(choices))
+        buttons = [Button(CHOICES[one], f"approval:{request.id}:{one}") for one in choices]
         self._runner.questions.add(self._key, question)
         try:
             self._show(text, buttons)

@@ -43,13 +43,14 @@ class TerminalAsker:
         """
         with self._one_at_a_time:
             show(f"\n⚠ {visible(request.description)}\n  {visible(request.command)}")
+            longer = ", this [s]ession, [a]lways" if "always" in request.choices else ""
             while True:
-                question = "  allow? [o]nce, this [s]ession, [a]lways, [d]eny: "
+                question = f"  allow? [o]nce{longer}, [d]eny: "
                 answer = self._read(question, request.expires_at, request.cancelled)
                 if answer is None:
                     return "deny"
                 choice = _CHOICES.get(answer.strip().lower())
-                if choice is not None:
+                if choice in request.choices:
                     return choice
 
     def clarify(self, question: str, choices: list[str]) -> str:

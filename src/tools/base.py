@@ -58,6 +58,15 @@ class ApprovalRequest:
     decided: Callable[[], Choice | None] = _undecided
     """What somebody decided meanwhile, here or in another process."""
 
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What can be answered; what is asked each time cannot be allowed for longer."""
+        from .approval import ASKED_EACH_TIME
+
+        if self.pattern_keys and ASKED_EACH_TIME.issuperset(self.pattern_keys):
+            return ("once", "deny")
+        return ("once", "session", "always", "deny")
+
 
 class Asker(Protocol):
     """How a tool reaches the person; offered by the front end."""

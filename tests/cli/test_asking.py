@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes_cli.asking import visible
+from tools.base import ApprovalRequest
 
 
 @pytest.mark.parametrize(
@@ -20,3 +21,18 @@ from hermes_cli.asking import visible
 )
 def test_control_characters_are_made_visible(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("keys", "choices"),
+    [
+        (["host:example.org"], ("once", "session", "always", "deny")),
+        (["no-wall"], ("once", "deny")),
+        (["no-wall", "sudo"], ("once", "deny")),
+        (["no-wall", "host:example.org"], ("once", "session", "always", "deny")),
+    ],
+)
+def test_what_is_asked_each_time_is_not_offered_for_longer(
+    keys: list[str], choices: tuple[str, ...]
+) -> None:
+    assert ApprovalRequest("", "", "x", "y", keys, 0.0).choices == choices

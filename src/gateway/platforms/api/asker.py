@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.asking import CHOICES, ChatAsker, Question, wait_for_answer
+from gateway.asking import ChatAsker, Question, wait_for_answer
 from gateway.session import SessionSource
 from tools.base import NobodyToAsk
 
@@ -29,10 +29,10 @@ class ApiAsker(ChatAsker):
         run = self._runs.active(self._key)
         if run is None:
             return "deny"
-        question = Question("approval", request.id, list(CHOICES))
+        question = Question("approval", request.id, list(request.choices))
         self._runner.questions.add(self._key, question)
         try:
-            run.ask(request, list(CHOICES))
+            run.ask(request, list(request.choices))
             return wait_for_answer(question, request)
         finally:
             self._runner.questions.remove(self._key, question)
