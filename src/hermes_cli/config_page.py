@@ -102,8 +102,8 @@ REST: tuple[Row, ...] = (
     Row("platforms.<name>.token", "text, a secret", "", "what it logs in with"),
     Row("platforms.<name>.allowed_users", "list of texts", "", "whom it listens to, beside those"
         " who were paired"),
-    Row("platforms.<name>.admins", "list of texts", "", "who may use `/yolo` and the commands that"
-        " concern the whole gateway"),
+    Row("platforms.<name>.admins", "list of texts", "", "who may use `/mode full`, `/folder` and"
+        " the commands that concern the whole gateway"),
     Row("platforms.<name>.allow_all", "true or false", "false", "listen to everybody: only where"
         " strangers cannot write"),
     Row("platforms.<name>.home_channel", "text or section", "", "the chat that `/handoff` goes to:"
@@ -175,7 +175,7 @@ _GATEWAY_TEXTS = {
 
 VARIABLES = {
     "HERMES_HOME": "the Hermes home; `~/.hermes` without it",
-    "HERMES_YOLO_MODE": "`1`: as `approvals.mode: off`, and `--yolo`",
+    "HERMES_YOLO_MODE": "`1`: as `approvals.mode: off` and `terminal.mode: full`; so does `--yolo`",
     "HERMES_WALL": "which kinds of wall may be built, for tests: `bubblewrap,landlock`",
     "HERMES_SAFE_MODE": "`1`: no plugins and no shell hooks, as `--safe-mode`",
     "HERMES_ACCEPT_HOOKS": "`1`: agree to the shell hooks of config.yaml, as `--accept-hooks`",

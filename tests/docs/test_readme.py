@@ -100,7 +100,8 @@ def with_model(person: Person, model_cache: Path) -> Person:
 
 
 def normal(text: str) -> list[str]:
-    """Lines without what differs from run to run: times, ids and sizes."""
+    """Lines without what differs from run to run (times, ids, sizes), and the wall of a machine."""
+    text = re.sub(r"(?m)^. wall\n(?: {4}.*\n)*", "", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "DATE", text)
     text = re.sub(r"\d{8}_\d{6}_[0-9a-f]{6}", "ID", text)
     text = re.sub(r"\d+(\.\d+)? [kM]?B|\d+ bytes", "SIZE", text)
