@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,14 @@ auxiliary:
   title_generation:
     enabled: false
 """
+
+
+def until(happened: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait until something has happened."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.01)
 
 
 class Refusal(AssertionError):

@@ -8,7 +8,7 @@ import typing
 from pathlib import Path
 
 import pytest
-from method_calls import Gateway
+from method_calls import Gateway, until
 from shape_checks import check
 
 import tui_gateway
@@ -127,6 +127,10 @@ def test_events_have_their_shapes(gateway: Gateway, tmp_path: Path) -> None:
     sid = gateway.open(title="Named")
     gateway.ask(sid, "What does it say?")
     gateway.call("prompt.background", session_id=sid, text="Look it up.")
+    # What came of it is told in a turn of its own, behind which a prompt would wait.
+    until(lambda: gateway.events(sid, "background.complete"))
+    until(lambda: not gateway.db.has_notes(gateway.key(sid)))
+    gateway.settle(sid)
     for number in range(30):
         gateway.ask(sid, f"Stone number {number}: " + "granite and slate " * 60)
     gateway.call("session.compress", session_id=sid)

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from method_calls import Gateway
+from method_calls import Gateway, until
 
 from agent.scripted import call, say
-
-
-def until(happened: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.01)
 
 
 def test_processes_are_listed_and_ended(gateway: Gateway) -> None:
