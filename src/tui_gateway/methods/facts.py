@@ -42,7 +42,7 @@ def _rows(db: SessionDB, key: str) -> list[dict[str, Any]]:
     return [row for one in lineage if (row := db.get_session(one)) is not None]
 
 
-@method("session.status")
+@method("session.status", slow=True)
 def status(call: Call, session_id: str) -> wire.Output:
     """Where the conversation is, as text to show."""
     from ..surface import LiveSurface, run_line
