@@ -82,13 +82,13 @@ hardly anything (`pass`)."""
 _PLAIN = frozenset({
     "password", "passwd", "passwort", "passphrase", "passcode", "pass", "pwd", "secret", "secrets",
     "token", "apikey", "authkey", "secretkey", "accesskey", "privatekey", "authtoken",
-    "dbpass", "userpass", "rootpass", "sshpass", "smtppass", "dbpwd", "pw", "authpass",
+    "dbpass", "userpass", "rootpass", "sshpass", "smtppass", "dbpwd", "pw", "authpass", "psk",
 })  # fmt: skip
 _PLAIN_END = ("password", "passwd", "passphrase", "secret", "token", "apikey", "secretkey")
 """How a word ends that was written without marks between its parts: PGPASSWORD, accesstoken."""
 _RANDOM = frozenset({
     "auth", "salt", "credential", "credentials", "creds", "cred", "otp", "pat", "jwt", "mnemonic",
-    "bearer", "signature", "sig", "psk", "apisecret",
+    "bearer", "signature", "sig", "apisecret",
 })  # fmt: skip
 _PLAIN_KEYS = frozenset({
     "api", "secret", "access", "private", "account", "auth", "signing", "sign", "master", "client",

@@ -45,6 +45,7 @@ _REFERENCE = re.compile(
 )
 _PATH = re.compile(r"(?:~|\.{1,2})?/(?:[a-z0-9_.@-]+/)*[a-z0-9_-]*(?:\.[a-z0-9.]+)?|[A-Za-z]:\\.*")
 _FILE = re.compile(r"[\w./-]+\.(?:pem|key|crt|json|ya?ml|toml|txt|env|py|js|ts|go|rs|md|html?|ini)")
+_COLOUR = re.compile(r"#[0-9A-Fa-f]{3,8}")
 _LETTERS = re.compile(r"[A-Za-z_]+")
 _WORDS = re.compile(r"_*[A-Za-z]+(?:[-_ ][A-Za-z]+)*")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
@@ -77,7 +78,7 @@ def is_secret_value(
     if len(value) > LONGEST_JUDGED:
         return kind == "plain" or " " not in value
     lowered = value.lower().rstrip(":.,;")
-    if lowered in _HARMLESS or not lowered.strip("x.-_=#~ "):
+    if _COLOUR.fullmatch(value) or lowered in _HARMLESS or not lowered.strip("x.-_=#~ "):
         return False
     if kind == "random":
         return looks_random(value) or is_basic(value)
@@ -105,6 +106,8 @@ def _is_code(value: str, name: str, is_spaced: bool, follows: str) -> bool:
     if not _WORDS.fullmatch(value.rstrip(":.;,")):
         return bool(re.fullmatch(r"-?[0-9.]+[a-zA-Z%]{0,2}", value))
     rest = follows.split("\n", 1)[0]
+    if name_words(name)[-1:] == ("token",):  # a real one has digits
+        return True
     if _names_itself(value, name) or rest[:1] in tuple(",;)}]|&"):
         return True
     if re.match(r"[ \t]+[A-Za-z(]", rest):  # more words: a sentence

@@ -157,6 +157,7 @@ _PLACES: list[tuple[str, str]] = [
     ("ansible_become_pass: {}", WORD),
     ("vault_unseal_key: {}", B64[:44]),
     ("pass = {}", alnum(24)),
+    ('psk="{}"', WORD),
     ('BUNDLE_GEMS__EXAMPLE__ORG: "joe:{}"', WORD),
     ('npmAuthIdent: "joe:{}"', WORD),
     ("channel_alias: https://conda.example.org/t/{}/x", "jo-" + UUID),
@@ -398,6 +399,8 @@ pad_token = "[PAD]"
 eos_token: "</s>"
 tokenizer = "cl100k_base"
 tokenize: true
+Token: "#d8dee9",
+token = Punctuation
 passed: 12, failed: 3
 PASS: tests/test_login.py
 PASS tests/test_x.py (5.2 s)
