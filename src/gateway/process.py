@@ -76,6 +76,8 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
     try:
         await runner.start()
         log.info("The gateway runs with %s", ", ".join(runner.supervisor.states) or "no platform")
+        for line in _started(runner.supervisor.states):
+            print(line, file=sys.stderr, flush=True)
         runner.spawn(_report(runner, STATUS_SECONDS))
         await runner.ending.wait()
         if runner.restarting:
@@ -88,6 +90,18 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
         lock.release()
         _execute_again(home)
     return 0
+
+
+def _started(states: dict[str, str]) -> list[str]:
+    """What somebody who started it in a terminal is told; everything else is in the log."""
+    if not states:
+        return ["The gateway runs with no platform. Connect one with: hermes gateway setup"]
+    lines = [f"The gateway runs with {', '.join(states)}; Ctrl-C ends it."]
+    return lines + [
+        f"{name} is not connected: {state}"
+        for name, state in states.items()
+        if state not in ("connecting", "connected")
+    ]
 
 
 def _execute_again(home: Path) -> NoReturn:

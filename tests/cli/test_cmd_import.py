@@ -87,6 +87,7 @@ def test_a_lost_place_in_the_tree_is_found_again(cli: Any) -> None:
     ("name", "content", "part"),
     [
         ("x.json", "{broken", "not JSON"),
+        ("x.jsonl", "{}\n{}\n", "hermes sessions import"),
         ("x.json", "[1, 2]", "no list of conversations"),
         ("x.json", '[{"hello": 1}]', "neither"),
         ("x.json", "[]", "no conversations in"),

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -126,6 +127,27 @@ def test_a_bad_configuration_is_told_without_a_traceback(tmp_path: Path) -> None
     assert ended.returncode == 2
     assert "nowhere" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_gateway_in_the_foreground_says_what_is_not_connected(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (tmp_path / "config.yaml").write_text(
+            f"platforms: {{api_server: {{enabled: true, port: {port}}}}}\n"
+        )
+        running = subprocess.Popen(
+            [sys.executable, "-m", "hermes_cli.main", "gateway", "run"],
+            env={**os.environ, "HERMES_HOME": str(tmp_path)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert running.stderr is not None
+        try:
+            assert "The gateway runs with api_server" in running.stderr.readline()
+            assert "api_server is not connected" in running.stderr.readline()
+        finally:
+            running.terminate()
+            running.communicate(timeout=60)
 
 
 def test_setting_telegram_up(tmp_path: Path) -> None:
