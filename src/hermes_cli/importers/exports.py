@@ -35,8 +35,8 @@ def read_export(path: Path) -> Read:
             content = json.loads(text)
         except ValueError as error:
             raise UserError(
-                f"{name} is not JSON ({error}). What hermes sessions export wrote is brought in with:"
-                " hermes sessions import"
+                f"{name} is not JSON ({error}). What hermes sessions export wrote is brought in"
+                " with: hermes sessions import"
             ) from error
         conversations = content.get("conversations") if isinstance(content, dict) else content
         if not isinstance(conversations, list) or not all(
