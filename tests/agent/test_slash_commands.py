@@ -12,9 +12,11 @@ import pytest
 from slash_surface import Front
 
 from agent import background
+from agent.compression.result import CompressionResult
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from agent.slash import Exec, Prefill, Send
+from agent.slash.compress import _told
 from hermes_state import SessionDB
 from hermes_state.delegations import is_note
 from tools.base import ToolContext, tool
@@ -449,3 +451,20 @@ def test_help(front: Front) -> None:
     assert "/approve" not in shown
     assert "Also: /fork" in front.shown("/help branch")
     assert "Did you mean /undo" in front.refused("/help undoo")
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "said"),
+    [
+        ("summary", None, "Compressed: 6 messages"),
+        ("engine", None, "Compressed: 6 messages"),
+        ("fallback", "no key", "Compressed (without a model's summary: no key): 6 messages"),
+    ],
+)
+def test_a_compression_is_told_without_a_reason_that_there_is_not(
+    method: str, error: str | None, said: str
+) -> None:
+    result = CompressionResult(
+        "a", "b", True, method=method, error=error, before_messages=6, after_messages=2
+    )
+    assert _told(result).startswith(said)

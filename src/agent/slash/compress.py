@@ -33,7 +33,8 @@ def compress(surface: Surface, args: str) -> str:
 def _told(result: Any) -> str:
     if not result.compressed:
         return str(result.reason or "Nothing was compressed: it would not have saved anything.")
-    how = "" if result.method == "summary" else f" (without a model's summary: {result.error})"
+    # An engine of a plugin needs no model; only a summary that failed has an error.
+    how = f" (without a model's summary: {result.error})" if result.error else ""
     return f"Compressed{how}: {_sizes(result.before_messages, result.before_tokens)} → " + _sizes(
         result.after_messages, result.after_tokens
     )
