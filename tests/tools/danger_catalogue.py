@@ -1194,6 +1194,7 @@ HARMLESS = {
         "FOO=1 BAR=2 make",
         "xargs -n1 echo < list.txt",
         "watch -n 1 date",
+        "watch --version",
         "export FOO=bar && echo $FOO",
         "export PATH=\"$HOME/.local/bin:$PATH\"",
         "for f in *.py; do echo $f; done",

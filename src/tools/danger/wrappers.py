@@ -125,8 +125,9 @@ def _wrap(call: Call) -> str:
             continue
         result = call.run(command)
         printed = result if number == 0 else printed
-    if call.name in ("watch", "entr") and call.arguments:
-        call.shell.child_script(" ".join(inner(call.arguments, wrapper)[0]))
+    if call.name in ("watch", "entr"):
+        for command in inner(call.arguments, wrapper)[:1]:  # none with --version
+            call.shell.child_script(" ".join(command))
     return printed
 
 
