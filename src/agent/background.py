@@ -21,6 +21,7 @@ from hermes_state import SessionDB, StoreError
 from hermes_state.owners import exists, is_running, machine, start_time
 from tools.delegate import Task, joined
 from tools.output import shortened
+from tools.own_folders import output_folder_of
 
 from .notes import count_stored
 from .redact import redact
@@ -118,7 +119,7 @@ def _work(run: Run, run_child: Runner) -> None:
         log.exception("The background task %s failed", run.id)
         report = f"Failed: {type(error).__name__}: {error}"
     try:
-        folder = run.children[0].workspace.home / "tool-output"
+        folder = output_folder_of(run.children[0].workspace.home, run.conversation)
         report = shortened(redact(report), LONGEST_REPORT, folder, run.id)
         stored = run.db.finish_delegation(run.id, state, report)
     except (StoreError, OSError) as error:

@@ -22,6 +22,7 @@ from hermes_state.tool_runs import Started
 from tools.base import Tool, ToolContext, ToolError
 from tools.modes import check_mode
 from tools.output import shortened
+from tools.own_folders import output_folder
 from tools.registry import Registry
 from tools.schema import fit
 
@@ -189,7 +190,7 @@ class ToolRunner:
         limit = tool.max_output if tool else LONGEST_ERROR
         if len(text) <= limit:
             return text
-        return shortened(text, limit, context.workspace.home / "tool-output", name)
+        return shortened(text, limit, output_folder(context), name)
 
     def _prepare(self, call: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
         name, raw = call["function"]["name"], call["function"]["arguments"]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .approval_hooks import as_choice, tell
 from .base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError, Workspace
 from .danger.finding import Finding
-from .output import OUTPUT_FOLDER
+from .own_folders import Belongings
 from .written import note_written, written_files
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def guard_write(context: ToolContext, path: Path) -> None:
     if danger and danger.key in ("write-outside", "system-write") and _is_added(workspace, path):
         danger = None
     findings = [Finding(*danger)] if danger else []
-    decide(context, f"write {path}", findings or _hidden(workspace, path))
+    decide(context, f"write {path}", findings or _hidden(context, path))
     note_written(workspace, [str(path)])
 
 
@@ -149,21 +149,20 @@ def guard_read(context: ToolContext, path: Path) -> None:
 
     danger = read_danger(str(path.absolute()), _places(context.workspace))
     findings = [Finding(*danger)] if danger else []
-    decide(context, f"read {path}", findings or _hidden(context.workspace, path))
+    decide(context, f"read {path}", findings or _hidden(context, path))
 
 
-def needs_leave_to_read(workspace: Workspace) -> Callable[[str], bool]:
+def needs_leave_to_read(context: ToolContext) -> Callable[[str], bool]:
     """A test for real paths of files: whether reading one would be asked for, or refused."""
     from .danger.paths import read_danger
 
-    places = _places(workspace)
-    return lambda path: (
-        read_danger(path, places) is not None or bool(_hidden(workspace, Path(path)))
-    )
+    places = _places(context.workspace)
+    return lambda path: read_danger(path, places) is not None or bool(_hidden(context, Path(path)))
 
 
-def _hidden(workspace: Workspace, path: Path) -> list[Finding]:
+def _hidden(context: ToolContext, path: Path) -> list[Finding]:
     """That a file is one which the wall hides from commands, under whatever name."""
+    workspace = context.workspace
     if not needs_walls(workspace):
         return []
     from .wall.guardhouse import guardhouse_of
@@ -173,7 +172,7 @@ def _hidden(workspace: Workspace, path: Path) -> list[Finding]:
     assert guardhouse is not None, "there is a wall"
     wall = guardhouse.wall()
     real = path.resolve()
-    if real.is_relative_to((workspace.home / OUTPUT_FOLDER).resolve()):
+    if Belongings(context).is_own_output(real):
         return []  # long output of tools, which the model was told to read there
     if wall.may_read(real) and not is_hidden_file(real, wall):
         return []

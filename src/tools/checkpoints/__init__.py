@@ -19,6 +19,7 @@ from ..files.atomic import Snapshot, digest_of
 from ..files.diff import diff_of
 from ..files.edit import Change, apply, look_at, remove_empty
 from ..files.text import UTF8, encoding_of
+from ..own_folders import conversation_of
 from .store import Record, Store, Version, forget_conversation, prune
 
 log = logging.getLogger(__name__)
@@ -159,13 +160,6 @@ def enabled(workspace: Workspace) -> bool:
     """Whether checkpoints are kept; `checkpoints: {enabled: false}` switches them off."""
     settings = workspace.settings.get("checkpoints")
     return not isinstance(settings, dict) or settings.get("enabled", True) is not False
-
-
-def conversation_of(context: ToolContext) -> str:
-    """The id that the conversation keeps for life, whatever session it is in."""
-    if context.db is None:
-        return context.session_id
-    return context.db.get_conversation_root(context.session_id)
 
 
 def _id(session: str, marker: str) -> str:

@@ -8,11 +8,9 @@ a crash cut short is passed over. Everything is private to the user.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from typing import Any
 
 from ..base import ToolError
 from ..files.atomic import digest_of
+from ..own_folders import CHECKPOINT_FOLDER, folder_name
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +62,8 @@ class Store:
     """The checkpoints of one conversation."""
 
     def __init__(self, home: Path, conversation: str) -> None:
-        self._root = home / "checkpoints"
-        self.folder = self._root / _folder_name(conversation)
+        self._root = home / CHECKPOINT_FOLDER
+        self.folder = self._root / folder_name(conversation)
         self._index = self.folder / "index.jsonl"
 
     def add(self, records: list[Record], contents: list[bytes]) -> None:
@@ -172,13 +171,6 @@ def forget_conversation(home: Path, conversation: str) -> None:
 
 def _age(turn: tuple[tuple[str, str], list[Record]]) -> float:
     return -turn[1][-1].at
-
-
-def _folder_name(conversation: str) -> str:
-    """The conversation's id, if it can be a file name as it is."""
-    if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", conversation):
-        return conversation
-    return "x-" + hashlib.sha256(conversation.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _line(record: Record) -> bytes:

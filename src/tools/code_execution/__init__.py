@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .. import approval
 from ..base import Tool, ToolContext, ToolError, tool
+from ..own_folders import output_folder
 from ..wall.guardhouse import guardhouse_of
 from .child import HERMES_TOOLS, START
 from .socket import DESCRIPTOR_VARIABLE, TOKEN_VARIABLE, ToolSocket
@@ -85,7 +86,7 @@ def _run(context: ToolContext, folder: Path, warden: Warden | Seatbelt | None) -
     from ..terminal.spawn import FIRST_FURTHER, spawn
 
     home = context.workspace.home
-    output = OutputBuffer(home / "tool-output", "execute_code")
+    output = OutputBuffer(output_folder(context), "execute_code")
     progress = Progress(context.progress)
     ledger, marker = Ledger(home), new_marker()
     place = None if warden is not None else folder / "socket"

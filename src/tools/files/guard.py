@@ -20,11 +20,13 @@ from itertools import islice
 from pathlib import Path
 
 from ..base import ToolContext, ToolError
+from ..own_folders import Belongings
 
 _PSEUDO = (Path("/proc"), Path("/sys"))
 # A folder needs only the right to pass through it where the system can tell the two apart.
 _PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 _NAMES_LOOKED_AT = 5_000
+_LOOK_FOR_IT = "Look for it with search_files(target='files')."
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -62,18 +64,25 @@ def explain(error: OSError, path: Path, doing: str) -> ToolError:
 
 
 def real_path(context: ToolContext, path: str) -> Path:
-    """The real path that a path written by the model or user leads to; it need not exist."""
+    """The real path that a path written by the model or user leads to; it need not exist.
+
+    What another conversation keeps in the Hermes home does not exist here.
+    """
     if not path.strip():
         raise ToolError("The path is empty. Give the path of a file.")
     try:
         if "\0" in path:
             raise ValueError("it contains a NUL character")
         os.fsencode(path)
-        return context.resolve(path).resolve()
+        real = context.resolve(path).resolve()
     except OSError as error:
         raise explain(error, Path(path), "find") from error
     except (RuntimeError, ValueError) as error:  # an unknown ~user, a loop of links, odd characters
         raise ToolError(f"{path!r} is not a usable path: {error}.") from error
+    if Belongings(context).is_anothers(real):
+        # The same whether or not there is such a file, and without names that come near.
+        raise ToolError(f"{path} does not exist. {_LOOK_FOR_IT}")
+    return real
 
 
 def may_write(context: ToolContext, path: Path) -> None:
@@ -89,7 +98,7 @@ def may_read(context: ToolContext, path: Path) -> None:
 def needs_leave(context: ToolContext) -> Callable[[str], bool]:
     """A test for files that are not read unasked, by their real paths."""
     test: Callable[[str], bool] = importlib.import_module("tools.approval").needs_leave_to_read(
-        context.workspace
+        context
     )
     return test
 
@@ -217,4 +226,4 @@ def missing(path: Path, asked: str) -> ToolError:
         what = f"{asked} does not exist."
     if near:
         return ToolError(f"{what} Near it: {', '.join(str(at.parent / lowered[n]) for n in near)}.")
-    return ToolError(f"{what} Look for it with search_files(target='files').")
+    return ToolError(f"{what} {_LOOK_FOR_IT}")

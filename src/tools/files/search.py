@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..base import Tool, ToolContext, ToolError, tool
+from ..own_folders import Belongings
 from .gitignore import glob_regex
 from .guard import (
     check_regular,
@@ -98,11 +99,20 @@ def search_files(
     # Names are no secret, and for a file that is named leave was given.
     reads_many = query.mode != "files" and root.is_dir()
     withheld = needs_leave(tool_context) if reads_many else lambda path: False
+    mine = _not_anothers(tool_context, root, wanted)
     with closing(search(query, tool_context)) as hits:
-        page.fill(_wanted(hits, query, wanted, withheld), query.mode)
+        page.fill(_wanted(hits, query, mine, withheld), query.mode)
     report = _report(page, query, pattern, tool_context.workspace.cwd.resolve())
-    left_out = told(query, tool_context, wanted, withheld) if reads_many else ""
+    left_out = told(query, tool_context, mine, withheld) if reads_many else ""
     return f"{report}\n{left_out}".rstrip()
+
+
+def _not_anothers(
+    context: ToolContext, root: Path, wanted: Callable[[str], bool]
+) -> Callable[[str], bool]:
+    """The same test for paths below the root, that no file of another conversation passes."""
+    is_anothers = Belongings(context).is_anothers
+    return lambda relative: wanted(relative) and not is_anothers(root / relative)
 
 
 def _root(context: ToolContext, path: str, *, content: bool) -> Path:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import Tool, ToolContext, ToolError
 from ..output import shortened
+from ..own_folders import output_folder
 from ..registry import Registry
 from ..schema import fit
 
@@ -35,8 +36,9 @@ def as_text(tool: Tool, context: ToolContext, result: Any) -> str:
     """A result as text, shortened if it is long."""
     if not isinstance(result, str):
         result = json.dumps(result, ensure_ascii=False, default=str)
-    folder = context.workspace.home / "tool-output"
-    return shortened(result, tool.max_output, folder, tool.name)
+    if len(result) <= tool.max_output:
+        return result
+    return shortened(result, tool.max_output, output_folder(context), tool.name)
 
 
 def serve(

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..base import ToolContext, ToolError, Workspace
+from ..own_folders import output_folder
 from ..terminal.backends import Ending, Launch
 from ..terminal.output import Cleaner, KeptFile
 from ..terminal.place import Place
@@ -31,7 +32,6 @@ MAX_KEPT = 64
 KEPT_SECONDS = 3600
 IN_MEMORY = 200_000
 """Characters of each process's output."""
-LOG_FOLDER = "tool-output/processes"
 _STATE = "processes"
 _FIRST_LOOK = 0.2
 _NO_MESSAGES = " No messages are sent here: poll it instead."
@@ -72,7 +72,7 @@ class Background:
         self._lock = threading.Lock()
         self._recent, self._position, self._polled = "", 0, 0
         home = context.workspace.home
-        self.log = KeptFile(home / LOG_FOLDER, self.id)
+        self.log = KeptFile(output_folder(context), self.id)
         try:
             self.run = Run(
                 place.backend,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..masking import Masker
-from ..output import keep
+from ..output import keep, kept_files
 
 log = logging.getLogger(__name__)
 
@@ -229,14 +229,8 @@ class Progress:
 
 
 def _make_room(folder: Path, newest: Path) -> None:
-    """Delete the oldest files until the folder is within its limit."""
-    found = []
-    for path in folder.glob("*.txt"):
-        try:
-            status = path.stat()
-        except OSError:
-            continue  # somebody else was first
-        found.append((status.st_mtime, status.st_size, path))
+    """Delete the oldest files, of any conversation, until all are within the limit."""
+    found = [(status.st_mtime, status.st_size, path) for path, status in kept_files(folder)]
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
         if total <= FOLDER_LIMIT:

@@ -13,6 +13,7 @@ from typing import Any
 from hermes_cli import plugins
 
 from ..base import Tool, ToolContext, ToolError, Workspace, tool
+from ..own_folders import output_folder
 from ..processes.background import close_processes, start_background
 from ..processes.identity import Seen, name_of
 from ..wall.leaving import Needs, hint, parse_needs
@@ -23,7 +24,6 @@ from .run import How, Run, run_to_end
 
 DEFAULT_TIMEOUT = 180
 MAX_TIMEOUT = 3600
-OUTPUT_FOLDER = "tool-output/terminal"
 _LONG_SECONDS = 10
 
 _HINTS = {
@@ -100,7 +100,7 @@ def terminal(
         told = start_background(context, place, launch, password, notify_on_complete, patterns)
         return _joined(told, [remark_of_none(context)])
     run = Run(place.backend, launch, context.workspace.home, context.session_id, "foreground")
-    buffer = OutputBuffer(context.workspace.home / OUTPUT_FOLDER, "terminal")
+    buffer = OutputBuffer(output_folder(context), "terminal")
     progress = Progress(context.progress)
     started = time.monotonic()
     try:
