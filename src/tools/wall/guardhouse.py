@@ -38,6 +38,14 @@ _STATE = "guardhouse"
 _NOT_INSIDE = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS",
                "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY")  # fmt: skip
 """Variables that lead to sockets which are not there."""
+_NO_CALLS_HOME = {
+    "NO_UPDATE_NOTIFIER": "1", "npm_config_update_notifier": "false", "DO_NOT_TRACK": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1", "CHECKPOINT_DISABLE": "1", "GOTELEMETRY": "off",
+    "NEXT_TELEMETRY_DISABLED": "1", "DOTNET_CLI_TELEMETRY_OPTOUT": "1",
+    "HOMEBREW_NO_AUTO_UPDATE": "1", "DENO_NO_UPDATE_CHECK": "1",
+}  # fmt: skip
+"""Programs that look for a newer version of themselves would have the person asked about a host
+that nobody's command named. Whoever set one of these otherwise has it so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,9 @@ class Guardhouse:
 
     def environ(self, base: Mapping[str, str], warden: Warden | Seatbelt) -> dict[str, str]:
         """The environment of a command inside."""
-        kept = {name: value for name, value in base.items() if name not in _NOT_INSIDE}
+        kept = _NO_CALLS_HOME | {
+            name: value for name, value in base.items() if name not in _NOT_INSIDE
+        }
         scratch = "/tmp" if self.means.kind == "bubblewrap" else str(warden.wall.scratch)
         kept |= {"TMPDIR": scratch, "TEMP": scratch, "TMP": scratch}
         if warden.wall.network == "full":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -89,23 +90,42 @@ CACHES = (
 )  # fmt: skip
 """Folders of the usual tools below a home that hold nothing but what can be fetched again."""
 
+_MADE_FOR = {
+    ".cache": "", ".npm": "npm", ".cargo/registry": "cargo", ".cargo/git": "cargo", "go/pkg": "go",
+    ".m2/repository": "mvn", ".nuget/packages": "dotnet", ".bun/install/cache": "bun",
+}  # fmt: skip
+"""Caches without which a program that is here does not work, and that it cannot make inside."""
+
 
 def hidden_places(hermes_home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Every place on this machine that no command sees, as real paths that exist."""
-    named = [Path(place) for place in HIDDEN_ANYWHERE]
-    named += [home / place for home in homes() for place in HIDDEN_IN_HOME]
-    named += [Path(_plain(environ[name])) for name in _SOCKETS if environ.get(name)]
-    settings = [home / place for home in homes() for place in HIDDEN_WITH_SECRETS]
-    settings += [Path(environ[name]) for name in _SETTINGS if environ.get(name)]
-    named += [path for path in real_places(settings) if _holds_secret(path)]
-    return real_places([hermes_home, *named])
+    named = [_plain(environ[name]) for name in _SOCKETS if environ.get(name)]
+    settings = [*_below(homes(), HIDDEN_WITH_SECRETS)]
+    settings += [environ[name] for name in _SETTINGS if environ.get(name)]
+    secrets = [path for path in real_places(settings) if _holds_secret(path)]
+    anywhere = (*HIDDEN_ANYWHERE, *_below(homes(), HIDDEN_IN_HOME))
+    return real_places([hermes_home, *anywhere, *named, *secrets])
+
+
+@cache
+def _below(homes: tuple[Path, ...], places: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{home}/{place}" for home in homes for place in places)
 
 
 def writable_caches(home: Path) -> tuple[Path, ...]:
-    """The caches of the usual tools that are there; the general one is made if it is not."""
-    with suppress(OSError):  # a home that cannot be written has no caches
-        (home / ".cache").mkdir(mode=0o700, exist_ok=True)
-    return tuple(place for place in real_places(home / name for name in CACHES) if place.is_dir())
+    """The caches of the usual tools that are there; those of installed ones are made."""
+    for name, program in _MADE_FOR.items():
+        if not (home / name).is_dir() and (not program or _is_installed(program)):
+            with suppress(OSError):  # a home that cannot be written has no caches
+                (home / name).mkdir(mode=0o700, parents=True)
+    names = (f"{home}/{name}" for name in CACHES)
+    return tuple(place for place in real_places(names) if place.is_dir())
+
+
+@cache
+def _is_installed(program: str) -> bool:
+    """Looked up once in the life of this process: every command would have to search the PATH."""
+    return shutil.which(program) is not None
 
 
 def git_folder(root: Path) -> Path | None:
@@ -140,12 +160,15 @@ def run_by_git(roots: Iterable[Path], *, within: bool) -> tuple[Path, ...]:
     return real_places(found)
 
 
-def real_places(paths: Iterable[Path]) -> tuple[Path, ...]:
+def real_places(paths: Iterable[Path | str]) -> tuple[Path, ...]:
     """Those that exist, followed through links, each once."""
     found: dict[Path, None] = {}
     for path in paths:
-        with suppress(OSError, RuntimeError):  # not to be reached, or a loop: nothing to hide
-            found[path.resolve(strict=True)] = None
+        # Not to be reached, or a loop: nothing to hide. Most are not there, which `stat` finds out
+        # in a tenth of the time, and every command looks them up.
+        with suppress(OSError, RuntimeError):
+            os.stat(path)  # noqa: PTH116
+            found[Path(path).resolve(strict=True)] = None
     return tuple(found)
 
 

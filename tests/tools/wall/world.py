@@ -13,9 +13,10 @@ import threading
 from pathlib import Path
 
 from tools.base import ToolContext, Workspace
+from tools.wall.places import writable_caches
 
 SRC = Path(__file__).parents[3] / "src"
-_OWN_BUSINESS = ("tool-runs", "tool-output", "processes.json", ".cache", "checkpoints")
+_OWN_BUSINESS = ("tool-runs", "tool-output", "processes.json", ".cache", ".npm", "checkpoints")
 _SYSTEM = ("/etc", "/etc/cron.d", "/etc/profile.d", "/usr/bin", "/usr/local/bin", "/opt",
            "/var/spool/cron", "/etc/systemd/system")  # fmt: skip
 
@@ -46,6 +47,7 @@ class World:
             cwd=self.outside,
             start_new_session=True,
         )
+        writable_caches(person)  # those of installed programs are made with the first wall
         self.before = self.snapshot()
 
     def reset(self) -> None:

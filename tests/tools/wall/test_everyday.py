@@ -1,0 +1,177 @@
+"""Everyday commands run inside a wall unasked, and do there what they do outside."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tools.base import ApprovalRequest, Choice, ToolContext, Workspace
+from tools.terminal.tool import close_terminal, terminal
+from tools.wall import places
+
+from .everyday import GROUPS, LANDLOCK_DIFFERS, OPTIONAL, PROJECT, VARYING_FILES
+
+_MISSING = [name for name in OPTIONAL if shutil.which(name) is None]
+_outside: dict[str, Outcome] = {}
+"""What the commands of a group do outside: the same whatever they are compared with."""
+_VARYING = [
+    (re.compile(r"\[this ran inside a wall: [^]]*]\n?"), ""),
+    (re.compile(r"\n?\[still running in the background: [^]]*]"), ""),
+    (re.compile(r"\b\d+\.\d+ ?(?:s|ms|sec|seconds)\b"), "TIME"),
+    (re.compile(r"(?m)(?<=^\[)\d(?=] \d+)|(?<=\[1] )\d+|(?<=line )\d+(?=: )"), "N"),
+    (re.compile(r"/\S*tool-runs/\S+"), "SCRIPT"),
+]
+"""What is different from one run to the next, wherever it is."""
+
+
+class Forbidden:
+    """Whoever asks has failed."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def approve(self, request: ApprovalRequest) -> Choice:
+        self.asked.append(f"{request.command}: {request.description}")
+        return "deny"
+
+    def clarify(self, question: str, choices: list[str]) -> str:
+        self.asked.append(question)
+        return ""
+
+
+@dataclass
+class Outcome:
+    """What commands printed, and what they left behind."""
+
+    printed: dict[str, str] = field(default_factory=dict)
+    left: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def lay_out(person: Path) -> Path:
+    root = person / "project"
+    for name, text in PROJECT.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (person / ".hermes").mkdir()
+    (person / ".gitconfig").write_text(
+        "[user]\nname = Me\nemail = me@example.org\n[init]\ndefaultBranch = main\n"
+    )
+    return root
+
+
+def execute(person: Path, commands: list[str], *, is_walled: bool) -> Outcome:
+    """Run commands one after the other in a project of their own."""
+    root = lay_out(person)
+    os.environ["HOME"] = str(person)  # the fixture puts it back
+    places.homes.cache_clear()
+    asker = Forbidden()
+    settings = {
+        "terminal": {"sandbox": "required" if is_walled else "off"},
+        "approvals": {"mode": "manual" if is_walled else "off"},
+    }
+    workspace = Workspace(person / ".hermes", root, settings=settings)
+    context = ToolContext("s1", "call_1", workspace=workspace, asker=asker)
+    outcome = Outcome()
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        for command in commands:
+            text = str(terminal.run(context, command.format(port=port), timeout=60))
+            text = text.replace(str(person), "HOME").replace(str(port), "PORT")
+            for pattern, instead in _VARYING:
+                text = pattern.sub(instead, text)
+            outcome.printed[command] = text.strip()
+            assert not asker.asked, f"{command} was asked for: {asker.asked}"
+    finally:
+        close_terminal(workspace)
+    outcome.left = dict(tree(root, person))
+    return outcome
+
+
+def tree(root: Path, person: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Every file with its permissions and, if it is text, its contents."""
+    for folder, folders, files in os.walk(root):
+        for name in sorted([*folders, *files]):
+            path = Path(folder, name)
+            info = path.lstat()
+            if path.is_symlink():
+                content = str(path.readlink()).replace(str(person), "HOME")
+            elif path.is_file() and not any(path.match(name) for name in VARYING_FILES):
+                content = _digest(path.read_bytes(), person)
+            else:
+                content = ""
+            known = re.sub(r"-\d+(?=\.log$)|(?<=cpython-)\d+", "", str(path.relative_to(root)))
+            yield known, (oct(info.st_mode), content)
+
+
+def _digest(data: bytes, person: Path) -> str:
+    if b"\0" in data or data[:2] == b"\x1f\x8b":
+        return "binary"
+    text = data.replace(os.fsencode(person), b"HOME")
+    return text.decode("utf-8", "replace") if len(text) < 400 else hashlib.sha256(text).hexdigest()
+
+
+def chosen(group: str) -> list[str]:
+    """The commands of a group that can be tried on this machine."""
+    return [
+        command
+        for command in GROUPS[group]
+        if not any(re.search(rf"(?<![\w./'-]){re.escape(name)}\s", command) for name in _MISSING)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs of the same command have the same result."""
+    for name in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{name}_DATE", "2024-01-01T00:00:00Z")
+    for name, folder in (("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")):
+        if name not in os.environ and Path.home().joinpath(folder).is_dir():
+            monkeypatch.setenv(name, str(Path.home() / folder))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_command_does_inside_what_it_does_outside(
+    group: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    commands = chosen(group)
+    if group not in _outside:
+        _outside[group] = execute(tmp_path / "outside", commands, is_walled=False)
+    if kind == "landlock":
+        commands = [one for one in commands if not any(part in one for part in LANDLOCK_DIFFERS)]
+    inside = execute(tmp_path / "inside", commands, is_walled=True)
+    places.homes.cache_clear()
+    outside = _outside[group]
+    differing = {
+        command: (outside.printed[command], text)
+        for command, text in inside.printed.items()
+        if text != outside.printed[command]
+    }
+    assert not differing, "\n".join(
+        f"$ {command}\n--- outside\n{expected}\n--- inside\n{text}"
+        for command, (expected, text) in differing.items()
+    )
+    assert inside.left == outside.left
+
+
+def test_there_are_at_least_two_hundred() -> None:
+    assert len({command for commands in GROUPS.values() for command in commands}) >= 200
+
+
+@pytest.mark.parametrize("program", _MISSING)
+def test_a_missing_program_is_named(program: str) -> None:
+    pytest.skip(f"everyday commands with {program} are left out: it is not installed")
