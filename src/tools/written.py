@@ -20,7 +20,10 @@ def note_written(workspace: Workspace, paths: Iterable[str]) -> None:
     with workspace.lock:
         files: dict[str, None] = workspace.state.setdefault(_STATE, {})
         for path in paths:
-            real = os.path.realpath(path)
+            try:
+                real = os.path.realpath(path)
+            except OSError:  # e.g. /proc/1/root of somebody else: nothing was written there
+                continue
             files.pop(real, None)
             files[real] = None
         while len(files) > _MOST:
