@@ -19,7 +19,6 @@ import logging
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -227,6 +226,7 @@ def _walled(
         yield words, environ, ()
         return
     from tools.processes.ledger import RUN_FOLDER
+    from tools.trees import remove_tree
     from tools.wall.programs import ProgramWall
 
     folder = home.resolve() / RUN_FOLDER / f"hook-{os.urandom(8).hex()}"
@@ -238,7 +238,7 @@ def _walled(
     finally:
         for descriptor in fds:
             os.close(descriptor)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder, reopen=True)
 
 
 def payload(event: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -181,7 +181,9 @@ def _hidden(context: ToolContext, path: Path) -> list[Finding]:
 
 def _is_added(workspace: Workspace, path: Path) -> bool:
     """Whether a file is in a folder that the person added to the workspace."""
-    return any(path.resolve().is_relative_to(folder.resolve()) for folder in workspace.folders)
+    from .wall.guardhouse import roots_of
+
+    return any(path.resolve().is_relative_to(root) for root in roots_of(workspace))
 
 
 def decide(

@@ -9,7 +9,6 @@ goes, approvals included.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -20,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import approval
 from ..base import Tool, ToolContext, ToolError, tool
 from ..own_folders import output_folder
+from ..trees import remove_tree
 from ..wall.guardhouse import guardhouse_of
+from ..wall.policy import own_places
 from .child import HERMES_TOOLS, START
 from .socket import DESCRIPTOR_VARIABLE, TOKEN_VARIABLE, ToolSocket
 
@@ -63,14 +64,17 @@ def execute_code(context: ToolContext, code: str) -> str:
         warden = guardhouse.warden(context)
         place = str(guardhouse.folder)
     folder = Path(tempfile.mkdtemp(prefix="hermes-code-", dir=place))
+    # What is inside a wall can write only where the agent itself writes nothing.
+    scratch = folder if guardhouse is None else own_places(guardhouse.folder)[0]
+    work = Path(tempfile.mkdtemp(prefix="work-", dir=scratch))
     try:
         _write(folder / "script.py", code)
         _write(folder / "hermes_tools.py", HERMES_TOOLS)
         _write(folder / "start.py", START)
-        (folder / "work").mkdir(mode=0o700)
-        return _run(context, folder, warden)
+        return _run(context, folder, work, warden)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
+        remove_tree(work)
 
 
 def _write(path: Path, text: str) -> None:
@@ -78,7 +82,7 @@ def _write(path: Path, text: str) -> None:
     path.chmod(0o600)
 
 
-def _run(context: ToolContext, folder: Path, warden: Warden | Seatbelt | None) -> str:
+def _run(context: ToolContext, folder: Path, work: Path, warden: Warden | Seatbelt | None) -> str:
     # Only here: the parts that know processes are not needed to offer the tool.
     from ..processes.identity import MARKER, Target, marker_value, new_marker, start_time, stop
     from ..processes.ledger import Ledger, Record
@@ -106,7 +110,7 @@ def _run(context: ToolContext, folder: Path, warden: Warden | Seatbelt | None) -
             child = spawn(
                 argv,
                 environ,
-                folder / "work",
+                work,
                 pty=False,
                 stdin=False,
                 warden=warden,

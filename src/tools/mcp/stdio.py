@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..processes.identity import MARKER, Target, marker_value, new_marker, start_time, stop
 from ..processes.ledger import RUN_FOLDER, Ledger, Record
+from ..trees import remove_tree
 from ..wall.programs import ProgramWall
 
 if TYPE_CHECKING:
@@ -191,6 +191,6 @@ class StdioServer:
 
     def _forget(self) -> None:
         if self._home is not None:
-            shutil.rmtree(self._home / RUN_FOLDER / self._marker, ignore_errors=True)
+            remove_tree(self._home / RUN_FOLDER / self._marker, reopen=True)
         if self._ledger is not None:
             self._ledger.remove(self._marker)

@@ -11,7 +11,6 @@ import atexit
 import json
 import logging
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..trees import remove_tree
 from .identity import Target, is_running, machine, members, start_time, stop
 
 log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class Ledger:
             for record in ended:
                 if tell is not None or not record.tells_as:
                     records.pop(record.marker, None)
-                shutil.rmtree(self._path.parent / RUN_FOLDER / record.marker, ignore_errors=True)
+                remove_tree(self._path.parent / RUN_FOLDER / record.marker, reopen=True)
         return ended
 
     def forget_strangers(self) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..base import ToolError
 from ..processes.identity import MARKER, marker_value
 from .environ import child_environment, is_secret
-from .shell import Memory, ShellState, parse_state, script
+from .shell import Memory, ShellState, read_state, script
 
 if TYPE_CHECKING:
     from ..wall.seatbelt import Seatbelt
@@ -55,6 +55,15 @@ class Launch:
     cancelled: threading.Event = field(default_factory=threading.Event)
     warden: Warden | Seatbelt | None = None
     """Whoever starts it inside a wall."""
+    states: Path | None = None
+    """Where shells inside a wall leave their states, if not in `folder`."""
+    release: Callable[[], None] | None = None
+    """Call it when the run has ended: what was granted to it alone ends with it."""
+
+    @property
+    def state_file(self) -> Path:
+        """Where the shell leaves its state; inside a wall, something else may be there instead."""
+        return self.states / self.marker if self.states else self.folder / "state"
 
     @property
     def needs_input(self) -> bool:
@@ -150,9 +159,14 @@ class LocalBackend:
     def prepare(self, launch: Launch) -> Invocation:
         """The shell itself."""
         (launch.folder / "command").write_bytes(encoded(launch.command))
-        (launch.folder / "state").touch(mode=0o600)
+        os.close(os.open(launch.state_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         shell = shell_path()
-        text = script(str(launch.folder), sudo=launch.sudo, stdin=launch.stdin)
+        text = script(
+            str(launch.folder),
+            state_file=str(launch.state_file),
+            sudo=launch.sudo,
+            stdin=launch.stdin,
+        )
         argv = [shell, "-c", text, Path(shell).name]
         cwd = launch.cwd or "/"
         # With PWD the shell keeps the path that was chosen, where there are symbolic links.
@@ -161,7 +175,7 @@ class LocalBackend:
 
     def ending(self, launch: Launch, code: int | None, trailer: bytes) -> Ending:
         """Read the state file."""
-        return Ending(code, parse_state((launch.folder / "state").read_bytes()), launch.environ())
+        return Ending(code, read_state(launch.state_file), launch.environ())
 
     def kill(self, marker: str, grace: float) -> None:
         """Nothing: they are all on this machine."""

@@ -11,8 +11,9 @@ import os
 import posixpath
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..base import ToolContext, ToolError, Workspace
 from ..processes.identity import new_marker
 from ..processes.ledger import RUN_FOLDER, Ledger
 from ..wall.guardhouse import NO_GRANTS, Grants, close_walls, guardhouse_of
+from ..wall.policy import own_places
 from .backends import Backend, Ending, Launch, make_backend
 from .environ import child_environment, named, names
 from .shell import Memory
@@ -64,16 +66,22 @@ class Place:
         if pty:
             base |= _FOR_TERMINALS
         marker = new_marker()
-        folder, warden = context.workspace.home / RUN_FOLDER, None
+        folder, warden, states = context.workspace.home / RUN_FOLDER, None, None
+        release: Callable[[], None] | None = None
         guardhouse = guardhouse_of(context.workspace) if self.backend.name == "local" else None
         if guardhouse is not None and not grants.no_wall:
             warden = guardhouse.warden(context, grants)
+            release = partial(guardhouse.release, warden)
             folder, base = guardhouse.folder, guardhouse.environ(base, warden)
+            states = own_places(folder)[1]
         cwd, remark = self._directory(context, workdir)
         with self.lock:
             memory = replace(
                 self.memory, environ=dict(self.memory.environ), unset=set(self.memory.unset)
             )
+        if guardhouse is not None and grants.no_wall:
+            # Variables such as PATH and BASH_ENV would make it another command than was allowed.
+            memory = Memory(memory.cwd)
         launch = Launch(
             marker=marker,
             command=command,
@@ -88,6 +96,8 @@ class Place:
             sudo=sudo,
             cancelled=context.cancelled,
             warden=warden,
+            states=states,
+            release=release,
         )
         return launch, remark
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from typing import Literal
 from ..base import ToolError
 from ..processes.identity import Seen, Target, members, start_time, stop
 from ..processes.ledger import Ledger, Record
+from ..trees import remove_tree
 from .backends import Backend, Ending, Launch
 from .remote import TrailerFilter
 from .spawn import spawn
@@ -83,6 +83,7 @@ class Run:
                 warden=invocation.warden,
             )
         except BaseException as error:
+            self._release()
             self.forget()
             if isinstance(error, OSError):
                 raise ToolError(f"The command could not be started: {error}.") from error
@@ -146,10 +147,15 @@ class Run:
             ending = self._backend.ending(self.launch, code, self._filter.trailer)
         finally:
             self.child.close()
+            self._release()
             self._left = self._left_behind()
             if not self._tells:
                 self.forget()
         return ending, self._left
+
+    def _release(self) -> None:
+        if self.launch.release is not None:
+            self.launch.release()
 
     def note_end(self, status: str) -> None:
         """Let the ledger know how a run ended of which the conversation is still to be told."""
@@ -170,7 +176,9 @@ class Run:
 
     def forget(self) -> None:
         """Cross a run out that has ended, and been told of where that is wanted."""
-        shutil.rmtree(self.launch.folder, ignore_errors=True)
+        remove_tree(self.launch.folder)
+        with suppress(OSError):  # gone with the folder, or replaced: then it goes with the wall
+            self.launch.state_file.unlink(missing_ok=True)
         try:
             if self._left:
                 self._ledger.update(self.launch.marker, kind="left", tells_as="")

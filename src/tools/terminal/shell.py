@@ -11,8 +11,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..processes.identity import MARKER
 
@@ -20,6 +22,8 @@ from ..processes.identity import MARKER
 _NOT_KEPT = re.compile(rf"_|SHLVL|PWD|{MARKER}|HERMES_(SESSION|UI|CRON)_.*|__hermes_\w*")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STATE_LIMIT = 4_000_000
+_LONGEST_PATH, _LONGEST_ENTRY, _MOST_ENVIRON = 4_095, 131_000, 1_500_000
+"""Beyond these the system starts no program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +63,21 @@ class Memory:
         return {**kept, **self.environ}
 
 
-def script(folder: str, *, prelude: str = "", sudo: bool = False, stdin: bool = False) -> str:
-    """The text for `sh -c` that runs `<folder>/command` and leaves its state in `<folder>/state`.
+def script(
+    folder: str,
+    *,
+    state_file: str | None = None,
+    prelude: str = "",
+    sudo: bool = False,
+    stdin: bool = False,
+) -> str:
+    """The text for `sh -c` that runs `<folder>/command` and leaves its state in a file.
 
-    `prelude` runs before the command. With `sudo` the first line of standard input is the password,
-    after which there is no more input unless `stdin` says so.
+    That is `<folder>/state`, unless `state_file` names another. `prelude` runs before the command.
+    With `sudo` the first line of standard input is the password, after which there is no more input
+    unless `stdin` says so.
     """
-    command, state = shlex.quote(f"{folder}/command"), shlex.quote(f"{folder}/state")
+    command, state = shlex.quote(f"{folder}/command"), shlex.quote(state_file or f"{folder}/state")
     save = (
         "{ command printf '%s\\0' \"$(command pwd)\"; /usr/bin/env -0; command printf '.\\0'; }"
         f" >|{state} 2>/dev/null"
@@ -117,9 +129,29 @@ def parse_state(data: bytes) -> ShellState | None:
     if len(data) > _STATE_LIMIT or not data.endswith(b"\0.\0"):
         return None
     cwd, _, rest = data[: -len(b".\0")].partition(b"\0")
-    if not cwd.startswith(b"/"):
+    if not cwd.startswith(b"/") or len(cwd) > _LONGEST_PATH:
         return None
-    return ShellState(os.fsdecode(cwd), parse_environ(rest) or None)
+    environ = parse_environ(rest)
+    # A shell cannot have more than this, but what runs in its place can write what it likes.
+    is_usable = len(rest) <= _MOST_ENVIRON and all(
+        len(entry) <= _LONGEST_ENTRY for entry in rest.split(b"\0")
+    )
+    return ShellState(os.fsdecode(cwd), environ if environ and is_usable else None)
+
+
+def read_state(path: Path) -> ShellState | None:
+    """What the shell wrote into a file in a folder that commands can write to.
+
+    Whatever they put in its place, no link is followed and nothing is waited for.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None  # deleted, or replaced
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return parse_state(file.read(_STATE_LIMIT + 1))
 
 
 def _home_path(path: str) -> str:

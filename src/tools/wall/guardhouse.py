@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -25,9 +24,19 @@ from ..base import ToolContext, ToolError, Workspace
 from ..processes.identity import new_marker
 from ..processes.ledger import RUN_FOLDER, Ledger, Record
 from ..terminal.environ import names
+from ..trees import remove_tree
 from .kinds import Means, means
-from .places import git_folder, hidden_places, real_places, run_by_git, writable_caches
-from .policy import Network, Wall
+from .places import (
+    OWN_PROGRAMS,
+    git_folder,
+    hidden_places,
+    kept_in_place,
+    outermost,
+    real_places,
+    run_by_git,
+    writable_caches,
+)
+from .policy import Network, Wall, own_places
 from .proxy import Proxy
 from .seatbelt import Seatbelt
 from .warden import WallError, Warden
@@ -68,7 +77,8 @@ class Guardhouse:
         self._workspace = workspace
         self._lock = threading.Lock()
         self._asking = threading.Lock()
-        self._standing: dict[Wall, tuple[Warden | Seatbelt, Proxy | None]] = {}
+        self._standing: dict[object, tuple[Warden | Seatbelt, Proxy | None]] = {}
+        self._granted: dict[Warden | Seatbelt, object] = {}
         self._context: ToolContext | None = None
         self._refused: dict[str, None] = {}
         self._answered_in = ""
@@ -83,35 +93,38 @@ class Guardhouse:
         workspace = self._workspace
         hidden = hidden_places(workspace.home, os.environ)
         network: Network = "proxy" if _settings(workspace).get("network") != "off" else "none"
+        roots, own = self.roots(), own_places(self.folder)
         # All these may be where temporary files are, which are not shown.
-        own = [Path(sys.prefix), Path(sys.base_prefix)]
-        readable = real_places([Path.home(), *own, workspace.root, *workspace.folders])
+        readable = (*real_places([Path.home()]), *OWN_PROGRAMS, *roots, self.folder)
         if workspace.mode == "plan":
-            return Wall((self.folder,), hidden, readable, "none", self.folder)
-        roots = self.roots()
-        writable = (*roots, *writable_caches(Path.home()), self.folder)
+            return Wall(own, hidden, readable, "none", self.folder)
+        writable = (*roots, *writable_caches(Path.home()), *own)
+        if self.means.kind != "landlock":
+            writable += kept_in_place(roots)
         # Landlock would have to list all else, and then nothing new could be made beside it.
         readable += run_by_git(roots, within=self.means.kind != "landlock")
         wall = Wall(writable, hidden, readable, network, self.folder)
-        return wall.with_more(
-            real_places(grants.paths), grants.hosts, whole_network=grants.whole_network
-        )
+        paths = tuple(path for path in grants.paths if not wall.may_write(path))
+        if real_places(paths) != paths:
+            raise ToolError("A place that was allowed is another one by now. Nothing was run.")
+        return wall.with_more(paths, grants.hosts, whole_network=grants.whole_network)
 
     def roots(self) -> tuple[Path, ...]:
         """Where the person put the conversation, and the folders that they added."""
-        roots = [
-            path for path in (self._workspace.root, *self._workspace.folders) if path != Path("/")
-        ]
-        return real_places([*roots, *filter(None, map(git_folder, roots))])
+        return roots_of(self._workspace)
 
     def warden(self, context: ToolContext, grants: Grants = NO_GRANTS) -> Warden | Seatbelt:
-        """The wall for a command; ToolError if it cannot be built."""
+        """The wall for a command; ToolError if it cannot be built.
+
+        With grants it is a wall for this command alone: give it back with `release`.
+        """
         wall = self.wall(grants)
+        key: object = (wall, _identities(wall.hidden)) if grants == NO_GRANTS else object()
         with self._lock:
             self._context = context
-            standing = self._standing.get(wall)
+            standing = self._standing.get(key)
             if standing is not None and standing[0].stands:
-                _used(self, wall)
+                _used(self, key)
                 return standing[0]
             try:
                 if not self._standing:
@@ -126,23 +139,35 @@ class Guardhouse:
             if warden.listener is not None:
                 decide = partial(self._decide, wall.hosts)
                 proxy = Proxy(warden.listener, decide, self._allowed_private())
-            self._standing[wall] = warden, proxy
-        _used(self, wall)
+            self._standing[key] = warden, proxy
+            if grants != NO_GRANTS:
+                self._granted[warden] = key
+                return warden
+        _used(self, key)
         _make_room()
         return warden
 
-    def close_if_idle(self, wall: Wall) -> bool:
+    def close_if_idle(self, key: object) -> bool:
         """End a wall in which nothing runs; the next command builds it anew."""
         with self._lock:
-            warden, proxy = self._standing.get(wall, (None, None))
-            if warden is not None and not warden.is_idle():
+            standing = self._standing.get(key)
+            if standing is not None and not standing[0].is_idle():
                 return False
-            self._standing.pop(wall, None)
-        if proxy is not None:
-            proxy.close()
-        if warden is not None:
-            warden.close()
+            self._standing.pop(key, None)
+        if standing is not None:
+            _end(*standing)
         return True
+
+    def release(self, warden: Warden | Seatbelt) -> None:
+        """A command has ended: so does its wall, if that was for it alone, with all that it left.
+
+        Otherwise a grant for one command would be there for all that come after it.
+        """
+        with self._lock:
+            key = self._granted.pop(warden, None)
+            standing = self._standing.pop(key, None) if key is not None else None
+        if standing is not None:
+            _end(*standing)
 
     def _build(self, wall: Wall) -> Warden | Seatbelt:
         if self.means.kind == "sandbox-exec":
@@ -173,10 +198,8 @@ class Guardhouse:
         with self._lock:
             standing, self._standing = self._standing, {}
         for warden, proxy in standing.values():
-            if proxy is not None:
-                proxy.close()
-            warden.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+            _end(warden, proxy)
+        remove_tree(self.folder, reopen=True)
         Ledger(self._workspace.home).remove(self._marker)
 
     def _decide(self, granted: tuple[str, ...], host: str, port: int) -> None:
@@ -224,14 +247,14 @@ _MOST_STANDING = 24
 """Walls of one process; beyond that those that were not used for longest and are empty go."""
 _LEFT_ALONE_SECONDS = 60.0
 """A wall that was used so lately may be about to be used again."""
-_last_used: dict[tuple[int, Wall], tuple[float, weakref.ref[Guardhouse]]] = {}
+_last_used: dict[tuple[int, object], tuple[float, weakref.ref[Guardhouse]]] = {}
 _last_used_lock = threading.Lock()
 
 
-def _used(guardhouse: Guardhouse, wall: Wall) -> None:
+def _used(guardhouse: Guardhouse, key: object) -> None:
     with _last_used_lock:
-        _last_used.pop((id(guardhouse), wall), None)
-        _last_used[id(guardhouse), wall] = time.monotonic(), weakref.ref(guardhouse)
+        _last_used.pop((id(guardhouse), key), None)
+        _last_used[id(guardhouse), key] = time.monotonic(), weakref.ref(guardhouse)
 
 
 def _forget(guardhouse: Guardhouse) -> None:
@@ -276,6 +299,29 @@ def guardhouse_of(workspace: Workspace) -> Guardhouse | None:
             guardhouse = workspace.state[_STATE] = Guardhouse(workspace)
         assert isinstance(guardhouse, Guardhouse)
         return guardhouse
+
+
+def roots_of(workspace: Workspace) -> tuple[Path, ...]:
+    """Where a conversation may write: its root and the folders that were added, as real paths."""
+    named = [path for path in (workspace.root, *workspace.folders) if path != Path("/")]
+    roots = outermost(named)
+    return real_places([*roots, *filter(None, map(git_folder, roots))])
+
+
+def _end(warden: Warden | Seatbelt, proxy: Proxy | None) -> None:
+    if proxy is not None:
+        proxy.close()
+    warden.close()
+
+
+def _identities(places: Iterable[Path]) -> tuple[tuple[int, int], ...]:
+    """What is hidden, by inode: a file that was replaced is seen in the walls that stand."""
+    found = []
+    for place in places:
+        with suppress(OSError):  # gone since: another wall then as well
+            info = place.stat()
+            found.append((info.st_dev, info.st_ino))
+    return tuple(found)
 
 
 def close_walls(workspace: Workspace) -> None:

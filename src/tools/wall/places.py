@@ -11,6 +11,7 @@ import os
 import pwd
 import shutil
 import stat
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -97,13 +98,30 @@ _MADE_FOR = {
 """Caches without which a program that is here does not work, and that it cannot make inside."""
 
 
+def real_places(paths: Iterable[Path | str]) -> tuple[Path, ...]:
+    """Those that exist, followed through links, each once."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        # Not to be reached, or a loop: nothing to hide. Most are not there, which `stat` finds out
+        # in a tenth of the time, and every command looks them up.
+        with suppress(OSError, RuntimeError):
+            os.stat(path)  # noqa: PTH116
+            found[Path(path).resolve(strict=True)] = None
+    return tuple(found)
+
+
+OWN_PROGRAMS = real_places([Path(sys.prefix), Path(sys.base_prefix)])
+"""What this program itself is run by; looked up once, since it may be inside a root."""
+
+
 def hidden_places(hermes_home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Every place on this machine that no command sees, as real paths that exist."""
     named = [_plain(environ[name]) for name in _SOCKETS if environ.get(name)]
     settings = [*_below(homes(), HIDDEN_WITH_SECRETS)]
     settings += [environ[name] for name in _SETTINGS if environ.get(name)]
     secrets = [path for path in real_places(settings) if _holds_secret(path)]
-    anywhere = (*HIDDEN_ANYWHERE, *_below(homes(), HIDDEN_IN_HOME))
+    in_home = [path for path in _below(homes(), HIDDEN_IN_HOME) if not _is_link_in_cache(path)]
+    anywhere = (*HIDDEN_ANYWHERE, *in_home)
     return real_places([hermes_home, *anywhere, *named, *secrets])
 
 
@@ -157,19 +175,40 @@ def run_by_git(roots: Iterable[Path], *, within: bool) -> tuple[Path, ...]:
             found += [root / "hooks", root / "config"]
         if within:
             found.append(root / ".git/hooks")
-    return real_places(found)
+    # A link was put there from inside, or leads to where its own rules hold.
+    return tuple(place for place in found if real_places([place]) == (place,))
 
 
-def real_places(paths: Iterable[Path | str]) -> tuple[Path, ...]:
-    """Those that exist, followed through links, each once."""
-    found: dict[Path, None] = {}
-    for path in paths:
-        # Not to be reached, or a loop: nothing to hide. Most are not there, which `stat` finds out
-        # in a tenth of the time, and every command looks them up.
-        with suppress(OSError, RuntimeError):
-            os.stat(path)  # noqa: PTH116
-            found[Path(path).resolve(strict=True)] = None
-    return tuple(found)
+def kept_in_place(roots: Iterable[Path]) -> tuple[Path, ...]:
+    """Folders that would take what git runs by itself along, if they were moved aside."""
+    hooks = [root / ".git/hooks" for root in roots]
+    return tuple(place.parent for place in hooks if real_places([place]) == (place,))
+
+
+def outermost(paths: Iterable[Path]) -> list[Path]:
+    """Those that are not inside another one, by their names.
+
+    What is inside another one can be replaced from inside, by a link to anywhere: it must not be
+    followed, and need not be, since its rule is the other one's.
+    """
+    named = list(dict.fromkeys(Path(os.path.abspath(path)) for path in paths))  # noqa: PTH100
+    real = {path: path.resolve() for path in named}
+    return [
+        path
+        for path in named
+        if not any(
+            outer != path and (path.is_relative_to(outer) or path.is_relative_to(real[outer]))
+            for outer in named
+        )
+    ]
+
+
+def _is_link_in_cache(path: str) -> bool:
+    """Whether it was perhaps made from inside a wall, to have something else hidden."""
+    home, is_cache, name = path.partition("/.cache/")
+    if not is_cache:
+        return False
+    return os.path.realpath(path) != f"{os.path.realpath(f'{home}/.cache')}/{name}"
 
 
 _looked_into: dict[Path, tuple[tuple[int, int, int], bool]] = {}

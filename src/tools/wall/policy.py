@@ -9,6 +9,13 @@ from typing import Literal
 
 Network = Literal["none", "proxy", "full"]
 
+_SCRATCH, _STATES = "tmp", "state"
+
+
+def own_places(folder: Path) -> tuple[Path, Path]:
+    """What can be written in the private folder of a wall: temporary files, states of shells."""
+    return folder / _SCRATCH, folder / _STATES
+
 
 @dataclass(frozen=True, slots=True)
 class Wall:
@@ -23,7 +30,8 @@ class Wall:
     """Places inside hidden or temporary ones that are shown after all."""
     network: Network = "proxy"
     folder: Path | None = None
-    """A private folder of the wall: `tmp` in it becomes /tmp where that is possible."""
+    """A private folder of the wall, to be read inside and written by the agent alone, but for the
+    two folders in it that `own_places` names; `tmp` becomes /tmp where that is possible."""
 
     hosts: tuple[str, ...] = ()
     """Hosts that may be reached without a question."""
@@ -31,7 +39,7 @@ class Wall:
     @property
     def scratch(self) -> Path | None:
         """Where temporary files are kept."""
-        return self.folder and self.folder / "tmp"
+        return self.folder and own_places(self.folder)[0]
 
     @property
     def empty(self) -> Path:
@@ -42,7 +50,8 @@ class Wall:
         """Make the private folder."""
         if self.folder is not None:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self.folder / "tmp").mkdir(mode=0o700, exist_ok=True)
+            for place in own_places(self.folder):
+                place.mkdir(mode=0o700, exist_ok=True)
             self.empty.touch(mode=0o400)
 
     def with_more(

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .kinds import means
-from .places import hidden_places, real_places, run_by_git, writable_caches
-from .policy import Wall
+from .places import (
+    OWN_PROGRAMS,
+    hidden_places,
+    kept_in_place,
+    real_places,
+    run_by_git,
+    writable_caches,
+)
+from .policy import Wall, own_places
 from .warden import alone
 
 
@@ -54,11 +60,10 @@ class ProgramWall:
         """What the program may do."""
         person = Path.home()
         roots = real_places(Path(root).expanduser() for root in self.roots)
-        own = [Path(sys.prefix), Path(sys.base_prefix)]
         return Wall(
-            (*roots, *writable_caches(person), folder),
+            (*roots, *writable_caches(person), *own_places(folder), *kept_in_place(roots)),
             hidden_places(home, os.environ),
-            (*real_places([person, *own]), *run_by_git(roots, within=True)),
+            (*real_places([person]), *OWN_PROGRAMS, folder, *run_by_git(roots, within=True)),
             "full" if self.network else "none",
             folder,
         )
