@@ -9,6 +9,8 @@ from typing import Literal
 
 from ..base import Tool, ToolContext, ToolError, tool
 from ..terminal.tool import MAX_TIMEOUT, check_approval, unavailable
+from ..wall.leaving import Needs
+from ..wall.policy import Wall
 from .background import Background, short, table_of
 
 _WAIT_SECONDS = 60.0
@@ -86,9 +88,16 @@ def _write(context: ToolContext, chosen: Background, data: str | None, *, enter:
         raise ToolError("write and submit need data: the text to send.")
     if chosen.done.is_set():
         raise ToolError(f"{chosen.id} {chosen.status()}; it reads nothing any more.")
+    wall = chosen.run.launch.warden.wall if chosen.run.launch.warden is not None else None
+    if context.workspace.mode == "plan" and (wall is None or not wall.is_closed):
+        raise ToolError(
+            f"{chosen.id} was started before plan mode, and could write what it is told to. Say in "
+            "the plan what you would type."
+        )
     # A shell or an interpreter may run it, and a line may come in pieces.
     line = chosen.typed + data
-    check_approval(context, line)
+    # What runs without a wall although there are walls was allowed to, but not to do just anything.
+    check_approval(context, line, needs=Needs(no_wall=True) if _has_left(context, wall) else None)
     chosen.typed = "" if enter else line.rpartition("\n")[2]
     child = chosen.run.child
     text = data + (("\r" if child.is_pty else "\n") if enter else "")
@@ -102,6 +111,12 @@ def _write(context: ToolContext, chosen: Background, data: str | None, *, enter:
             f"{chosen.id} took only {written} of {len(encoded)} bytes; it is not reading its input."
         )
     chosen.done.wait(_SETTLE_SECONDS)
+
+
+def _has_left(context: ToolContext, wall: Wall | None) -> bool:
+    from ..approval import needs_walls
+
+    return wall is None and needs_walls(context.workspace)
 
 
 def _until(happened: Callable[[], bool], seconds: float) -> None:

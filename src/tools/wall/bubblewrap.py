@@ -34,9 +34,15 @@ def namespaces(*, as_root: bool, own_network: bool) -> list[str]:
     return [*options, "--new-session", "--die-with-parent"]
 
 
-def arguments(wall: Wall, program: list[str], *, as_root: bool) -> list[str]:
-    """`bwrap` and its arguments, up to and with the program that is to run inside."""
+def arguments(
+    wall: Wall, program: list[str], *, as_root: bool, is_first: bool = False
+) -> list[str]:
+    """`bwrap` and its arguments, up to and with the program that is to run inside.
+
+    With `is_first` it is the first process there, which signals from inside neither stop nor end.
+    """
     argv = ["bwrap", *namespaces(as_root=as_root, own_network=wall.network != "full")]
+    argv += ["--as-pid-1"] if is_first else []
     argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     argv += ["--tmpfs", "/run", "--tmpfs", "/var/tmp", "--tmpfs", "/dev/shm"]
     if wall.network == "full":

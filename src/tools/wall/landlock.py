@@ -13,17 +13,14 @@ from pathlib import Path
 from .policy import Wall
 
 _MOST_RULES = 20_000
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
+_READABLE_DEVICES = ("/dev/random", "/dev/urandom")
+"""No other: there are disks among them, and the terminals of whoever is logged in."""
 
 
 def rules(wall: Wall) -> tuple[list[str], list[str]]:
     """What can be read, and what can be written."""
-    hidden = {str(path) for path in wall.hidden} | {
-        "/tmp",
-        "/var/tmp",
-        "/run",
-        "/dev/shm",
-        "/dev/pts",
-    }
+    hidden = {str(path) for path in wall.hidden} | {"/tmp", "/var/tmp", "/run", "/dev"}
     shown = {str(path) for path in (*wall.readable, *wall.writable)}
     above = {str(parent) for place in hidden for parent in Path(place).parents}
     readable: list[str] = []
@@ -39,9 +36,7 @@ def rules(wall: Wall) -> tuple[list[str], list[str]]:
     for path in wall.readable:
         _collect(str(path), hidden - shown, above, readable)
     scratch = [str(wall.scratch)] if wall.scratch else []
-    # No /dev/pts: in it are the terminals of whoever is logged in.
-    devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"]
-    return readable, [*writable, *scratch, *devices]
+    return [*readable, *_READABLE_DEVICES], [*writable, *scratch, *_DEVICES]
 
 
 def _collect(folder: str, hidden: set[str], above: set[str], found: list[str]) -> None:

@@ -46,6 +46,12 @@ class Wall:
         """A file with nothing in it, to be shown in the place of a hidden one."""
         return self.folder / "empty" if self.folder else Path(os.devnull)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be written but its own files, and nothing connects."""
+        own = own_places(self.folder) if self.folder else ()
+        return self.network == "none" and set(self.writable) <= set(own)
+
     def prepare(self) -> None:
         """Make the private folder."""
         if self.folder is not None:

@@ -6,6 +6,7 @@ and with bubblewrap the kernel ends what is inside with its first process.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -27,6 +28,8 @@ START_SECONDS = 20.0
 _ANSWER_SECONDS = 1.0
 _NO_PROCESS = 2**30
 """Stands for a process that is gone already: larger than any number that a process can have."""
+_LAST_WORD_SECONDS = 2.0
+_GONE = "The wall is gone; what ran inside has ended with it."
 _starting = threading.Lock()
 
 
@@ -54,21 +57,23 @@ class WalledProcess:
         """Its exit code, negative for a signal, or None while it runs."""
         with self._lock:
             if self.returncode is None:
-                self._status.setblocking(False)
+                # The warden lives among those whom it starts, and may have been stopped by them:
+                # of a process that has ended, it is given a moment to say how.
+                is_over = _is_ready([self._handle], 0)
+                self._status.settimeout(_LAST_WORD_SECONDS if is_over else 0)
                 try:
                     self._take(receive(self._status)[0])
                 except BlockingIOError:
                     return None
+                except (TimeoutError, ConnectionError):
+                    self._take(b"")
             return self.returncode
 
     def wait(self) -> int:
         """Its exit code, once it has ended."""
-        with self._lock:
-            if self.returncode is None:
-                self._status.setblocking(True)
-                self._take(receive(self._status)[0])
-            assert self.returncode is not None, "either message says how it ended"
-            return self.returncode
+        while (code := self.poll()) is None:
+            _is_ready([self._handle, self._status.fileno()], None)
+        return code
 
     def kill(self) -> None:
         """End it now."""
@@ -82,9 +87,16 @@ class WalledProcess:
 
     def _take(self, word: bytes) -> None:
         # Without a word the wall itself has ended, and with it all that was inside.
-        self.returncode = int(word.removeprefix(b"exit ")) if word else -9
+        self.returncode = int(word.removeprefix(b"exit ")) if word.startswith(b"exit ") else -9
         self._status.close()
         os.close(self._handle)
+
+
+def _is_ready(descriptors: list[int], seconds: float | None) -> bool:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
 class Warden:
@@ -123,7 +135,6 @@ class Warden:
             self.close()
             raise WallError(f"The wall could not be built: {said}.")
         os.close(errors)
-        self._control.settimeout(None)
         if received:
             self.listener = socket.socket(fileno=received[0])
 
@@ -150,21 +161,27 @@ class Warden:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {"argv": list(argv), "env": dict(environ), "cwd": str(cwd), "pty": pty}
         file = _memory_file(json.dumps(request).encode())
+        ours.settimeout(START_SECONDS)
         try:
             with self._lock:
                 send(self._control, b"run", [theirs.fileno(), file, *fds])
+            theirs.close()
+            word, received = receive(ours)
         except OSError as error:
             ours.close()
-            raise WallError("The wall is gone; what ran inside has ended with it.") from error
+            if isinstance(error, TimeoutError):
+                self.close()  # stopped by what it started: the next command has a new one
+            raise WallError(_GONE) from error
         finally:
             theirs.close()
             os.close(file)
-        word, received = receive(ours)
-        if word == b"started":
+        if word == b"started" and received:
             return WalledProcess(ours, *received)
         ours.close()
+        if word == b"started":
+            raise OSError(errno.EMFILE, "too many open files")
         if not word:
-            raise WallError("The wall is gone; what ran inside has ended with it.")
+            raise WallError(_GONE)
         raise OSError(word.removeprefix(b"error ").decode("utf-8", "replace"))
 
     def is_idle(self) -> bool:
@@ -210,6 +227,7 @@ def _config(wall: Wall, means: Means) -> dict[str, object]:
         "writable": writable,
         "own_network": is_landlock and means.has_network and wall.network != "full",
         "listen": wall.network == "proxy" and means.has_network,
+        "scoped": not is_landlock and wall.network == "full",
         "filter": is_known_machine(),
         "families": families,
     }
@@ -230,7 +248,8 @@ def _argv(wall: Wall, means: Means, module: str, arguments: Sequence[str]) -> li
     python = os.path.realpath(sys.executable)
     program = [python, "-I", "-S", "-B", "-c", _START, module, str(folder), *arguments]
     if means.kind == "bubblewrap":
-        return bubblewrap.arguments(wall, program, as_root=means.as_root)
+        is_first = module == "warden"
+        return bubblewrap.arguments(wall, program, as_root=means.as_root, is_first=is_first)
     return program
 
 

@@ -72,12 +72,30 @@ def restrict(readable: list[str], writable: list[str]) -> None:
         os.close(ruleset)
 
 
+def leave_abstract_sockets() -> None:
+    """Cut this process off from sockets outside that have no path, where the kernel can.
+
+    They belong to the network, and yet are how an X server and message buses are spoken to.
+    """
+    if abi() < 6:
+        return
+    ruleset = _call(_CREATE, struct.pack("QQQ", 0, 0, _SCOPED_SOCKETS), 24, 0)
+    try:
+        if _libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "no_new_privs could not be set")
+        _call(_RESTRICT, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
 def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:
         return  # it went away since the list was made: nothing to allow
     try:
+        if os.readlink(f"/proc/self/fd/{folder}") != path:  # noqa: PTH115 - no pathlib in here
+            return  # a link was put there since: it leads to a place that was not listed
         if not stat.S_ISDIR(os.fstat(folder).st_mode):
             rights &= _FOR_FILES
         _call(_ADD, ruleset, _RULE_BENEATH, struct.pack("=Qi", rights, folder), 0)

@@ -53,6 +53,9 @@ def main() -> None:
     send(control, b"ready", [] if listener is None else [listener.fileno()])
     if listener is not None:
         listener.close()
+    # Whom it starts are of the same account: they shall not look into it, nor interrupt it.
+    _libc.prctl(_DUMPABLE, 0, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Warden(control, is_supervised=config["supervise"]).serve()
 
 
@@ -68,6 +71,8 @@ def confine(config: dict[str, Any]) -> socket.socket | None:
     if config["landlock"]:
         # Root has rights over files that no rule of Landlock covers; the rest it does not need.
         landlock.restrict(config["readable"], config["writable"])
+    if config["scoped"]:
+        landlock.leave_abstract_sockets()
     _drop_capabilities()
     if config["filter"]:
         seccomp.install(config["families"])
@@ -149,7 +154,7 @@ class Warden:
         """How many processes there are inside besides those that belong to the wall."""
         self._reap()
         if not self._is_supervised:
-            return sum(name.isdecimal() for name in os.listdir("/proc")) - 2  # noqa: PTH208
+            return sum(name.isdecimal() for name in os.listdir("/proc")) - 1  # noqa: PTH208
         return len(_children(os.getppid())) - 1 + len(_children(os.getpid()))
 
     def _run(self, fds: list[int]) -> None:
@@ -166,7 +171,7 @@ class Warden:
             pid = _start(request, fds[2:])
             handles.insert(0, os.pidfd_open(pid))
         except (OSError, ValueError) as error:
-            _tell(status, f"error {error}".encode())
+            _tell(status, f"error {error}".encode("utf-8", "replace")[:4000])
             status.close()
         else:
             self._runs[pid] = status
@@ -194,7 +199,12 @@ class Warden:
 def _start(request: dict[str, Any], fds: list[int]) -> int:
     """Fork and execute; OSError if the program cannot be executed."""
     failure, report = os.pipe()  # closed by exec, so that the end of it is good news
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:  # no more processes for this account
+        os.close(failure)
+        os.close(report)
+        raise
     if pid == 0:
         try:
             os.close(failure)
