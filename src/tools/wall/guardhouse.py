@@ -44,6 +44,7 @@ from .warden import WallError, Warden
 log = logging.getLogger(__name__)
 
 _STATE = "guardhouse"
+_MOST_REFUSED = 50
 _NOT_INSIDE = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS",
                "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY")  # fmt: skip
 """Variables that lead to sockets which are not there."""
@@ -138,7 +139,12 @@ class Guardhouse:
             proxy = None
             if warden.listener is not None:
                 decide = partial(self._decide, wall.hosts)
-                proxy = Proxy(warden.listener, decide, self._allowed_private())
+                proxy = Proxy(
+                    warden.listener,
+                    decide,
+                    self._allowed_private(),
+                    partial(self._needs_no_question, wall.hosts),
+                )
             self._standing[key] = warden, proxy
             if grants != NO_GRANTS:
                 self._granted[warden] = key
@@ -202,16 +208,21 @@ class Guardhouse:
         remove_tree(self.folder, reopen=True)
         Ledger(self._workspace.home).remove(self._marker)
 
+    def _needs_no_question(self, granted: tuple[str, ...], host: str) -> bool:
+        settings = _settings(self._workspace)
+        allowed = names(settings.get("allowed_hosts"))
+        return (
+            settings.get("network") == "on" or _is_listed(host, allowed) or _named(host) in granted
+        )
+
     def _decide(self, granted: tuple[str, ...], host: str, port: int) -> None:
         """Whether something inside may connect; ToolError with the reason if not."""
         from ..approval import decide
         from ..danger.finding import Finding
 
-        settings = _settings(self._workspace)
-        allowed = names(settings.get("allowed_hosts"))
-        if settings.get("network") == "on" or _is_listed(host, (*allowed, *granted)):
+        if self._needs_no_question(granted, host):
             return
-        name = host.lower().rstrip(".")
+        name = _named(host)
         finding = Finding(f"host:{name}", f"Connects to {name}")
         with self._asking:
             context = self._context
@@ -228,7 +239,8 @@ class Guardhouse:
                     self._answers[name] = error
             answer = self._answers[name]
         if answer is not None:
-            self._refused[f"{name}:{port}"] = None
+            if len(self._refused) < _MOST_REFUSED:
+                self._refused[f"{name}:{port}"] = None
             raise answer
 
     def take_refusals(self) -> list[str]:
@@ -337,6 +349,9 @@ def _settings(workspace: Workspace) -> Mapping[str, Any]:
     return section if isinstance(section, Mapping) else {}
 
 
+def _named(host: str) -> str:
+    return host.lower().rstrip(".")
+
+
 def _is_listed(host: str, patterns: Iterable[str]) -> bool:
-    name = host.lower().rstrip(".")
-    return any(fnmatchcase(name, pattern.lower()) for pattern in patterns)
+    return any(fnmatchcase(_named(host), pattern.lower()) for pattern in patterns)

@@ -18,6 +18,7 @@ from pathlib import Path
 from ..base import ToolContext, ToolError
 from ..danger.finding import Finding
 from .guardhouse import Grants, guardhouse_of
+from .proxy import HOST
 
 NO_WALL = "no-wall"
 NETWORK = "network"
@@ -55,9 +56,9 @@ def parse_needs(context: ToolContext, needs: Sequence[str]) -> Needs:
     for need in needs:
         word, _, value = need.partition(":")
         word, value = word.strip().lower(), value.strip()
-        if word == "write" and value:
+        if word == "write" and value and value.isprintable():
             paths.append(_writable(context, value))
-        elif word == "host" and value:
+        elif word == "host" and HOST.fullmatch(value):
             hosts.append(value.lower().rstrip("."))
         elif word == "network" and not value:
             network = True

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,6 +31,9 @@ _HEAD_SECONDS = 30
 _CONNECT_SECONDS = 30
 _CHUNK = 65_536
 _MOST_CONNECTIONS = 256
+_CLOSE_SECONDS = 5
+HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})|[0-9A-Fa-f:.]{2,45}")
+"""Names and addresses, and nothing that would look like something else in a question."""
 _HOP_HEADERS = (b"proxy-connection:", b"connection:", b"keep-alive:", b"proxy-authorization:")
 _SOCKS_REFUSED, _SOCKS_UNREACHABLE, _SOCKS_UNKNOWN = 2, 4, 7
 
@@ -49,29 +54,48 @@ class _Wanted:
 class Proxy:
     """Serves one wall; `close` ends every connection."""
 
-    def __init__(self, listener: socket.socket, decide: Decide, allowed: AllowedPrivate) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        decide: Decide,
+        allowed: AllowedPrivate,
+        is_allowed: Callable[[str], bool] = lambda host: False,
+    ) -> None:
+        """`is_allowed` knows at once which hosts need no decision."""
         self._decide = decide
+        self._is_allowed = is_allowed
+        # Its own, for its own questions: those of one conversation hold up no other.
+        self._threads = ThreadPoolExecutor(1, "hermes-proxy-asks")
         self._allowed = allowed
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = _loop()
         listener.setblocking(False)
         self._listener = listener
-        self._serving = self._submit(self._serve())
+        self._serving: asyncio.Task[None] | None = None
+        self._submit(self._serve())
 
     def close(self) -> None:
-        """Stop listening, and end what is open."""
-        with contextlib.suppress(RuntimeError):  # the loop's process is ending
-            self._loop.call_soon_threadsafe(self._end)
+        """Stop listening, and end what is open.
 
-    def _end(self) -> None:
-        self._serving.cancel()
-        for task in self._tasks:
+        The loop lets go of the listener before anybody closes it: its number may be another
+        conversation's connection right afterwards.
+        """
+        with contextlib.suppress(RuntimeError, TimeoutError):  # the loop's process is ending
+            self._submit(self._end()).result(_CLOSE_SECONDS)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _end(self) -> None:
+        tasks = [*self._tasks, *filter(None, [self._serving])]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._listener.close()
 
     def _submit(self, work: Coroutine[Any, Any, None]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _serve(self) -> None:
+        self._serving = asyncio.current_task()
         while True:
             try:
                 connection, _ = await self._loop.sock_accept(self._listener)
@@ -116,7 +140,10 @@ class Proxy:
         writer: asyncio.StreamWriter,
     ) -> None:
         try:
-            await asyncio.to_thread(self._decide, wanted.host, wanted.port)
+            if not self._is_allowed(wanted.host):
+                await self._loop.run_in_executor(
+                    self._threads, self._decide, wanted.host, wanted.port
+                )
             addresses = await checked_addresses(
                 wanted.host, wanted.port, self._allowed, system_resolver
             )
@@ -149,7 +176,7 @@ async def _http(first: bytes, reader: asyncio.StreamReader) -> _Wanted:
     method, target, version = line.split(b" ")
     if method == b"CONNECT":
         host, _, port = target.decode("ascii").rpartition(":")
-        return _Wanted(host.strip("[]"), int(port))
+        return _Wanted(_name(host.strip("[]")), int(port))
     url = urlsplit(target.decode("ascii"))
     if url.scheme != "http" or not url.hostname:
         raise ValueError("neither CONNECT nor the address of a page")
@@ -157,7 +184,7 @@ async def _http(first: bytes, reader: asyncio.StreamReader) -> _Wanted:
     kept = [header for header in rest.split(b"\r\n") if not header.lower().startswith(_HOP_HEADERS)]
     # One request per connection: the next one may want another host.
     head = b" ".join([method, path.encode(), version]) + b"\r\nConnection: close\r\n"
-    return _Wanted(url.hostname, url.port or 80, head + b"\r\n".join(kept))
+    return _Wanted(_name(url.hostname), url.port or 80, head + b"\r\n".join(kept))
 
 
 async def _socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> _Wanted:
@@ -174,7 +201,14 @@ async def _socks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         family, length = (socket.AF_INET, 4) if kind == 1 else (socket.AF_INET6, 16)
         host = socket.inet_ntop(family, await reader.readexactly(length))
     (port,) = struct.unpack("!H", await reader.readexactly(2))
-    return _Wanted(host, port)
+    return _Wanted(_name(host), port)
+
+
+def _name(host: str) -> str:
+    """A host as it is shown to a person; ValueError if it is made to look like something else."""
+    if not HOST.fullmatch(host):
+        raise ValueError("that is no name of a host")
+    return host
 
 
 async def _connect(
