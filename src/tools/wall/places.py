@@ -30,13 +30,33 @@ HIDDEN_IN_HOME = (
     ".config/gh", ".config/hub", ".config/glab-cli", ".config/op", ".config/rclone", ".config/age",
     ".config/sops", ".config/doctl", ".config/heroku", ".config/netlify", ".config/configstore",
     ".config/containers/auth.json", ".fly", ".vercel",
+    ".local/share/uv/credentials", ".hex/hex.config",
+    ".pub-cache/credentials.json", ".config/dart", ".sbt/.credentials", ".ivy2/.credentials",
+    ".subversion/auth", ".jfrog", ".sentryclirc", ".clasprc.json", ".config/firebase", ".config/stripe", ".config/ngrok",
+    ".ngrok2", ".cloudflared", ".wrangler", ".config/.wrangler", ".railway", ".supabase", ".pulumi",
+    ".config/hcloud", ".config/linode-cli", ".config/scw", ".config/openstack", ".config/nats",
+    ".config/lab", ".config/tea", ".gsutil", ".dbt", ".kaggle", ".modal.toml", ".chef",
+    ".vault_pass", ".vault_pass.txt", ".huggingface", ".cache/huggingface/token",
+    ".cache/huggingface/stored_tokens", ".android/adbkey", ".local/share/gnupg", ".config/gopass",
+    ".local/share/gopass", ".local/share/password-store", ".rclone.conf", ".config/filezilla",
+    ".config/remmina", ".local/share/remmina", ".config/syncthing", ".local/state/syncthing",
+    ".jupyter/jupyter_server_config.json", ".local/share/jupyter/runtime", ".streamlit",
+    ".Xauthority", ".ICEauthority", ".smbcredentials", ".cifs", ".rhosts", ".google_authenticator",
     # clouds and containers
     ".aws", ".azure", ".config/gcloud", ".oci", ".aliyun", ".bluemix", ".ibmcloud", ".kube",
-    ".minikube", ".docker", ".config/containers", ".local/share/containers", ".helm",
+    ".minikube", ".docker", ".config/containers", ".local/share/containers", ".helm", ".colima",
+    ".lima", ".rd", ".orbstack", ".local/share/docker", ".config/helm", ".config/argocd",
     # mail, wallets, chats, other agents
     ".thunderbird", ".mutt", ".muttrc", ".msmtprc", ".mbsyncrc", ".fetchmailrc", ".bitcoin",
     ".ethereum", ".electrum", ".config/Signal", ".config/Slack", ".config/discord", ".hermes",
-    ".claude", ".claude.json", ".codex", ".gemini", ".openclaw", ".nanobot",
+    ".claude", ".claude.json", ".codex", ".gemini", ".openclaw", ".nanobot", ".qwen", ".continue",
+    ".config/opencode", ".local/share/opencode", ".config/goose", ".config/github-copilot",
+    ".config/io.datasette.llm", ".aider.conf.yml", ".ollama/id_ed25519", ".config/anthropic",
+    ".config/neomutt", ".config/msmtp", ".config/aerc", ".config/himalaya", ".config/isyncrc",
+    ".config/evolution", ".local/share/evolution", ".config/weechat", ".weechat", ".irssi",
+    ".config/Element", ".local/share/TelegramDesktop", ".config/Code", ".config/Cursor",
+    ".config/VSCodium", ".vscode-server", ".cursor-server", ".config/JetBrains",
+    ".local/share/JetBrains", ".cursor",
     # browsers and keyrings
     ".mozilla", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
     ".config/microsoft-edge", ".config/vivaldi", ".config/opera", ".cache/mozilla",
@@ -46,7 +66,8 @@ HIDDEN_IN_HOME = (
     # what was typed before
     ".bash_history", ".zsh_history", ".histfile", ".local/share/fish/fish_history",
     ".python_history", ".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history",
-    ".rediscli_history", ".lesshst", ".viminfo",
+    ".rediscli_history", ".lesshst", ".viminfo", ".irb_history", ".zsh_sessions", ".dbshell",
+    ".mongosh", ".local/state/bash", ".local/state/nvim/shada",
 )  # fmt: skip
 """Files and folders below a person's home."""
 
@@ -66,7 +87,14 @@ HIDDEN_ANYWHERE = (
     "/etc/docker", "/etc/kubernetes", "/etc/rancher", "/var/lib/docker", "/var/lib/containerd",
     "/var/lib/kubelet", "/var/run/secrets", "/var/spool/cron", "/var/backups", "/var/mail",
     "/var/spool/mail", "/boot", "/lost+found", "/sys/firmware", "/sys/kernel/debug",
-    "/sys/kernel/tracing", "/sys/fs/bpf",
+    "/sys/kernel/tracing", "/sys/fs/bpf", "/etc/letsencrypt", "/etc/pki/tls/private",
+    "/etc/apt/auth.conf", "/etc/apt/auth.conf.d", "/etc/ppp", "/etc/ipsec.secrets", "/etc/swanctl",
+    "/etc/wpa_supplicant", "/etc/netplan", "/etc/credstore", "/etc/credstore.encrypted",
+    "/etc/mysql/debian.cnf", "/etc/postfix/sasl_passwd", "/etc/exim4/passwd.client", "/etc/iwd",
+    "/var/lib/iwd", "/var/lib/NetworkManager", "/var/lib/tailscale", "/var/lib/bluetooth",
+    "/var/lib/private", "/var/lib/samba/private", "/var/lib/cloud", "/var/lib/sss",
+    "/var/lib/systemd/credential.secret", "/var/lib/lxd", "/var/lib/incus", "/var/snap",
+    "/var/lib/containers", "/var/lib/rancher", "/var/lib/postgresql", "/var/lib/mysql",
 )  # fmt: skip
 
 _SOCKETS = ("SSH_AUTH_SOCK", "GPG_AGENT_INFO", "DOCKER_HOST", "DBUS_SESSION_BUS_ADDRESS",
@@ -82,14 +110,16 @@ _LONGEST_SETTINGS = 262_144
 """Bytes; longer settings of a tool are hidden unread."""
 
 CACHES = (
-    ".cache", ".npm", ".node-gyp", ".yarn", ".pnpm-store", ".local/share/pnpm/store",
+    ".cache", ".npm", ".node-gyp", ".yarn/berry", ".pnpm-store", ".local/share/pnpm/store",
     ".cargo/registry", ".cargo/git", ".cargo/.package-cache", "go/pkg", ".m2/repository",
-    ".gradle/caches", ".ivy2", ".sbt", ".nuget/packages", ".gem/cache", ".bundle/cache",
-    ".composer/cache", ".pub-cache", ".hex", ".mix", ".stack", ".cabal", ".opam/download-cache",
-    ".ccache", ".rustup/tmp", ".rustup/downloads", ".deno", ".bun/install/cache", ".conda/pkgs",
-    ".matplotlib", ".ipython", ".jupyter/lab", ".texlive",
+    ".gradle/caches", ".ivy2/cache", ".sbt/boot", ".nuget/packages", ".gem/cache", ".bundle/cache",
+    ".composer/cache", ".pub-cache/hosted", ".pub-cache/hosted-hashes", ".pub-cache/git", ".hex",
+    ".stack/pantry", ".stack/snapshots", ".cabal/packages", ".cabal/store", ".cabal/logs",
+    ".opam/download-cache", ".ccache", ".rustup/tmp", ".rustup/downloads", ".bun/install/cache",
+    ".conda/pkgs", ".matplotlib", ".jupyter/lab", ".texlive",
 )  # fmt: skip
-"""Folders of the usual tools below a home that hold nothing but what can be fetched again."""
+"""Folders of the usual tools below a home that hold nothing but what can be fetched again: neither
+settings nor what is run at each start."""
 
 _MADE_FOR = {
     ".cache": "", ".npm": "npm", ".cargo/registry": "cargo", ".cargo/git": "cargo", "go/pkg": "go",
@@ -238,8 +268,9 @@ def homes() -> tuple[Path, ...]:
     """The homes of people on this machine, this account's first."""
     own = os.geteuid()
     entries = [entry.pw_dir for entry in pwd.getpwall() if entry.pw_uid >= 1000 or not entry.pw_uid]
-    # Somebody else's is closed anyway, unless this is root.
-    folders = [str(Path.home()), *(entries if own == 0 else [])]
+    # Somebody else's is closed anyway, unless this is root. HOME may name another than its own.
+    mine = [entry.pw_dir for entry in pwd.getpwall() if entry.pw_uid == own]
+    folders = [str(Path.home()), *mine, *(entries if own == 0 else [])]
     return tuple(Path(folder) for folder in dict.fromkeys(folders) if folder not in ("/", ""))
 
 

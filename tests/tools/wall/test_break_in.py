@@ -214,3 +214,29 @@ def test_abstract_sockets_are_not_part_of_the_network(run: Run, walled: ToolCont
         code = f"import socket; socket.socket(socket.AF_UNIX).connect(chr(0)+'{name}')"
         text = run(f'python3 -c "{code}" && echo connected', needs=["network"])
     assert "connected" not in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".ipython/profile_default/startup", ".deno/bin", ".cabal/bin", ".mix/escripts", ".sbt/1.0",
+     ".pub-cache/bin", ".yarn/bin", ".cargo/bin", "go/bin", ".npm-global/bin", ".stack"],
+)  # fmt: skip
+def test_what_is_run_at_every_start_is_no_cache(run: Run, walled: ToolContext, name: str) -> None:
+    person = walled.workspace.root.parent
+    (person / name).mkdir(parents=True)
+    run(f"echo evil > ~/{name}/evil; echo evil > ~/{name}/../evil; true")
+    assert list((person / name).parent.rglob("evil")) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".cache/huggingface/token", ".hex/hex.config", ".ivy2/.credentials", ".kaggle/kaggle.json",
+     ".pub-cache/credentials.json", ".config/github-copilot/apps.json", ".Xauthority"],
+)  # fmt: skip
+def test_credentials_in_and_beside_caches_are_hidden(
+    run: Run, walled: ToolContext, name: str
+) -> None:
+    path = walled.workspace.root.parent / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("hidden\n")
+    assert "hidden" not in run(f"cat ~/{name}; true")
