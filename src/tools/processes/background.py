@@ -87,6 +87,11 @@ class Background:
             self.log.path.unlink(missing_ok=True)
             raise
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it runs on this machine."""
+        return self._place.backend.name == "local"
+
     def follow(self, patterns: list[str]) -> None:
         """Read to the end; the body of the process's thread."""
         cleaner, watcher = Cleaner(), Watcher(patterns)

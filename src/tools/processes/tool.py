@@ -9,8 +9,8 @@ from typing import Literal
 
 from ..base import Tool, ToolContext, ToolError, tool
 from ..terminal.tool import MAX_TIMEOUT, check_approval, unavailable
+from ..wall.guardhouse import guardhouse_of
 from ..wall.leaving import Needs
-from ..wall.policy import Wall
 from .background import Background, short, table_of
 
 _WAIT_SECONDS = 60.0
@@ -97,7 +97,10 @@ def _write(context: ToolContext, chosen: Background, data: str | None, *, enter:
     # A shell or an interpreter may run it, and a line may come in pieces.
     line = chosen.typed + data
     # What runs without a wall although there are walls was allowed to, but not to do just anything.
-    check_approval(context, line, needs=Needs(no_wall=True) if _has_left(context, wall) else None)
+    if _has_left(context, chosen):
+        check_approval(context, line, needs=Needs(no_wall=True))
+    else:
+        check_approval(context, line)
     chosen.typed = "" if enter else line.rpartition("\n")[2]
     child = chosen.run.child
     text = data + (("\r" if child.is_pty else "\n") if enter else "")
@@ -113,10 +116,11 @@ def _write(context: ToolContext, chosen: Background, data: str | None, *, enter:
     chosen.done.wait(_SETTLE_SECONDS)
 
 
-def _has_left(context: ToolContext, wall: Wall | None) -> bool:
-    from ..approval import needs_walls
-
-    return wall is None and needs_walls(context.workspace)
+def _has_left(context: ToolContext, chosen: Background) -> bool:
+    """Whether it runs without a wall although the conversation has walls."""
+    launch = chosen.run.launch
+    is_here = chosen.is_local and launch.warden is None
+    return is_here and guardhouse_of(context.workspace) is not None
 
 
 def _until(happened: Callable[[], bool], seconds: float) -> None:
