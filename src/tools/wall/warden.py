@@ -141,6 +141,8 @@ class Warden:
     @property
     def stands(self) -> bool:
         """Whether it is still there."""
+        if self._control.fileno() < 0:
+            return False  # it did not answer, and was closed
         poll = select.poll()
         poll.register(self._control, 0)  # nothing but its end
         return self._process.poll() is None and not poll.poll(0)
