@@ -25,6 +25,7 @@ _outside: dict[str, Outcome] = {}
 """What the commands of a group do outside: the same whatever they are compared with."""
 _VARYING = [
     (re.compile(r"\[this ran inside a wall: [^]]*]\n?"), ""),
+    (re.compile(r"\n?\[took \d+ s]"), ""),
     (re.compile(r"\n?\[still running in the background: [^]]*]"), ""),
     (re.compile(r"\b\d+\.\d+ ?(?:s|ms|sec|seconds)\b"), "TIME"),
     (re.compile(r"(?m)(?<=^\[)\d(?=] \d+)|(?<=\[1] )\d+|(?<=line )\d+(?=: )"), "N"),
@@ -138,6 +139,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
         if name not in os.environ and Path.home().joinpath(folder).is_dir():
             monkeypatch.setenv(name, str(Path.home() / folder))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
