@@ -11,6 +11,7 @@ import contextvars
 import json
 import logging
 import re
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -83,6 +84,7 @@ class ToolWatch:
             return await call(tool, context, arguments)
         loop = asyncio.get_running_loop()
         below: list[Any] = []
+        is_over = threading.Event()
 
         async def make(fitting: dict[str, Any]) -> Any:
             return await call(tool, context, fitting)
@@ -91,8 +93,11 @@ class ToolWatch:
             fitting = (
                 arguments if payload == arguments else fit(payload, tool.parameters, tool.name)
             )
-            below.append(asyncio.run_coroutine_threadsafe(make(fitting), loop))
-            return below[-1].result()
+            future = asyncio.run_coroutine_threadsafe(make(fitting), loop)
+            below.append(future)
+            if is_over.is_set():
+                future.cancel()  # the turn was stopped before this was on the list
+            return future.result()
 
         run, execute = contextvars.copy_context().run, plugins.get_middleware().execute
         facts = {name: value for name, value in self._facts.items() if name != "args"}
@@ -101,6 +106,7 @@ class ToolWatch:
                 lambda: run(execute, "tool_execution", "args", arguments, facts, next_call)
             )
         except asyncio.CancelledError:
+            is_over.set()
             for future in below:
                 future.cancel()
             raise

@@ -34,6 +34,7 @@ READERS = {
     "streaming": "gateway/streaming.py",
     "restart_loop_guard": "gateway/config_load.py",
     "plugins": "hermes_cli/plugin_discovery.py hermes_cli/plugins.py",
+    "sessions": "agent/auto_prune.py",
     "tools": "tools/toolset_names.py",
     "fallback_models": "agent/build.py",
     "platforms": "gateway/config_load.py",

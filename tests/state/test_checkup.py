@@ -98,8 +98,8 @@ BROKEN = {
     ),
     "one_tip": (["UPDATE sessions SET conversation_id = 'a' WHERE id = 'b'"], ("a",)),
     "guards": (
-        ["DROP INDEX idx_sessions_title_unique"],
-        ("idx_sessions_title_unique",),
+        ["DROP INDEX idx_sessions_title_owner_unique"],
+        ("idx_sessions_title_owner_unique",),
     ),
     "first_tellings_exist": (["UPDATE messages SET origin_id = 999 WHERE session_id = 'd'"], None),
     "calls_are_answered": (["DELETE FROM messages WHERE role = 'tool'"], ("a",)),
