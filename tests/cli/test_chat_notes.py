@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from .chat_pty import CTRL_D, Terminal
@@ -31,6 +32,10 @@ def test_the_end_of_a_process_at_the_prompt(hermes: Hermes, server: ModelServer)
         screen.type("half a li")
         screen.wait_for("half a li")
         go.touch()
+        with hermes.store() as db:
+            while not db.list_noted():  # its end is known before the line is
+                assert screen.process.poll() is None
+                time.sleep(0.02)
         server.say("A whole line.")
         screen.type("ne\n")  # what is being typed is not interrupted
         screen.wait_for("It has failed.")

@@ -18,11 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..wall.policy import TERMINAL_SIZE
+
 if TYPE_CHECKING:
     from ..wall.seatbelt import Seatbelt
     from ..wall.warden import WalledProcess, Warden
 
-ROWS, COLUMNS = 40, 120
 FIRST_FURTHER = 3
 _CHUNK = 65_536
 _PIPE_SIZE = 1_048_576
@@ -204,12 +205,11 @@ def _spawn_in_terminal(
     import fcntl
     import termios
 
-    size = struct.pack("HHHH", ROWS, COLUMNS, 0, 0)
+    size = struct.pack("HHHH", *TERMINAL_SIZE, 0, 0)
     if warden is not None and warden.has_terminals:
         walled = warden.run(argv, environ, cwd or Path("/"), [], pty=True)
         assert not isinstance(walled, subprocess.Popen), "only a warden has terminals"
         assert walled.terminal is not None, "it was asked for"
-        fcntl.ioctl(walled.terminal, termios.TIOCSWINSZ, size)
         os.set_blocking(walled.terminal, False)
         return Child(walled, walled.terminal, walled.terminal, is_pty=True)
     master, slave = os.openpty()

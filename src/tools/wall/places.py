@@ -141,7 +141,7 @@ def real_places(paths: Iterable[Path | str]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-OWN_PROGRAMS = real_places([Path(sys.prefix), Path(sys.base_prefix)])
+OWN_PROGRAMS = real_places([Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2]])
 """What this program itself is run by; looked up once, since it may be inside a root."""
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+TERMINAL_SIZE = (40, 120)
+"""Rows and columns of a pseudo-terminal that a command gets."""
 Network = Literal["none", "proxy", "full"]
 
 _SCRATCH, _STATES = "tmp", "state"

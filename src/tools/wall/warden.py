@@ -22,7 +22,7 @@ from . import bubblewrap, landlock
 from .inside.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, is_known_machine
 from .inside.warden import receive, send
 from .kinds import Means
-from .policy import Wall
+from .policy import TERMINAL_SIZE, Wall
 
 START_SECONDS = 20.0
 _ANSWER_SECONDS = 1.0
@@ -161,7 +161,13 @@ class Warden:
         With `pty` and without descriptors it gets a pseudo-terminal.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"argv": list(argv), "env": dict(environ), "cwd": str(cwd), "pty": pty}
+        request = {
+            "argv": list(argv),
+            "env": dict(environ),
+            "cwd": str(cwd),
+            "pty": pty,
+            "size": TERMINAL_SIZE,
+        }
         file = _memory_file(json.dumps(request).encode())
         ours.settimeout(START_SECONDS)
         try:

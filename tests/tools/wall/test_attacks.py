@@ -31,6 +31,8 @@ from .attacks import commands
 from .world import World
 
 SECONDS = 30
+IS_SAMPLE = bool(os.environ.get("HERMES_TEST_SAMPLE"))
+"""Every fifth everywhere: for another account, in which all else is the same."""
 
 
 @pytest.fixture(params=["plain", "work tree", "link", "other file system"])
@@ -114,7 +116,7 @@ def test_nothing_gets_out(
         pytest.skip("Landlock does not stop changes of permissions, and says so")
     if kind == "landlock" and name == "processes" and landlock.abi() < 6:
         pytest.skip("needs Linux 6.12: this Landlock does not stop signals, and says so")
-    chosen = chosen if place[0] == "plain" else chosen[::5]
+    chosen = chosen if place[0] == "plain" and not IS_SAMPLE else chosen[::5]
     for command in chosen:
         text = attack(context, world, command)
         assert world.canary not in text, f"it was read by: {command}\n{text}"

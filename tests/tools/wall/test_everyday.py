@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from tools.wall import places
 from .everyday import GROUPS, LANDLOCK_DIFFERS, OPTIONAL, PROJECT, VARYING_FILES
 
 _MISSING = [name for name in OPTIONAL if shutil.which(name) is None]
+if "cargo" not in _MISSING and subprocess.run(["cargo", "-V"], capture_output=True).returncode:
+    _MISSING += ["cargo", "rustc"]  # they may be there without a toolchain
 _outside: dict[str, Outcome] = {}
 """What the commands of a group do outside: the same whatever they are compared with."""
 _VARYING = [

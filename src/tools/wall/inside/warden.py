@@ -27,7 +27,7 @@ from typing import Any
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SUBREAPER, _DROP_BOUND, _DUMPABLE = 36, 24, 4
-_CONTROLLING_TERMINAL = 0x540E
+_CONTROLLING_TERMINAL, _SET_SIZE = 0x540E, 0x5414
 _GET_FLAGS, _SET_FLAGS, _INTERFACE_UP = 0x8913, 0x8914, 1
 _KEPT_CAPABILITIES = (0, 1, 3, 4, 6, 7)
 """For root: chown, dac_override, fowner, fsetid, setgid, setuid. What only concerns files."""
@@ -166,6 +166,7 @@ class Warden:
             if request["pty"] and len(fds) == 2:
                 # In here, so that the terminal has a name in here, and no other can be opened.
                 master, slave = os.openpty()
+                _set_size(slave, *request["size"])
                 handles.append(master)
                 fds += [slave, slave, slave]
             pid = _start(request, fds[2:])
@@ -239,6 +240,12 @@ def _become(request: dict[str, Any], fds: list[int]) -> None:
     os.chdir(request["cwd"])
     environ = {os.fsencode(name): os.fsencode(value) for name, value in request["env"].items()}
     os.execvpe(request["argv"][0], request["argv"], environ)
+
+
+def _set_size(terminal: int, rows: int, columns: int) -> None:
+    import fcntl
+
+    fcntl.ioctl(terminal, _SET_SIZE, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def _above(descriptor: int) -> int:
