@@ -202,7 +202,14 @@ async def test_a_turn_that_ends_badly(tmp_path: Path) -> None:
         ("enter", "deny", (160, 50)),
     ],
 )
-async def test_an_approval(tmp_path: Path, key: str, choice: str, size: tuple[int, int]) -> None:
+async def test_an_approval(
+    tmp_path: Path,
+    key: str,
+    choice: str,
+    size: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hermes_cli.tui.dialog.DEAF_SECONDS", 3600)  # until the test says so
     server = StandIn()
     async with make_app(server, tmp_path).run_test(size=size) as pilot:
         app = await opened(pilot)
@@ -213,6 +220,7 @@ async def test_an_approval(tmp_path: Path, key: str, choice: str, size: tuple[in
         await until(pilot, lambda: isinstance(app.screen, ApprovalDialog))
         await pilot.press(key)  # meant for the input: it has not been read yet
         assert isinstance(app.screen, ApprovalDialog) and not server.asked("approval.respond")
+        app.screen._listen()
         await until(pilot, lambda: "Esc denies" in shown(app))
         assert "rm -rf build" in shown(app) and "It deletes." in shown(app)
         await pilot.press(key)
