@@ -7,13 +7,13 @@ compressions, and after a restart.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from .connection import Connection
 from .lineage import get_compression_lineage
 from .sessions import get_meta, set_meta
 
-MODES = ("plan", "guarded", "full")
+MODES: tuple[Literal["plan", "guarded", "full"], ...] = ("plan", "guarded", "full")
 
 
 def wall_key(conversation_id: str) -> str:

@@ -7,9 +7,12 @@ the conversation's wall, and what leaves it is asked. `full` has neither wall no
 
 from __future__ import annotations
 
+from hermes_state.wall_settings import MODES
+
 from .base import Mode, Tool, ToolContext, ToolError
 
-MODES: tuple[Mode, ...] = ("plan", "guarded", "full")
+__all__ = ["MEANINGS", "MODES", "PLAN_NOTE", "check_mode"]
+
 MEANINGS: dict[Mode, str] = {
     "plan": "nothing can be written and nothing connects; the answer is a plan",
     "guarded": "commands run inside a wall where there is one, and what is to leave it is asked",
