@@ -58,9 +58,9 @@ def readers() -> dict[str, Reader]:
     """All of them by name; importing them takes a moment."""
     from agent.compression.prompt import UnusableReply, read_reply
     from agent.learning.proposals import read_proposals
-    from gateway.markdown.matrix import to_matrix_html
-    from gateway.markdown.telegram import to_telegram_html
     from gateway.media import outgoing
+    from gateway.platforms.matrix.formatting import to_matrix_html
+    from gateway.platforms.telegram.formatting import to_telegram_html
     from gateway.splitting import split_message, utf16_length
     from hermes_cli.terminal_guard import harmless
     from hermes_state.redact import redact, redact_value

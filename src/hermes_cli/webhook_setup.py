@@ -31,7 +31,7 @@ def set_up_webhook(home: Path, ask: Callable[[str], str], say: Callable[[str], N
     from agent.config_write import set_config_values
     from gateway.config import Platform, PlatformConfig
     from gateway.config_load import load_gateway_config
-    from gateway.platforms.webhook_routes import RouteError, read_routes
+    from gateway.platforms.webhook.routes import RouteError, read_routes
 
     platforms = load_gateway_config(load_config(home)).platforms
     section = platforms.get(Platform.WEBHOOK, PlatformConfig()).extra

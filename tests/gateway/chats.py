@@ -12,7 +12,7 @@ from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step, say
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.local import LocalAdapter
+from gateway.platforms.local.adapter import LocalAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 

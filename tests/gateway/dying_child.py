@@ -27,7 +27,7 @@ from agent.scripted import Call, ScriptedModel, Step, calls, say
 from gateway import take_over
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.delivery import Delivery
-from gateway.platforms.local import LocalAdapter
+from gateway.platforms.local.adapter import LocalAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 from tools.base import ToolContext, tool
@@ -144,7 +144,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    import gateway.platforms.local
+    import gateway.platforms.local.adapter
 
-    gateway.platforms.local.LocalAdapter = Written  # type: ignore[misc]
+    gateway.platforms.local.adapter.LocalAdapter = Written  # type: ignore[misc]
     asyncio.run(main())

@@ -17,7 +17,7 @@ from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.platforms.base import MessageEvent
-from gateway.platforms.matrix import MatrixAdapter
+from gateway.platforms.matrix.adapter import MatrixAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 

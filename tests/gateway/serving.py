@@ -15,7 +15,7 @@ from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.api_server import ApiServerAdapter
+from gateway.platforms.api.adapter import ApiServerAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 

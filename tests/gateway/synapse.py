@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.platforms.api.server import HttpServer
+from gateway.platforms.http_server import HttpServer
 
 PACKAGE = "matrix-synapse==1.163.2"
 NAME = "test.local"

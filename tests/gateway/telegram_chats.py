@@ -12,7 +12,7 @@ from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.telegram import TelegramAdapter
+from gateway.platforms.telegram.adapter import TelegramAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 

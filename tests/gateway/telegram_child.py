@@ -13,7 +13,7 @@ from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step, say
 from gateway import delivery, supervision
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms import telegram_polling
+from gateway.platforms.telegram import polling as telegram_polling
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.config import PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
-from gateway.platforms.local import LocalAdapter
+from gateway.platforms.local.adapter import LocalAdapter
 
 from .adapter_conformance import AdapterConformance, Place
 from .bot_api import TOKEN, BotApi, Fault
@@ -70,7 +70,7 @@ class TelegramPlace(Place):
     chat_id, user_id = "42", "42"
 
     def __init__(self, api: BotApi) -> None:
-        from gateway.platforms.telegram import TelegramAdapter
+        from gateway.platforms.telegram.adapter import TelegramAdapter
 
         self.api = api
         config = PlatformConfig(enabled=True, token=TOKEN, extra={"base_url": api.url})
@@ -103,7 +103,7 @@ class TestTelegram(AdapterConformance):
     @pytest.fixture
     async def place(self, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TelegramPlace]:
         pytest.importorskip("telegram")
-        from gateway.platforms import telegram_polling
+        from gateway.platforms.telegram import polling as telegram_polling
 
         monkeypatch.setattr(telegram_polling, "FIRST_PAUSE", 0.01)
         async with BotApi() as api:

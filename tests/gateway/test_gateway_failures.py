@@ -20,7 +20,7 @@ from agent.retry import RetryingModel
 from agent.scripted import ScriptedModel, Step, fail, say
 from gateway.config import Platform
 from gateway.delivery import BROKEN
-from gateway.platforms.local import LocalAdapter
+from gateway.platforms.local.adapter import LocalAdapter
 from hermes_state import SessionDB, StoreFullError
 
 from .chats import Chats, echo, gateway

@@ -21,7 +21,7 @@ from gateway.config import Platform, ResetPolicy
 from gateway.config_load import load_gateway_config
 from gateway.delivery import UNSURE
 from gateway.platforms.base import MessageEvent
-from gateway.platforms.local import LocalAdapter
+from gateway.platforms.local.adapter import LocalAdapter
 from gateway.run import GatewayRunner
 from gateway.session import SessionSource
 from hermes_state import AsyncSessionDB, SessionDB
@@ -368,7 +368,7 @@ async def test_agents_are_let_go_when_they_hold_much(tmp_path: Path) -> None:
 
 
 PIGEON = """
-from gateway.platforms.local import LocalAdapter
+from gateway.platforms.local.adapter import LocalAdapter
 
 class Pigeons(LocalAdapter):
     async def send(self, chat_id, text, **more):

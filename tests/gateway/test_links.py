@@ -17,7 +17,7 @@ from gateway import expiry, link_codes
 from gateway.config import Platform, PlatformConfig, ResetPolicy
 from gateway.link_codes import LinkCodeError, LinkCodes
 from gateway.platforms.base import MessageEvent
-from gateway.platforms.local import LocalAdapter
+from gateway.platforms.local.adapter import LocalAdapter
 from gateway.requests import Request, Requests
 from gateway.session import SessionSource
 

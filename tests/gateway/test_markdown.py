@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.markdown import to_matrix_html, to_plain, to_telegram_html
-from gateway.markdown.telegram import without_tags
+from gateway.markdown import to_plain
+from gateway.platforms.matrix.formatting import to_matrix_html
+from gateway.platforms.telegram.formatting import to_telegram_html, without_tags
 from gateway.splitting import split_message, utf16_length
 
 MARKDOWN = st.lists(

@@ -26,10 +26,10 @@ from agent.config import load_config
 from agent.redact import MASK, redact
 from gateway.config import Platform, PlatformConfig
 from gateway.config_load import load_gateway_config
-from gateway.platforms.api.server import HttpServer
 from gateway.platforms.base import MessageEvent, SendError
-from gateway.platforms.matrix import MatrixAdapter, MatrixError
-from gateway.platforms.matrix_events import (
+from gateway.platforms.http_server import HttpServer
+from gateway.platforms.matrix.adapter import MatrixAdapter, MatrixError
+from gateway.platforms.matrix.events import (
     MAX_EVENT_BYTES,
     Attachment,
     Incoming,
@@ -40,9 +40,9 @@ from gateway.platforms.matrix_events import (
     text_content,
     without_address,
 )
-from gateway.platforms.matrix_media import MediaError, fetch
-from gateway.platforms.matrix_state import Login, MatrixState, Place
-from gateway.platforms.matrix_sync import as_command
+from gateway.platforms.matrix.media import MediaError, fetch
+from gateway.platforms.matrix.state import Login, MatrixState, Place
+from gateway.platforms.matrix.sync import as_command
 
 ME = "@hermes:example.org"
 

@@ -15,7 +15,7 @@ from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from gateway.config import PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
-from gateway.platforms.matrix import MatrixAdapter
+from gateway.platforms.matrix.adapter import MatrixAdapter
 
 from .adapter_conformance import AdapterConformance
 from .chats import asked
@@ -151,9 +151,9 @@ async def test_a_gap_in_the_batch_is_filled_from_the_history(
     tmp_path: Path, synapse: Synapse, people: Callable[[str], Person],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("gateway.platforms.matrix_sync.PAGE", 3)
+    monkeypatch.setattr("gateway.platforms.matrix.sync.PAGE", 3)
     monkeypatch.setitem(
-        __import__("gateway.platforms.matrix_sync", fromlist=["_TIMELINE"])._TIMELINE, "limit", 3
+        __import__("gateway.platforms.matrix.sync", fromlist=["_TIMELINE"])._TIMELINE, "limit", 3
     )
     bot, ann = people("bot"), people("ann")
     heard: list[str] = []
@@ -384,7 +384,7 @@ class TestConformance(AdapterConformance):
     async def place(
         self, synapse: Synapse, people: Callable[[str], Person], monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[MatrixPlace]:
-        monkeypatch.setattr("gateway.platforms.matrix_sync.FIRST_PAUSE", 0.01)
+        monkeypatch.setattr("gateway.platforms.matrix.sync.FIRST_PAUSE", 0.01)
         async with Between(synapse.url) as between:
             place = MatrixPlace(between, synapse, people("bot"), people("ann"))
             await place.meet()

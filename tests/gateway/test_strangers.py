@@ -16,7 +16,7 @@ import pytest
 
 from agent.descriptors import Strangers
 from gateway.config import Platform
-from gateway.platforms.telegram_webhook import WebhookServer
+from gateway.platforms.telegram.webhook import WebhookServer
 
 from .serving import KEY, serving
 
@@ -120,7 +120,7 @@ async def test_the_oldest_stranger_is_dropped_first(
 async def test_a_stranger_has_a_few_seconds_for_the_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.platforms.api.server.HEAD_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.platforms.http_server.HEAD_SECONDS", 0.1)
     async with serving(tmp_path) as served, asyncio.timeout(SECONDS):
         adapter: Any = served.runner.adapters[Platform.API_SERVER]
         async with strangers(adapter.port, 1, HEAD) as [one]:

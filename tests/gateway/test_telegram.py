@@ -13,7 +13,8 @@ pytest.importorskip("telegram")
 
 from agent.scripted import call, say
 from gateway import delivery, supervision
-from gateway.platforms import telegram_files, telegram_polling
+from gateway.platforms.telegram import files as telegram_files
+from gateway.platforms.telegram import polling as telegram_polling
 
 from .. import seeds
 from .bot_api import BotApi, Fault

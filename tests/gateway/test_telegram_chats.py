@@ -15,7 +15,8 @@ pytest.importorskip("telegram")
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from gateway import delivery, supervision
-from gateway.platforms import telegram_files, telegram_polling
+from gateway.platforms.telegram import files as telegram_files
+from gateway.platforms.telegram import polling as telegram_polling
 from hermes_state import StoreBusyError
 
 from .bot_api import TOKEN, BotApi, Fault

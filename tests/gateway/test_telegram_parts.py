@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("telegram")
 
-from gateway.platforms.telegram_updates import Me, read_update
+from gateway.platforms.telegram.updates import Me, read_update
 from hermes_state import SessionDB
 
 from .bot_api import TOKEN, BotApi

@@ -13,7 +13,7 @@ pytest.importorskip("telegram")
 
 from gateway.config import PlatformConfig
 from gateway.platforms.base import Button, MessageEvent, SendError
-from gateway.platforms.telegram import TelegramAdapter
+from gateway.platforms.telegram.adapter import TelegramAdapter
 from gateway.splitting import split_message
 
 from .bot_api import TOKEN, BotApi, Fault
@@ -41,7 +41,7 @@ async def adapter(api: BotApi) -> AsyncIterator[TelegramAdapter]:
 
 
 def test_the_library_is_not_imported_before_it_is_used() -> None:
-    code = "import sys, gateway.platforms.telegram; print('telegram' in sys.modules)"
+    code = "import sys, gateway.platforms.telegram.adapter; print('telegram' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

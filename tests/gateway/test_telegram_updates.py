@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.platforms.telegram_updates import (
+from gateway.platforms.telegram.updates import (
     ALLOWED_UPDATES,
     Incoming,
     MalformedUpdateError,

@@ -25,9 +25,9 @@ from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step, call, say
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
-from gateway.platforms.webhook import WebhookAdapter
-from gateway.platforms.webhook_routes import MAX_PROMPT, Route, RouteError, read_routes, render
-from gateway.platforms.webhook_signing import SignatureError, delivery_id, sign
+from gateway.platforms.webhook.adapter import WebhookAdapter
+from gateway.platforms.webhook.routes import MAX_PROMPT, Route, RouteError, read_routes, render
+from gateway.platforms.webhook.signing import SignatureError, delivery_id, sign
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB, StoreError
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from release_parts import ROOT, source_files
 
-from gateway.platforms.api_server import PORT
+from gateway.platforms.api.adapter import PORT
 from hermes_cli.main import build_parser
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

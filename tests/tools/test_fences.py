@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.markdown.matrix import to_matrix_html
 from gateway.markdown.parse import CodeBlock, Paragraph, parse
-from gateway.markdown.telegram import to_telegram_html
+from gateway.platforms.matrix.formatting import to_matrix_html
+from gateway.platforms.telegram.formatting import to_telegram_html
 from gateway.splitting import split_message
 from tools.fences import fence_for, fenced
 from tools.web.markdown import readable

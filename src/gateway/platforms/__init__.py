@@ -1,4 +1,4 @@
-"""The platforms: one file each, imported when it is enabled."""
+"""The platforms: one package each, imported when it is enabled."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ADAPTERS = {
-    Platform.LOCAL: "local:LocalAdapter",
-    Platform.TELEGRAM: "telegram:TelegramAdapter",
-    Platform.MATRIX: "matrix:MatrixAdapter",
-    Platform.API_SERVER: "api_server:ApiServerAdapter",
-    Platform.WEBHOOK: "webhook:WebhookAdapter",
+    Platform.LOCAL: "local.adapter:LocalAdapter",
+    Platform.TELEGRAM: "telegram.adapter:TelegramAdapter",
+    Platform.MATRIX: "matrix.adapter:MatrixAdapter",
+    Platform.API_SERVER: "api.adapter:ApiServerAdapter",
+    Platform.WEBHOOK: "webhook.adapter:WebhookAdapter",
 }
 
 

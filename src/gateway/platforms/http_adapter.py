@@ -9,7 +9,7 @@ from .base import OnMessage, PlatformAdapter
 
 if TYPE_CHECKING:
     from ..run import GatewayRunner
-    from .api.server import HttpServer
+    from .http_server import HttpServer
 
 HOST = "127.0.0.1"
 """Loopback, unless the configuration says otherwise."""

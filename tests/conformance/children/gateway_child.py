@@ -12,8 +12,8 @@ from typing import Any
 import agent.build
 from agent.config import load_config
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms import local
 from gateway.platforms.base import Button, OnMessage
+from gateway.platforms.local import adapter as local
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 

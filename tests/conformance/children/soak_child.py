@@ -17,7 +17,6 @@ from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms import local
 from gateway.platforms.base import (
     Button,
     MessageEvent,
@@ -25,6 +24,7 @@ from gateway.platforms.base import (
     PlatformAdapter,
     SendError,
 )
+from gateway.platforms.local import adapter as local
 from gateway.run import GatewayRunner
 from gateway.session import SessionSource
 from hermes_state import AsyncSessionDB, SessionDB

@@ -13,11 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..http_server import trust
 from . import chat_completions, info, responses, sessions
 from .context import Api
 from .errors import ApiError, error_body, json_response
 from .runs import Runs
-from .server import trust
 
 log = logging.getLogger(__name__)
 

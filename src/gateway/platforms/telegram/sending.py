@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..markdown.telegram import without_tags
-from ..splitting import split_message, utf16_length
-from .base import Button, SendError
+from ...splitting import split_message, utf16_length
+from ..base import Button, SendError
+from .formatting import without_tags
 
 if TYPE_CHECKING:
     from telegram import Bot
 
-    from .telegram import TelegramAdapter
+    from .adapter import TelegramAdapter
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class Sender:
         """Call with HTML; what Telegram does not take of it is left out, the text never."""
         from telegram.error import BadRequest
 
-        from .telegram_errors import says, send_error
+        from .errors import says, send_error
 
         try:
             return await self._call(call, text=text, parse_mode="HTML", **options)
@@ -190,7 +190,7 @@ class Sender:
         """One call; a chat that was moved is followed. Raises SendError."""
         from telegram.error import ChatMigrated, TelegramError
 
-        from .telegram_errors import send_error
+        from .errors import send_error
 
         try:
             return await call(**options)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
 
-from ..config import Platform, PlatformConfig
-from ..session import SessionSource
-from .base import Button, Capabilities, MessageEvent, OnMessage, SendError
-from .http_adapter import HttpAdapter
-from .webhook_routes import Route, RouteError, read_routes, render
-from .webhook_signing import SignatureError, delivery_id
+from ...config import Platform, PlatformConfig
+from ...session import SessionSource
+from ..base import Button, Capabilities, MessageEvent, OnMessage, SendError
+from ..http_adapter import HttpAdapter
+from .routes import Route, RouteError, read_routes, render
+from .signing import SignatureError, delivery_id
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -54,7 +54,7 @@ class WebhookAdapter(HttpAdapter):
             from starlette.applications import Starlette
             from starlette.routing import Route as Path
 
-            from .api.server import HttpServer
+            from ..http_server import HttpServer
         except ModuleNotFoundError as error:
             from tools.extras import install_hint
 
@@ -117,7 +117,7 @@ class WebhookAdapter(HttpAdapter):
         return _answer(200, status="ok")
 
     async def _hook(self, request: Request) -> Response:
-        from .api.server import trust
+        from ..http_server import trust
 
         route = self._routes.get(request.path_params["name"])
         if route is None:

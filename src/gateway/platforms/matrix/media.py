@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 
-from ..media import MediaTooLargeError, keep, safe_name
-from .base import SendError
-from .matrix_events import Attachment
+from ...media import MediaTooLargeError, keep, safe_name
+from ..base import SendError
+from .events import Attachment
 
 FETCH_SECONDS = 60.0
 _MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]+)/([A-Za-z0-9_-]+)")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from ..media import MediaTooLargeError, keep
-from .telegram_updates import Attachment, Incoming
+from ...media import MediaTooLargeError, keep
+from .updates import Attachment, Incoming
 
 if TYPE_CHECKING:
-    from ..run import GatewayRunner
-    from .telegram import TelegramAdapter
+    from ...run import GatewayRunner
+    from .adapter import TelegramAdapter
 
 log = logging.getLogger(__name__)
 

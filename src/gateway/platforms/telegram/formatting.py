@@ -9,9 +9,20 @@ from __future__ import annotations
 import html
 import re
 
-from .inline import Code, Inline, Link, Styled, Text
-from .parse import Block, CodeBlock, Heading, Item, Items, Paragraph, Quote, Rule, Table, parse
-from .plain import checked, joined
+from ...markdown.inline import Code, Inline, Link, Styled, Text
+from ...markdown.parse import (
+    Block,
+    CodeBlock,
+    Heading,
+    Item,
+    Items,
+    Paragraph,
+    Quote,
+    Rule,
+    Table,
+    parse,
+)
+from ...markdown.plain import checked, joined
 
 _TAGS = {"bold": "b", "italic": "i", "strike": "s", "spoiler": "tg-spoiler"}
 _LINKS = re.compile(r"(?:https?|tg|mailto|tel):\S+", re.IGNORECASE)

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..config import Platform, PlatformConfig
-from ..session import SessionSource
-from . import matrix_media
-from .base import Button, Capabilities, OnMessage, PlatformAdapter, SendError
-from .matrix_events import edit_content, fitting, text_content
-from .matrix_state import Login, MatrixState, Place
-from .matrix_sync import Reader
+from ...config import Platform, PlatformConfig
+from ...session import SessionSource
+from ..base import Button, Capabilities, OnMessage, PlatformAdapter, SendError
+from . import media
+from .events import edit_content, fitting, text_content
+from .state import Login, MatrixState, Place
+from .sync import Reader
 
 if TYPE_CHECKING:
     import nio  # type: ignore[import-untyped]
 
-    from ..run import GatewayRunner
+    from ...run import GatewayRunner
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class MatrixAdapter(PlatformAdapter):
         """Whether somebody is on the list or has paired."""
         if self._runner is None:
             return self.config.allow_all or user_id in self.config.allowed_users
-        from ..authorization import is_allowed
+        from ...authorization import is_allowed
 
         return await is_allowed(self._runner, SessionSource(self.platform, user_id=user_id))
 
@@ -238,7 +238,7 @@ class MatrixAdapter(PlatformAdapter):
         self, chat_id: str, path: str, *, caption: str = "", thread_id: str | None = None
     ) -> str | None:
         """Upload a file and show it."""
-        content = await matrix_media.upload(
+        content = await media.upload(
             self.homeserver, self.client.access_token, Path(path).expanduser()
         )
         if caption:

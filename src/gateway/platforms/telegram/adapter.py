@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..config import Platform, PlatformConfig
-from ..markdown import to_telegram_html
-from ..markdown.telegram import without_tags
-from ..splitting import utf16_length
-from .base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter
-from .telegram_polling import Poller
-from .telegram_sending import Sender
-from .telegram_updates import (
+from ...config import Platform, PlatformConfig
+from ...splitting import utf16_length
+from ..base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter
+from .formatting import to_telegram_html, without_tags
+from .polling import Poller
+from .sending import Sender
+from .updates import (
     ALLOWED_UPDATES,
     Incoming,
     MalformedUpdateError,
@@ -28,8 +27,8 @@ from .telegram_updates import (
 if TYPE_CHECKING:
     from telegram import Bot
 
-    from ..run import GatewayRunner
-    from .telegram_webhook import WebhookServer
+    from ...run import GatewayRunner
+    from .webhook import WebhookServer
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ class TelegramAdapter(PlatformAdapter):
         )
 
     async def _open_webhook(self, bot: Bot) -> None:
-        from .telegram_webhook import WebhookServer
+        from .webhook import WebhookServer
 
         extra = self.config.extra
         url = str(extra["webhook_url"])
@@ -183,7 +182,7 @@ class TelegramAdapter(PlatformAdapter):
                 return
             event.button = event.text = data
         if incoming.attachments and await self._is_known(incoming):
-            from .telegram_files import fetch_all
+            from .files import fetch_all
 
             assert self._runner is not None
             with self._runner.expecting(event.source):
@@ -204,7 +203,7 @@ class TelegramAdapter(PlatformAdapter):
 
     async def _is_known(self, incoming: Incoming) -> bool:
         """Whether the sender may use the gateway: nobody else's files are fetched."""
-        from ..authorization import is_allowed
+        from ...authorization import is_allowed
 
         source = incoming.event.source
         return self._runner is not None and await is_allowed(self._runner, source)

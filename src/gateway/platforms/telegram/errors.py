@@ -14,7 +14,7 @@ from telegram.error import (
     TelegramError,
 )
 
-from .base import SendError
+from ..base import SendError
 
 # Both shapes of `retry_after`, today's and the announced one, are read below.
 warnings.filterwarnings("ignore", message=".*attribute `retry_after`.*", category=UserWarning)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ..config import Platform
-from ..media import safe_name
-from ..session import SessionSource
-from ..splitting import utf16_length
-from .base import MessageEvent
+from ...config import Platform
+from ...media import safe_name
+from ...session import SessionSource
+from ...splitting import utf16_length
+from ..base import MessageEvent
 
 MESSAGE_KINDS = ("message", "edited_message", "channel_post", "edited_channel_post")
 ALLOWED_UPDATES = (*MESSAGE_KINDS, "callback_query")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 import re
 
-from .inline import Code, Inline, Link, Styled, Text
-from .parse import Block, CodeBlock, Heading, Items, Paragraph, Quote, Rule, Table, parse
-from .plain import checked
+from ...markdown.inline import Code, Inline, Link, Styled, Text
+from ...markdown.parse import Block, CodeBlock, Heading, Items, Paragraph, Quote, Rule, Table, parse
+from ...markdown.plain import checked
 
 _TAGS = {"bold": "strong", "italic": "em", "strike": "del"}
 _LINKS = re.compile(r"(?:https?|ftp|mailto|magnet):\S+", re.IGNORECASE)
@@ -82,7 +82,7 @@ def _table(block: Table) -> str:
 
 
 def _cell(text: str) -> str:
-    from .inline import parse_inline
+    from ...markdown.inline import parse_inline
 
     return _inline(parse_inline(text))
 

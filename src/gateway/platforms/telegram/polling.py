@@ -10,10 +10,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from .telegram_updates import ALLOWED_UPDATES, chat_of, update_id
+from .updates import ALLOWED_UPDATES, chat_of, update_id
 
 if TYPE_CHECKING:
-    from .telegram import TelegramAdapter
+    from .adapter import TelegramAdapter
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Poller:
         """Fetch until cancelled. Raises ConnectionError when the connection is to be made anew."""
         from telegram.error import NetworkError, RetryAfter, TelegramError
 
-        from .telegram_errors import seconds
+        from .errors import seconds
 
         failures = 0
         while True:

@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
 
-from ..session import SessionSource
-from .base import MessageEvent, SendError
-from .matrix_events import (
+from ...session import SessionSource
+from ..base import MessageEvent, SendError
+from .events import (
     Incoming,
     is_addressed,
     membership_change,
     read_event,
     without_address,
 )
-from .matrix_media import MediaError, fetch
-from .matrix_state import Place
+from .media import MediaError, fetch
+from .state import Place
 
 if TYPE_CHECKING:
     import nio  # type: ignore[import-untyped]
 
-    from .matrix import MatrixAdapter
+    from .adapter import MatrixAdapter
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from tools.screening import outside, suspicion
 
-from ..config import Platform
-from ..session import SessionSource
+from ...config import Platform
+from ...session import SessionSource
 
 MAX_VALUE = 20_000
 MAX_PROMPT = 60_000

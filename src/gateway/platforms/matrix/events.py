@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ..markdown import to_matrix_html
+from .formatting import to_matrix_html
 
 MAX_EVENT_BYTES = 60_000
 """A server takes 65,536 with signatures and names; beyond this the HTML is left out."""

@@ -10,15 +10,15 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..config import Platform, PlatformConfig
-from ..session import SessionSource
-from .base import Button, Capabilities, OnMessage, SendError
-from .http_adapter import HttpAdapter
+from ...config import Platform, PlatformConfig
+from ...session import SessionSource
+from ..base import Button, Capabilities, OnMessage, SendError
+from ..http_adapter import HttpAdapter
 
 if TYPE_CHECKING:
-    from .api.asker import ApiAsker
-    from .api.context import Api
-    from .api.runs import Runs
+    from .asker import ApiAsker
+    from .context import Api
+    from .runs import Runs
 
 log = logging.getLogger(__name__)
 
@@ -39,18 +39,18 @@ class ApiServerAdapter(HttpAdapter):
     async def connect(self) -> None:
         """Listen."""
         try:
-            from .api.app import build_app
-            from .api.context import Api
-            from .api.runs import Runs
-            from .api.server import HttpServer
+            from ..http_server import HttpServer
+            from .app import build_app
+            from .context import Api
+            from .runs import Runs
         except ModuleNotFoundError as error:
             from tools.extras import install_hint
 
             raise RuntimeError(
                 f"The API server needs Starlette and uvicorn. Run: {install_hint('api')}"
             ) from error
-        from .api.auth import load_keys
-        from .api.reading import MAX_BODY
+        from .auth import load_keys
+        from .reading import MAX_BODY
 
         runner = self._runner
         assert runner is not None, "bind a runner first"
@@ -74,7 +74,7 @@ class ApiServerAdapter(HttpAdapter):
 
     def asker(self, session_key: str, source: SessionSource) -> ApiAsker:
         """Whom the tools of a conversation ask."""
-        from .api.asker import ApiAsker
+        from .asker import ApiAsker
 
         assert self._runner is not None and self._runs is not None
         return ApiAsker(self._runner, session_key, source, self._runs)

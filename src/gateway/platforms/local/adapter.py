@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..config import Platform, PlatformConfig
-from ..session import SessionSource
-from .base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter, SendError
+from ...config import Platform, PlatformConfig
+from ...session import SessionSource
+from ..base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter, SendError
 
 
 @dataclass(slots=True)
