@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from hermes_state import SessionDB, turn_log
-from hermes_state.connection import Connection
+from hermes_state import AsyncSessionDB, SessionDB
 from hermes_state.history import repair_message_sequence
 from hermes_state.inbox import INBOX_ID
 from hermes_state.outbox import OUTBOX
@@ -25,8 +24,6 @@ from hermes_state.turns import Lease
 from .heartbeat import heart
 from .ids import new_session_id
 from .model import Message
-
-T = TypeVar("T")
 
 
 class Journal:
@@ -43,6 +40,7 @@ class Journal:
     ) -> None:
         """`lease_lost` is called, from any thread, when another process has the running turn."""
         self._db = db
+        self._async_db = AsyncSessionDB(db) if db is not None else None
         self.session_id = session_id
         self.source = source
         self.facts: dict[str, Any] = dict(facts or {})
@@ -94,22 +92,19 @@ class Journal:
         Raises ConversationBusyError while another turn runs in the conversation.
         """
         message = {"timestamp": time.time(), **message}
-        if self._db is None:
+        if self._async_db is None:
             self.messages.append(message)
             return
         self._writing = asyncio.Lock()  # of this turn's event loop
-        recorded = await self._write(
-            lambda conn: turn_log.begin_turn(
-                conn,
-                self.session_id,
-                message,
-                source=self.source,
-                facts=self.facts,
-                seen_version=self._version,
-                leased=True,
-                given_up=self._given_up,
-                deliver_to=deliver_to,
-            )
+        recorded = await self._async_db.begin_turn(
+            self.session_id,
+            message,
+            source=self.source,
+            facts=self.facts,
+            seen_version=self._version,
+            leased=True,
+            given_up=self._given_up,
+            deliver_to=deliver_to,
         )
         self._given_up = None
         self._hold(recorded.lease)
@@ -137,21 +132,18 @@ class Journal:
         """
         now = time.time()
         messages = [{"timestamp": now, **message} for message in messages]
-        if self._db is None:
+        if self._async_db is None:
             self.messages.extend(messages)
             return
         async with self._writing:
-            recorded = await self._write(
-                lambda conn: turn_log.record_step(
-                    conn,
-                    self.session_id,
-                    messages,
-                    usage,
-                    self._version,
-                    lease=self._lease,
-                    starts=starts,
-                    ends=ends,
-                )
+            recorded = await self._async_db.record_step(
+                self.session_id,
+                messages,
+                usage,
+                self._version,
+                lease=self._lease,
+                starts=starts,
+                ends=ends,
             )
             if ends:
                 self._let_go()
@@ -159,11 +151,11 @@ class Journal:
 
     async def end(self) -> None:
         """End the turn if its last step has not; what it left open is closed."""
-        if self._db is None or self._lease is None:
+        if self._async_db is None or self._lease is None:
             return
         lease = self._given_up = self._lease
         self._let_go()  # whatever happens now: without a heartbeat the lease runs out by itself
-        await self._write(lambda conn: turn_log.end_turn(conn, lease))
+        await self._async_db.end_turn(lease)
         self._given_up = None
 
     async def begin_with_notes(self, deliver_to: Mapping[str, Any] | None = None) -> bool:
@@ -171,18 +163,15 @@ class Journal:
 
         Raises ConversationBusyError while another turn runs in the conversation.
         """
-        if self._db is None:
+        if self._async_db is None:
             return False
         self._writing = asyncio.Lock()
-        recorded = await self._write(
-            lambda conn: turn_log.begin_noted_turn(
-                conn,
-                self.session_id,
-                source=self.source,
-                facts=self.facts,
-                given_up=self._given_up,
-                deliver_to=deliver_to,
-            )
+        recorded = await self._async_db.begin_noted_turn(
+            self.session_id,
+            source=self.source,
+            facts=self.facts,
+            given_up=self._given_up,
+            deliver_to=deliver_to,
         )
         if recorded is None:
             return False
@@ -193,12 +182,10 @@ class Journal:
 
     async def deliver_notes(self) -> list[Message]:
         """Store the notes that wait for the conversation as its next messages; returns those."""
-        if self._db is None:
+        if self._async_db is None:
             return []
         async with self._writing:
-            recorded = await self._write(
-                lambda conn: turn_log.deliver_results(conn, self.session_id, self._lease)
-            )
+            recorded = await self._async_db.deliver_results(self.session_id, self._lease)
             if recorded is None:
                 return []
             self.session_id, self._version = recorded.session_id, None
@@ -249,10 +236,6 @@ class Journal:
     def history(self) -> list[Message]:
         """What the model is sent: the live messages, made valid."""
         return repair_message_sequence(self.messages)
-
-    async def _write(self, work: Callable[[Connection], T]) -> T:
-        assert self._db is not None
-        return await self._db.group_writer.write(work)
 
     def _hold(self, lease: Lease | None) -> None:
         self._lease = lease

@@ -122,7 +122,7 @@ def _build(
         wanted = f"{override['provider']}:{wanted}"
     return build_agent(
         runner.settings,
-        runner._session_db._db,
+        runner._session_db.sync,
         model=build_models(runner.settings, wanted) if wanted else runner.shared_model(),
         session_id=entry.session_id,
         platform=source.platform.value,

@@ -62,7 +62,7 @@ async def is_allowed(runner: GatewayRunner, source: SessionSource) -> bool:
 
 def keep_wall(runner: GatewayRunner, session_id: str, source: SessionSource) -> bool:
     """End the mode `full` of a conversation that comes into a chat where nobody may choose it."""
-    db = runner._session_db._db
+    db = runner._session_db.sync
     if db.get_wall_settings(session_id)["mode"] != "full" or may_command(runner, source, "yolo"):
         return False
     db.set_wall_mode(session_id, "guarded")

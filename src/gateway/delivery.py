@@ -80,7 +80,7 @@ class Delivery:
         delivery_id = f"say:{name or os.urandom(8).hex()}"
         if stream is not None:
             self._streams[delivery_id] = stream
-        to = {
+        to: dict[str, Any] = {
             "session_key": session_key,
             "platform": source.platform.value,
             "chat_id": source.chat_id,

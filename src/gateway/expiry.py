@@ -57,7 +57,7 @@ async def prune_files(runner: GatewayRunner) -> int:
     if config is None or home is None or not config.session_store_max_age_days:
         return 0
     days = config.session_store_max_age_days
-    return await asyncio.to_thread(prune_kept_files, runner._session_db._db, home, days)
+    return await asyncio.to_thread(prune_kept_files, runner._session_db.sync, home, days)
 
 
 async def prune_sessions(runner: GatewayRunner) -> None:
@@ -67,7 +67,7 @@ async def prune_sessions(runner: GatewayRunner) -> None:
     settings, home = getattr(runner, "settings", None), getattr(runner, "home", None)
     if settings is None or home is None or not settings.sessions.auto_prune:
         return
-    await asyncio.to_thread(prune_if_due, runner._session_db._db, home, settings.sessions)
+    await asyncio.to_thread(prune_if_due, runner._session_db.sync, home, settings.sessions)
 
 
 async def end_expired(runner: GatewayRunner) -> int:

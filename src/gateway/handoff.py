@@ -48,7 +48,7 @@ def set_home(db: SessionDB, source: SessionSource) -> str:
 
 def home_chat(runner: GatewayRunner, platform: Platform) -> SessionSource | None:
     """A platform's home chat: the one /sethome was said in, else `home_channel` of its section."""
-    kept = runner._session_db._db.get_meta(_home_key(platform))
+    kept = runner._session_db.sync.get_meta(_home_key(platform))
     if kept:
         try:
             return SessionSource.from_dict(json.loads(kept))
@@ -153,7 +153,7 @@ async def _bind(runner: GatewayRunner, session_id: str, name: str) -> None:
     async with runner.turns.conversations.turn(
         key, lambda: store.peek_session_id(key) or entry.session_id
     ):
-        tip = runner._session_db._db.get_compression_tip(session_id)
+        tip = runner._session_db.sync.get_compression_tip(session_id)
         if store.peek_session_id(key) != tip:
             await runner.switch_chat(key, tip, source)
             runner._evict_cached_agent(key)

@@ -130,7 +130,7 @@ async def _tell(
 
 def _begin(runner: GatewayRunner, entry: SessionEntry, source: SessionSource) -> None:
     """Give a conversation in which nothing was said its row, so that it stays its owner's."""
-    db = runner._session_db._db
+    db = runner._session_db.sync
     if db.get_session(entry.session_id) is None:
         db.create_session(
             entry.session_id, source.platform.value, user_id=source.owner,

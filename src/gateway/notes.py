@@ -33,7 +33,7 @@ async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
     from agent.leftovers import end_lost_tasks
 
     db = runner._session_db
-    await asyncio.to_thread(end_lost_tasks, db._db)
+    await asyncio.to_thread(end_lost_tasks, db.sync)
     begun = 0
     for session_id in await db.list_noted():
         tip = await db.get_compression_tip(session_id)

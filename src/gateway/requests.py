@@ -282,7 +282,7 @@ class Requests:
         source = request.source
         session_id = request.session_id
         if request.stored:  # it waited; the conversation may have moved on
-            session_id = runner._session_db._db.get_compression_tip(session_id)
+            session_id = runner._session_db.sync.get_compression_tip(session_id)
         agent = await self._agent(key, session_id, request)
         runner._running_agents[key] = agent
         session_context.set_session_vars(

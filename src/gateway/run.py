@@ -76,7 +76,7 @@ class GatewayRunner:
         self.restarting = False
         self.started_at = time.time()
         self.session_store = SessionStore(
-            session_db._db, config, home=home, is_busy=lambda one: works_in(self, one)
+            session_db.sync, config, home=home, is_busy=lambda one: works_in(self, one)
         )
         self.adapters: dict[Platform, PlatformAdapter] = {}
         self.recovered: set[Platform] = set()
@@ -161,7 +161,7 @@ class GatewayRunner:
         background = sys.modules.get("agent.background")  # not imported: nothing runs
         db = getattr(self, "_session_db", None)
         if background is not None and db is not None:
-            background.stop_all(db._db)
+            background.stop_all(db.sync)
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """Run a coroutine beside everything else, until the gateway stops."""

@@ -27,7 +27,7 @@ class ChatSurface(Surface):
     scope = "gateway"
 
     def __init__(self, runner: GatewayRunner, inbound: Inbound) -> None:
-        super().__init__(runner._session_db._db, runner.settings)
+        super().__init__(runner._session_db.sync, runner.settings)
         self._runner = runner
         self._inbound = inbound
         self._loop = asyncio.get_running_loop()

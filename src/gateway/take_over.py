@@ -32,7 +32,6 @@ from .session import SessionEntry, SessionSource
 from .session_store import RESET_REASON
 
 if TYPE_CHECKING:
-    from hermes_state import SessionDB
     from hermes_state.take_over import TakenTurn
 
     from .run import GatewayRunner
@@ -151,7 +150,7 @@ def in_the_way(runner: GatewayRunner, session_id: str) -> Left | bool:
 
 
 def _in_the_way(runner: GatewayRunner, session_id: str) -> Left | bool:
-    db: SessionDB = runner._session_db._db
+    db = runner._session_db.sync
     name = runner.turns.conversations.name(session_id)
     turn = db.get_turn(name)
     if turn is None or turn["state"] != RUNNING or is_ours(runner, turn):
@@ -181,7 +180,7 @@ async def take(runner: GatewayRunner, left: Left) -> Inbound | None:
     from agent.heartbeat import heart
     from agent.recovery import again, take_over
 
-    db: SessionDB = runner._session_db._db
+    db = runner._session_db.sync
     session_id = db.get_compression_tip(left.session_id)
     tip = await runner._session_db.get_session(session_id)
     asked = await runner._session_db.get_last_question(session_id)
@@ -205,7 +204,7 @@ def let_go(runner: GatewayRunner, taken: TakenTurn) -> None:
     """It is not worked on here any more; if it has not ended, the next process takes it."""
     from agent.heartbeat import heart
 
-    heart.end(runner._session_db._db, taken.lease)
+    heart.end(runner._session_db.sync, taken.lease)
 
 
 async def tell_unknown(runner: GatewayRunner, inbound: Inbound) -> None:
@@ -236,7 +235,7 @@ def end_stuck(runner: GatewayRunner, session_id: str) -> asyncio.Task[None] | No
     """
     name = runner.turns.conversations.name(session_id)
     try:
-        turn = runner._session_db._db.get_turn(name)
+        turn = runner._session_db.sync.get_turn(name)
     except StoreError as error:
         log.warning("Whether the turn in %s has ended is not known: %s", name, error)
         return None

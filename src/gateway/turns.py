@@ -56,7 +56,7 @@ class Turns:
         limit = runner.config.max_concurrent_sessions
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._chats: dict[str, asyncio.Task[None]] = {}
-        self.conversations = Conversations(runner._session_db._db)
+        self.conversations = Conversations(runner._session_db.sync)
         self._pace = Pace()
         self.answering = Answering(runner)
         self._steered: dict[str, set[tuple[str, str]]] = {}

@@ -1,40 +1,103 @@
-"""AsyncSessionDB: the same store for coroutines."""
+"""AsyncSessionDB: the same store for coroutines.
+
+Each method has the parameters and the result of SessionDB's, which mypy takes from there. Most run
+in a thread. The steps of turns run in a transaction they share with those of other coroutines
+(`group_commit`), because every turn waits for them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from . import turn_log
+from .connection import Connection
+from .db import SessionDB
+
+if TYPE_CHECKING:
+    from .salvage import SalvageReport
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _THREADS = 8
 
 
+class _InThread(Generic[P, R]):
+    """A method of SessionDB, run in a thread."""
+
+    def __init__(self, method: Callable[Concatenate[SessionDB, P], R]) -> None:
+        self._method = method
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(
+        self, store: AsyncSessionDB, owner: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, R]]:
+        # Looked up by name at each use: tests and plugins replace methods of the wrapped store.
+        method: Callable[P, R] = getattr(store._db, self._name)
+
+        @functools.wraps(method)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return await store._run(method, *args, **kwargs)
+
+        return call
+
+
+class _Grouped(Generic[P, R]):
+    """A function of this package that writes, run in a transaction with others of this moment."""
+
+    def __init__(self, function: Callable[Concatenate[Connection, P], R]) -> None:
+        self._function = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(
+        self, store: AsyncSessionDB, owner: type | None = None
+    ) -> Callable[P, Coroutine[Any, Any, R]]:
+        function = self._function
+
+        @functools.wraps(getattr(store._db, self._name))
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return await store._db.group_writer.write(lambda conn: function(conn, *args, **kwargs))
+
+        return call
+
+
 class AsyncSessionDB:
-    """Every method of the wrapped SessionDB (`_db`) as a coroutine, run off the event loop.
+    """Every method of the wrapped SessionDB (`sync`) as a coroutine, run off the event loop.
 
     Writes queue up behind each other in the order in which they reach the store; reads run beside
-    them. Attributes that are not callable are passed through.
+    them.
     """
 
-    def __init__(self, db: Any) -> None:
+    def __init__(self, db: SessionDB) -> None:
         self._db = db
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hermes-store")
         self._closed = False
 
-    def __getattr__(self, name: str) -> Any:
-        member = getattr(self._db, name)
-        if not callable(member):
-            return member
+    @property
+    def sync(self) -> SessionDB:
+        """The wrapped store, for threads and for what must not wait."""
+        return self._db
 
-        @functools.wraps(member)
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._run(member, *args, **kwargs)
+    @property
+    def db_path(self) -> Path:
+        """The file of the store."""
+        return self._db.db_path
 
-        return call
+    @property
+    def salvage_report(self) -> SalvageReport | None:
+        """What was saved of a damaged file when the store was opened, or None."""
+        return self._db.salvage_report
 
-    async def _run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def _run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         work = functools.partial(function, *args, **kwargs)
         if self._closed:
             return work()  # the threads are gone; a closed store refuses at once, by name
@@ -45,3 +108,226 @@ class AsyncSessionDB:
         await self._run(self._db.close)
         self._closed = True
         self._threads.shutdown(wait=False)
+
+    _execute_write = _InThread(SessionDB._execute_write)
+
+    async def sanitize_title(self, title: str | None) -> str | None:
+        """The title as it would be stored."""
+        return self._db.sanitize_title(title)
+
+    # Sessions
+    create_session = _InThread(SessionDB.create_session)
+    ensure_session = _InThread(SessionDB.ensure_session)
+    get_session = _InThread(SessionDB.get_session)
+    resolve_session_id = _InThread(SessionDB.resolve_session_id)
+    end_session = _InThread(SessionDB.end_session)
+    reopen_session = _InThread(SessionDB.reopen_session)
+    promote_to_session_reset = _InThread(SessionDB.promote_to_session_reset)
+    set_session_archived = _InThread(SessionDB.set_session_archived)
+    update_session_cwd = _InThread(SessionDB.update_session_cwd)
+    backfill_repo_roots = _InThread(SessionDB.backfill_repo_roots)
+    update_session_meta = _InThread(SessionDB.update_session_meta)
+    update_system_prompt = _InThread(SessionDB.update_system_prompt)
+    update_session_model = _InThread(SessionDB.update_session_model)
+    update_session_billing_route = _InThread(SessionDB.update_session_billing_route)
+    set_expiry_finalized = _InThread(SessionDB.set_expiry_finalized)
+    get_meta = _InThread(SessionDB.get_meta)
+    set_meta = _InThread(SessionDB.set_meta)
+
+    # Titles
+    set_session_title = _InThread(SessionDB.set_session_title)
+    set_auto_title_if_empty = _InThread(SessionDB.set_auto_title_if_empty)
+    get_session_title = _InThread(SessionDB.get_session_title)
+    get_session_by_title = _InThread(SessionDB.get_session_by_title)
+    resolve_session_by_title = _InThread(SessionDB.resolve_session_by_title)
+    get_next_title_in_lineage = _InThread(SessionDB.get_next_title_in_lineage)
+
+    # Lineage
+    get_compression_tip = _InThread(SessionDB.get_compression_tip)
+    get_compression_lineage = _InThread(SessionDB.get_compression_lineage)
+    get_conversation_root = _InThread(SessionDB.get_conversation_root)
+    resolve_resume_session_id = _InThread(SessionDB.resolve_resume_session_id)
+    rotate_session = _InThread(SessionDB.rotate_session)
+    archive_and_compact = _InThread(SessionDB.archive_and_compact)
+    compact_seen = _InThread(SessionDB.compact_seen)
+    branch_session = _InThread(SessionDB.branch_session)
+    get_family = _InThread(SessionDB.get_family)
+
+    # Messages
+    append_message = _InThread(SessionDB.append_message)
+    append_messages = _InThread(SessionDB.append_messages)
+    get_messages = _InThread(SessionDB.get_messages)
+    get_last_question = _InThread(SessionDB.get_last_question)
+    get_session_of_message = _InThread(SessionDB.get_session_of_message)
+    get_messages_around = _InThread(SessionDB.get_messages_around)
+    get_anchored_view = _InThread(SessionDB.get_anchored_view)
+    get_messages_as_conversation = _InThread(SessionDB.get_messages_as_conversation)
+    get_resume_conversations = _InThread(SessionDB.get_resume_conversations)
+    get_ancestor_display_prefix = _InThread(SessionDB.get_ancestor_display_prefix)
+    list_recent_user_messages = _InThread(SessionDB.list_recent_user_messages)
+    set_latest_user_api_content = _InThread(SessionDB.set_latest_user_api_content)
+    message_count = _InThread(SessionDB.message_count)
+    list_named_files = _InThread(SessionDB.list_named_files)
+    has_platform_message_id = _InThread(SessionDB.has_platform_message_id)
+    has_archived_messages = _InThread(SessionDB.has_archived_messages)
+    rewind_to_message = _InThread(SessionDB.rewind_to_message)
+    restore_rewound = _InThread(SessionDB.restore_rewound)
+    replace_messages = _InThread(SessionDB.replace_messages)
+    clear_messages = _InThread(SessionDB.clear_messages)
+
+    # Turns
+    load_live = _InThread(SessionDB.load_live)
+    begin_turn = _Grouped(turn_log.begin_turn)
+    begin_noted_turn = _Grouped(turn_log.begin_noted_turn)
+    record_step = _Grouped(turn_log.record_step)
+    append_missing = _InThread(SessionDB.append_missing)
+    deliver_results = _Grouped(turn_log.deliver_results)
+    take_over_turn = _InThread(SessionDB.take_over_turn)
+    close_abandoned_turn = _InThread(SessionDB.close_abandoned_turn)
+    end_turn = _Grouped(turn_log.end_turn)
+    beat_turns = _InThread(SessionDB.beat_turns)
+    list_abandoned_turns = _InThread(SessionDB.list_abandoned_turns)
+    get_turn = _InThread(SessionDB.get_turn)
+    list_tool_runs = _InThread(SessionDB.list_tool_runs)
+
+    # Inbox
+    accept_message = _InThread(SessionDB.accept_message)
+    list_waiting = _InThread(SessionDB.list_waiting)
+    begin_command = _InThread(SessionDB.begin_command)
+    list_begun = _InThread(SessionDB.list_begun)
+    drop_message = _InThread(SessionDB.drop_message)
+    forget_taken = _InThread(SessionDB.forget_taken)
+
+    # Outbox
+    add_delivery = _InThread(SessionDB.add_delivery)
+    revise_delivery = _InThread(SessionDB.revise_delivery)
+    begin_delivery = _InThread(SessionDB.begin_delivery)
+    finish_delivery = _InThread(SessionDB.finish_delivery)
+    list_deliveries = _InThread(SessionDB.list_deliveries)
+    note_preview = _InThread(SessionDB.note_preview)
+    get_preview = _InThread(SessionDB.get_preview)
+    forget_preview = _InThread(SessionDB.forget_preview)
+    forget_delivered = _InThread(SessionDB.forget_delivered)
+
+    # Who may talk
+    offer_pairing = _InThread(SessionDB.offer_pairing)
+    approve_pairing = _InThread(SessionDB.approve_pairing)
+    revoke_pairing = _InThread(SessionDB.revoke_pairing)
+    is_paired = _InThread(SessionDB.is_paired)
+    pairing_pause = _InThread(SessionDB.pairing_pause)
+    list_paired = _InThread(SessionDB.list_paired)
+
+    # Background work
+    create_delegation = _InThread(SessionDB.create_delegation)
+    finish_delegation = _InThread(SessionDB.finish_delegation)
+    lose_delegation = _InThread(SessionDB.lose_delegation)
+    list_delegations = _InThread(SessionDB.list_delegations)
+    list_running_delegations = _InThread(SessionDB.list_running_delegations)
+    add_note = _InThread(SessionDB.add_note)
+    drop_notes = _InThread(SessionDB.drop_notes)
+    has_notes = _InThread(SessionDB.has_notes)
+    list_noted = _InThread(SessionDB.list_noted)
+
+    # Usage
+    update_token_counts = _InThread(SessionDB.update_token_counts)
+    record_auxiliary_usage = _InThread(SessionDB.record_auxiliary_usage)
+    usage_since = _InThread(SessionDB.usage_since)
+    activity_since = _InThread(SessionDB.activity_since)
+    store_stats = _InThread(SessionDB.store_stats)
+
+    # Looking back
+    count_user_turns = _InThread(SessionDB.count_user_turns)
+    claim_review = _InThread(SessionDB.claim_review)
+
+    # Walls
+    get_wall_settings = _InThread(SessionDB.get_wall_settings)
+    set_wall_mode = _InThread(SessionDB.set_wall_mode)
+    set_wall_folders = _InThread(SessionDB.set_wall_folders)
+
+    # Lists
+    list_sessions_rich = _InThread(SessionDB.list_sessions_rich)
+    session_count = _InThread(SessionDB.session_count)
+    search_sessions = _InThread(SessionDB.search_sessions)
+    search_sessions_by_id = _InThread(SessionDB.search_sessions_by_id)
+    distinct_session_cwds = _InThread(SessionDB.distinct_session_cwds)
+    list_cron_job_runs = _InThread(SessionDB.list_cron_job_runs)
+
+    # Routing and hand-off
+    record_gateway_session_peer = _InThread(SessionDB.record_gateway_session_peer)
+    save_gateway_routing_entry = _InThread(SessionDB.save_gateway_routing_entry)
+    replace_gateway_routing_entries = _InThread(SessionDB.replace_gateway_routing_entries)
+    load_gateway_routing_entries = _InThread(SessionDB.load_gateway_routing_entries)
+    delete_gateway_routing_entries = _InThread(SessionDB.delete_gateway_routing_entries)
+    list_gateway_sessions = _InThread(SessionDB.list_gateway_sessions)
+    find_session_by_origin = _InThread(SessionDB.find_session_by_origin)
+    find_latest_gateway_session_for_peer = _InThread(SessionDB.find_latest_gateway_session_for_peer)
+    request_handoff = _InThread(SessionDB.request_handoff)
+    get_handoff_state = _InThread(SessionDB.get_handoff_state)
+    list_pending_handoffs = _InThread(SessionDB.list_pending_handoffs)
+    claim_handoff = _InThread(SessionDB.claim_handoff)
+    complete_handoff = _InThread(SessionDB.complete_handoff)
+    fail_handoff = _InThread(SessionDB.fail_handoff)
+
+    # Compression
+    try_acquire_compression_lock = _InThread(SessionDB.try_acquire_compression_lock)
+    refresh_compression_lock = _InThread(SessionDB.refresh_compression_lock)
+    release_compression_lock = _InThread(SessionDB.release_compression_lock)
+    get_compression_lock_holder = _InThread(SessionDB.get_compression_lock_holder)
+    record_compression_failure_cooldown = _InThread(SessionDB.record_compression_failure_cooldown)
+    get_compression_failure_cooldown = _InThread(SessionDB.get_compression_failure_cooldown)
+    clear_compression_failure_cooldown = _InThread(SessionDB.clear_compression_failure_cooldown)
+    get_compression_fallback_streak = _InThread(SessionDB.get_compression_fallback_streak)
+    set_compression_fallback_streak = _InThread(SessionDB.set_compression_fallback_streak)
+
+    # Approvals
+    create_approval = _InThread(SessionDB.create_approval)
+    decide_approval = _InThread(SessionDB.decide_approval)
+    settle_approval = _InThread(SessionDB.settle_approval)
+    take_late_answer = _InThread(SessionDB.take_late_answer)
+    renew_approval_token = _InThread(SessionDB.renew_approval_token)
+    decide_own_approval = _InThread(SessionDB.decide_own_approval)
+    record_approval = _InThread(SessionDB.record_approval)
+    cancel_approval = _InThread(SessionDB.cancel_approval)
+    expire_approvals = _InThread(SessionDB.expire_approvals)
+    get_approval = _InThread(SessionDB.get_approval)
+    list_pending_approvals = _InThread(SessionDB.list_pending_approvals)
+    list_approvals = _InThread(SessionDB.list_approvals)
+    grant_patterns = _InThread(SessionDB.grant_patterns)
+    list_granted_patterns = _InThread(SessionDB.list_granted_patterns)
+    list_patterns_granted_by = _InThread(SessionDB.list_patterns_granted_by)
+    list_grants = _InThread(SessionDB.list_grants)
+    revoke_grant = _InThread(SessionDB.revoke_grant)
+    revoke_pattern = _InThread(SessionDB.revoke_pattern)
+
+    # Export and import
+    export_session = _InThread(SessionDB.export_session)
+    export_session_lineage = _InThread(SessionDB.export_session_lineage)
+    export_all = _InThread(SessionDB.export_all)
+    import_sessions = _InThread(SessionDB.import_sessions)
+
+    # Retention
+    count_empty_sessions = _InThread(SessionDB.count_empty_sessions)
+    list_prune_candidates = _InThread(SessionDB.list_prune_candidates)
+    archive_sessions = _InThread(SessionDB.archive_sessions)
+    finalize_orphaned_compression_sessions = _InThread(
+        SessionDB.finalize_orphaned_compression_sessions
+    )
+    delete_session = _InThread(SessionDB.delete_session)
+    delete_conversation = _InThread(SessionDB.delete_conversation)
+    delete_session_if_empty = _InThread(SessionDB.delete_session_if_empty)
+    delete_sessions = _InThread(SessionDB.delete_sessions)
+    delete_empty_sessions = _InThread(SessionDB.delete_empty_sessions)
+    prune_empty_ghost_sessions = _InThread(SessionDB.prune_empty_ghost_sessions)
+    prune_sessions = _InThread(SessionDB.prune_sessions)
+
+    # Upkeep
+    check_store = _InThread(SessionDB.check_store)
+    mend_store = _InThread(SessionDB.mend_store)
+    settle_at_startup = _InThread(SessionDB.settle_at_startup)
+    maybe_auto_prune_and_vacuum = _InThread(SessionDB.maybe_auto_prune_and_vacuum)
+    vacuum = _InThread(SessionDB.vacuum)
+
+    # Search
+    search_messages = _InThread(SessionDB.search_messages)
+    optimize_fts = _InThread(SessionDB.optimize_fts)
+    rebuild_fts = _InThread(SessionDB.rebuild_fts)

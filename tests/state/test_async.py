@@ -1,13 +1,15 @@
 """AsyncSessionDB: the same store, awaited, without holding up the event loop."""
 
 import asyncio
+import inspect
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from hermes_state import AsyncSessionDB, SessionDB, StoreClosedError, UnknownSessionError
+from hermes_state.connection import Connection
 
 
 @pytest.fixture
@@ -31,11 +33,54 @@ async def test_errors_reach_the_one_who_awaits(store: AsyncSessionDB) -> None:
         await store.create_session("s1", "cli", colour="red")
 
 
-async def test_attributes_are_passed_through(store: AsyncSessionDB) -> None:
-    assert store.db_path == store._db.db_path
+async def test_the_synchronous_store_has_a_public_name(store: AsyncSessionDB) -> None:
+    assert store.sync is store._db
+    assert store.db_path == store.sync.db_path
     assert store.salvage_report is None
-    with pytest.raises(AttributeError):
-        store.no_such_method  # noqa: B018
+
+
+SYNCHRONOUS = {"group_writer", "search_index"}
+"""What a coroutine has no use for."""
+
+
+async def test_every_method_is_declared_with_its_signature(store: AsyncSessionDB) -> None:
+    """A name that is only made up at run time is one mypy knows nothing about."""
+    methods = {
+        name
+        for name, member in inspect.getmembers(SessionDB)
+        if not name.startswith("_") and name not in SYNCHRONOUS
+    }
+    assert methods <= set(vars(AsyncSessionDB))
+    assert not hasattr(AsyncSessionDB, "__getattr__")
+    for name in sorted(methods):
+        declared = inspect.signature(getattr(store, name))
+        assert declared == inspect.signature(getattr(store.sync, name)), name
+
+
+async def test_steps_of_turns_share_transactions(store: AsyncSessionDB) -> None:
+    """Two turns that begin at once are committed together, and each has its own result."""
+    writes = 0
+    execute = store.sync._execute_write
+
+    def count(work: Callable[[Connection], object]) -> object:
+        nonlocal writes
+        writes += 1
+        return execute(work)
+
+    store.sync._execute_write = count  # type: ignore[method-assign, assignment]
+    first, second = await asyncio.gather(
+        *(
+            store.begin_turn(
+                name, {"role": "user", "content": name}, source="cli", facts={}, leased=True
+            )
+            for name in ("s1", "s2")
+        )
+    )
+    assert (first.session_id, second.session_id) == ("s1", "s2")
+    assert writes == 1
+    assert first.lease is not None
+    await store.end_turn(first.lease)
+    assert store.sync.list_abandoned_turns() == []
 
 
 async def test_the_event_loop_runs_on_while_the_store_is_busy(store: AsyncSessionDB) -> None:
@@ -65,6 +110,7 @@ async def test_many_at_once_lose_nothing(store: AsyncSessionDB) -> None:
     )
     assert len(set(ids)) == 60
     session = await store.get_session("s1")
+    assert session is not None
     assert session["message_count"] == await store.message_count("s1") == 60
 
 

@@ -94,8 +94,7 @@ class Api:
     @property
     def db(self) -> SessionDB:
         """The store, for short reads."""
-        found: SessionDB = self.runner._session_db._db
-        return found
+        return self.runner._session_db.sync
 
     @property
     def model(self) -> str:
