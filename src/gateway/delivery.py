@@ -165,7 +165,8 @@ class Delivery:
     async def resume_platform(self, platform: Platform) -> None:
         """A platform is connected (again): send what its chats are owed.
 
-        What an earlier run was sending is sent again where that shows it once, else reported.
+        What an earlier run was sending is sent again if it is a notice or is shown once, else
+        reported.
         """
         left, self._left = self._left, []
         for row in left:
@@ -192,16 +193,20 @@ class Delivery:
         await self.say(source, row["session_key"], text, name=f"{row['obligation_id']}:unsure")
 
     def _may_repeat(self, row: dict[str, Any]) -> bool:
-        """Whether sending a text again cannot show it twice.
+        """Whether a text is sent again that may have been shown.
 
-        A preview may have become the answer by an edit, and a file has no key.
+        A notice always is: twice does no harm, and /last could not bring it back. An answer is
+        where it cannot be shown twice: a preview may have become the answer by an edit, and a file
+        has no key.
         """
+        if row["obligation_id"].startswith("say:"):
+            return True
         adapter = self._adapter(row["platform"])
         if adapter is None or not adapter.capabilities.repeatable:
             return False
         if adapter.capabilities.edits and self._runner.config.streaming.get("enabled"):
             return False
-        if not adapter.capabilities.media or row["obligation_id"].startswith("say:"):
+        if not adapter.capabilities.media:
             return True
         return not outgoing(row["content"], self.working_directory, self._runner.home)[1]
 

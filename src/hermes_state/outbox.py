@@ -1,7 +1,8 @@
 """What is owed to a chat: kept with the answer it came from, until it is delivered or reported.
 
 A delivery is pending, then sending (a platform is being told), then delivered or failed. One that
-a crash left in `sending` may or may not have been shown: it is reported, not sent again blindly.
+a crash left in `sending` may or may not have been shown: an answer is reported, not sent again
+blindly.
 """
 
 from __future__ import annotations

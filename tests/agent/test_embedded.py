@@ -255,7 +255,7 @@ def test_weights_that_cannot_be_loaded_are_explained(tmp_path):
 
 
 CHILD = """
-import asyncio, sys, threading, time
+import asyncio, os, sys, threading, time
 from pathlib import Path
 from agent.model import ModelRequest, TextDelta
 from agent.providers.embedded import EmbeddedModel
@@ -265,7 +265,14 @@ async def main():
     request = ModelRequest([{"role": "user", "content": "Write a very long story."}])
     async for chunk in model.stream(request):
         if isinstance(chunk, TextDelta):
-            print("text", flush=True)
+            # Not with print: Python aborts if a daemon thread is inside one when it ends.
+            os.write(1, b"text\\n")
+
+def read_on():
+    try:
+        asyncio.run(main())
+    except Exception:
+        pass  # likewise: its traceback would be printed
 """
 ENDINGS = {
     "Ctrl-C is left to end the program": ("asyncio.run(main())", 1),
@@ -275,7 +282,7 @@ ENDINGS = {
     ),
     "a second Ctrl-C follows at once": ("asyncio.run(main())", 2),
     "the main thread ends while a daemon thread is reading": (
-        "threading.Thread(target=lambda: asyncio.run(main()), daemon=True).start()\n"
+        "threading.Thread(target=read_on, daemon=True).start()\n"
         "try:\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    sys.exit(7)",
         1,
     ),

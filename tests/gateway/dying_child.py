@@ -4,7 +4,8 @@
 do to HOME/effects. It takes messages as lines of JSON, and says where it is in the same way. At a
 POINT it goes no further, but takes messages on: "model:N" when the model is asked for the Nth time,
 "tool:NAME" before and "tool-done:NAME" after a tool's effect, "owed" when an answer is stored and
-not sent, "taken" when a turn was taken over and nothing more.
+not sent, "taken" when a turn was taken over and nothing more, "telling" before and "told" after a
+notice is shown.
 """
 
 from __future__ import annotations
@@ -104,7 +105,12 @@ class Written(LocalAdapter):
 
     async def send(self, chat_id: str, text: str, **more: Any) -> str | None:
         """Show a text."""
+        is_notice = text.startswith("⚠️")
+        if is_notice:
+            await pass_by("telling")
         append("shown", json.dumps([os.getpid(), chat_id, text]))
+        if is_notice:
+            await pass_by("told")
         return await super().send(chat_id, text, **more)
 
 

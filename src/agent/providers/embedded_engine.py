@@ -124,6 +124,11 @@ class Engine:
         if isinstance(returned, dict):
             callback(returned)
 
+    def close(self) -> None:
+        """Free the weights and end the native threads, whoever still holds this; nobody may be
+        generating, or ever again."""
+        del self._server
+
 
 def acquire(runtime: ModuleType, weights: Path) -> Engine:
     """The engine for `weights`, loaded (half a second) if it is not yet; pair with `release`."""
@@ -180,4 +185,10 @@ def _stop_workers() -> None:
     for worker in workers:
         if worker.is_alive():  # one that was not started yet never will be
             worker.join()
-    _engines.clear()
+    with _loading:
+        engines = list(_engines.values())
+        _engines.clear()
+    # Freed here and now: a daemon thread that let go of one last would be inside native code, with
+    # threads of its own, while the interpreter ends.
+    for engine in engines:
+        engine.close()
