@@ -62,8 +62,8 @@ def readers() -> dict[str, Reader]:
     from gateway.platforms.matrix.formatting import to_matrix_html
     from gateway.platforms.telegram.formatting import to_telegram_html
     from gateway.splitting import split_message, utf16_length
+    from hermes_base.redaction import redact, redact_value
     from hermes_cli.terminal_guard import harmless
-    from hermes_state.redact import redact, redact_value
     from tools.base import ToolError
     from tools.danger.analyse import LONGEST, analyse
     from tools.files.match import replace

@@ -65,7 +65,7 @@ def nothing_left_behind() -> Iterator[None]:
     """What a test loads or says about its session is gone before the next one."""
     before = contextvars.copy_context()
     yield
-    plugins = sys.modules.get("hermes_cli.plugins")
+    plugins = sys.modules.get("hermes_base.plugins")
     if plugins is not None:
         plugins.forget_plugins()
     for variable, value in contextvars.copy_context().items():

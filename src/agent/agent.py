@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from gateway import session_context
+from hermes_base import session_context
 from hermes_state import SessionDB, StoreError
 from hermes_state.take_over import TakenTurn
 from tools.base import Asker, NobodyToAsk, ToolContext, Workspace
@@ -24,7 +24,7 @@ from .auxiliary import Auxiliary
 from .code_calls import CodeCalls
 from .compression.driver import Compressor
 from .compression.result import CompressionResult
-from .config_schema import CompressionSettings
+from .config.schema import CompressionSettings
 from .delegation import Delegation
 from .events import Compressed, Event, TextStreamed
 from .ids import new_session_id

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agent.config_schema import SessionSettings
+    from agent.config.schema import SessionSettings
     from hermes_state import SessionDB
 
 log = logging.getLogger(__name__)

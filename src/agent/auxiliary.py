@@ -145,8 +145,8 @@ def build_auxiliary(config: Config, main: Callable[[], Model]) -> Auxiliary:
     """The side tasks' models as configured under `auxiliary`, and that of sub-agents."""
 
     def build(settings: Mapping[str, Any]) -> Model:
-        from .config_model import resolve_model
-        from .config_values import Findings
+        from .config.model import resolve_model
+        from .config.values import Findings
         from .providers import build_model
         from .retry import RetryingModel
 

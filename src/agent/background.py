@@ -17,14 +17,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hermes_base.process import exists, is_running, machine, start_time
+from hermes_base.redaction import redact
 from hermes_state import SessionDB, StoreError
-from hermes_state.owners import exists, is_running, machine, start_time
 from tools.delegate import Task, joined
 from tools.output import shortened
 from tools.own_folders import output_folder_of
 
 from .notes import count_stored
-from .redact import redact
 from .threads import run_to_end
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from hermes_cli import plugins
+from hermes_base import plugins
 from hermes_state import SessionDB
 from tools.base import Asker, Mode, Workspace
 from tools.registry import Registry
@@ -22,6 +22,7 @@ from .config import Config, ConfigError, ModelSettings
 from .events import Event
 from .learning.learner import LearningSettings
 from .model import Model
+from .plugin_loading import load_plugins
 from .providers import build_model
 from .system_prompt import build_system_prompt
 from .tool_environment import mcp_servers_from, passed_from, web_from
@@ -35,7 +36,7 @@ _TOOL_SECTIONS = (
 
 def build_models(config: Config, model: str | None = None) -> Model:
     """The configured model (or the one named) with its fall-backs, as one that can be asked."""
-    plugins.load_plugins(config.raw, config.home, config.environ)
+    load_plugins(config.raw, config.home, config.environ)
     settings = config.model_named(model) if model else config.model
     first = _build(settings, config)
     if is_small(first) and not config.fallback_models:
@@ -75,7 +76,7 @@ def build_agent(
     tools gets none. `asker` is whom tools ask before they do something dangerous. `instructions`
     stand at the end of a new conversation's system prompt.
     """
-    plugins.load_plugins(config.raw, config.home, config.environ)
+    load_plugins(config.raw, config.home, config.environ)
     llm = model or build_models(config)
     small = is_small(llm)
     where = cwd or Path(os.getcwd())  # noqa: PTH109 - Path.cwd() resolves links people chose
@@ -149,8 +150,10 @@ def usable_tools(config: Config, platform: str = "cli") -> Registry:
 
     Raises ConfigError if the configuration chooses among them and leaves none.
     """
-    plugins.load_plugins(config.raw, config.home, config.environ)
-    tools = default_tools(tool_settings(config, platform), config.home, plugins.get_tools())
+    load_plugins(config.raw, config.home, config.environ)
+    from tools.plugin_tools import plugin_tools
+
+    tools = default_tools(tool_settings(config, platform), config.home, plugin_tools())
     if not config.memory.enabled:
         tools = tools.usable(lambda tool: tool.toolset != "memory")
     if not list(tools) and _chooses(config, platform):

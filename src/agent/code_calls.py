@@ -6,17 +6,20 @@ They are part of the running `execute_code` call, so they have no messages of th
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any
 
+from hermes_base.redaction import redact
 from tools.base import Tool, ToolContext, ToolError
 from tools.registry import Registry
 from tools.schema import fit
 
 from . import hooks_tools
-from .redact import redact
 from .threads import run_to_end
 from .tool_calls import as_text, call_tool
+
+log = logging.getLogger(__name__)
 
 
 class CodeCalls:
@@ -45,6 +48,17 @@ class CodeCalls:
         else:
             result = tool.run(context, **fitting)
         return redact(as_text(result))
+
+    def answer(self, name: str, arguments: dict[str, Any]) -> str:
+        """The same, with what goes wrong as text: the caller reads it and goes on."""
+        try:
+            return self(name, arguments)
+        except ToolError as error:
+            return f"Error: {error}"
+        except Exception as error:
+            # As for a call of the model.
+            log.exception("The tool %s failed for a plugin", name)
+            return f"Error: {type(error).__name__}: {error}"
 
 
 async def _watched(

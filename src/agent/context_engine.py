@@ -1,7 +1,7 @@
 """ContextEngine: another way to keep a conversation within its model's window.
 
 A plugin subclasses it and registers an instance with `ctx.register_context_engine(engine)`;
-`context.engine` in config.yaml names the one to use, and `hermes_cli.plugins.get_context_engine`
+`context.engine` in config.yaml names the one to use, and `hermes_base.plugins.get_context_engine`
 finds it. `name` may be a property or a method.
 """
 

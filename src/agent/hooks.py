@@ -11,7 +11,7 @@ import contextvars
 import logging
 from typing import TYPE_CHECKING, Any
 
-from hermes_cli import plugins
+from hermes_base import plugins
 
 from .threads import in_thread
 

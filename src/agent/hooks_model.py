@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
-from hermes_cli import plugins
+from hermes_base import plugins
 
 from .errors import ModelError, TransientError
 from .hooks import TurnHooks, fire

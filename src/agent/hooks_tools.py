@@ -16,12 +16,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from hermes_cli import plugins
+from hermes_base import plugins
+from hermes_base.redaction import redact
 from tools.base import Tool, ToolContext, ToolError
 from tools.schema import fit
 
 from .hooks import CHANGED_PATHS, REQUEST_ID, fire
-from .redact import redact
 from .threads import in_thread
 
 log = logging.getLogger(__name__)

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.home import private_folder
-from agent.redact import redact
+from hermes_base.redaction import redact
 
 if TYPE_CHECKING:
     from io import TextIOWrapper
 
-    from agent.config_schema import LoggingSettings
+    from agent.config.schema import LoggingSettings
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s%(session)s: %(message)s"
 _CHATTY = ("httpx", "httpcore", "asyncio", "urllib3")
@@ -41,7 +41,7 @@ def setup_logging(
     Calling it again replaces what the call before set up. Where the folder cannot be made, nothing
     is logged: whoever needs the home says what is wrong with it.
     """
-    from agent.config_schema import LoggingSettings
+    from agent.config.schema import LoggingSettings
 
     settings = settings or LoggingSettings()
     level = logging.getLevelName(settings.level)
@@ -84,7 +84,7 @@ class RedactingFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__(_FORMAT)
         # Looked up here rather than at import: most processes never log before they have set up.
-        from gateway.session_context import get_session_env
+        from hermes_base.session_context import get_session_env
 
         self._session: Callable[[str], str] = get_session_env
 

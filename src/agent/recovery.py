@@ -15,7 +15,7 @@ from typing import Any
 from hermes_state import SessionDB
 from hermes_state.take_over import TakenTurn
 
-from .config_schema import AgentSettings
+from .config.schema import AgentSettings
 from .model import Message
 
 log = logging.getLogger(__name__)

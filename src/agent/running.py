@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gateway import session_context
+from hermes_base import session_context
 from hermes_state import StoreError
 from hermes_state.errors import ConversationBusyError
 from hermes_state.history import unanswered_calls

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from hermes_base.redaction import redact, redact_value
 from hermes_state.history import tool_result
 from hermes_state.tool_runs import Started
 from tools.base import Tool, ToolContext, ToolError
@@ -30,7 +31,6 @@ from . import hooks_tools
 from .events import Event, ToolFinished, ToolProgressed, ToolStarted
 from .journal import Journal
 from .model import Message
-from .redact import redact, redact_value
 from .threads import in_thread
 
 log = logging.getLogger(__name__)

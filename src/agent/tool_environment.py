@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .config_values import Findings
+from .config.values import Findings
 
 log = logging.getLogger(__name__)
 

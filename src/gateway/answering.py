@@ -12,9 +12,10 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
+from hermes_base import session_context
 from hermes_state import StoreError
 
-from . import session_context, take_over
+from . import take_over
 from .agent_source import agent_for
 from .config import Platform
 from .links import mirror_answer, mirror_question

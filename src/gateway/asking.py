@@ -89,7 +89,7 @@ class ChatAsker:
 
     def approve(self, request: ApprovalRequest) -> Choice:
         """Ask whether something dangerous may be done."""
-        from hermes_state.redact import redact
+        from hermes_base.redaction import redact
         from tools.fences import fenced
 
         minutes = max(1, round((request.expires_at - time.time()) / 60))

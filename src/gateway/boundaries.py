@@ -20,7 +20,7 @@ async def tell(event: str, **facts: Any) -> None:
     """Fire a boundary hook off the event loop, and wait for it at most `HOOK_SECONDS`."""
 
     def fire() -> None:
-        from hermes_cli import plugins
+        from hermes_base import plugins
 
         plugins.invoke_hook(event, **facts)
 

@@ -53,7 +53,7 @@ class Platform(StrEnum):
         try:
             return cls(name)
         except ValueError:
-            from hermes_cli import plugins
+            from hermes_base import plugins
 
             if name not in plugins.get_platforms():
                 raise

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.config import Config
-from agent.config_schema import GATEWAY_KEYS
+from agent.config.schema import GATEWAY_KEYS
 
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 
@@ -35,9 +35,9 @@ _ENVIRONMENT: dict[Platform, dict[str, str]] = {
 
 def load_gateway_config(config: Config) -> GatewayConfig:
     """What the gateway is told; what cannot be used is logged and left at its default."""
-    from hermes_cli import plugins
+    from agent.plugin_loading import load_plugins
 
-    plugins.load_plugins(config.raw, config.home, config.environ)
+    load_plugins(config.raw, config.home, config.environ)
     section = config.section("gateway")
     reset = config.raw.get("session_reset") or section.get("session_reset") or {}
     platforms = config.section("platforms")
@@ -109,7 +109,7 @@ def _platform(given: dict[str, Any], allow_all: bool) -> PlatformConfig:
     enabled = given.pop("enabled", None)
     secrets = [one for one in (token, str(given.get("password") or "")) if one]
     if secrets:
-        from agent.redact import register_secret
+        from hermes_base.redaction import register_secret
 
         for secret in secrets:
             register_secret(secret)

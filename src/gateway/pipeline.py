@@ -144,7 +144,7 @@ class Pipeline:
 
     async def _hooked(self, inbound: Inbound) -> bool:
         """Plugins may leave a message out or rewrite it."""
-        from hermes_cli import plugins
+        from hermes_base import plugins
 
         if not plugins.has_hook("pre_gateway_dispatch"):
             return True

@@ -18,7 +18,9 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import agent_cache, session_context, take_over
+from hermes_base import session_context
+
+from . import agent_cache, take_over
 from .agent_source import agent_for, keep_agent, kept_agent, note_for
 from .config import Platform
 from .links import mirror_answer, mirror_question

@@ -17,9 +17,9 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes_base.process import this_process
 from hermes_state import StoreError
 from hermes_state.lineage import SUB_AGENT
-from hermes_state.owners import this_process
 from hermes_state.turns import RUNNING, Lease, is_abandoned
 
 from . import notes

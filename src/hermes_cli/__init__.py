@@ -1,3 +1,5 @@
 """The `hermes` command."""
 
-__version__ = "0.1.0"
+from hermes_base.version import __version__
+
+__all__ = ["__version__"]

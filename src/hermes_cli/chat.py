@@ -129,7 +129,7 @@ class Chat:
                 self._end_session("cli_close")
 
     def _end_session(self, reason: str) -> None:
-        from . import plugins
+        from hermes_base import plugins
 
         history = self.agent._session_messages
         if history and not self._options.query:
@@ -341,7 +341,7 @@ class Chat:
 
     def switch(self, session_id: str | None, reason: str) -> None:
         """End the session and go on with that one, or with a new one."""
-        from . import plugins
+        from hermes_base import plugins
 
         is_boundary = bool(self.agent._session_messages) or session_id is not None
         self._end_session(reason)

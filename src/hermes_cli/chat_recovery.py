@@ -14,7 +14,7 @@ from hermes_state.codec import plain_text
 from tui_gateway import other_turns
 
 if TYPE_CHECKING:
-    from agent.config_schema import AgentSettings
+    from agent.config.schema import AgentSettings
     from hermes_state import SessionDB
     from hermes_state.take_over import TakenTurn
 

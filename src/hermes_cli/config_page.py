@@ -17,8 +17,8 @@ from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
 from agent import made_pages
-from agent.config_foreign import RENAMED
-from agent.config_schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits
+from agent.config.foreign import RENAMED
+from agent.config.schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits
 
 
 class Row(NamedTuple):
@@ -297,7 +297,7 @@ def _of_dataclass(cls: Any, prefix: str, names: tuple[str, ...]) -> Iterable[Row
 def _variables() -> str:
     from agent.providers.known import KNOWN
     from gateway.config_load import _ENVIRONMENT
-    from gateway.session_context import SESSION_NAMES
+    from hermes_base.session_context import SESSION_NAMES
 
     lines = ["### Hermes", "", "| Variable | What it does |", "|---|---|"]
     lines += [f"| `{name}` | {text} |" for name, text in VARIABLES.items()]

@@ -75,7 +75,7 @@ def _api_server(say: Callable[[str], None]) -> dict[str, str]:
 
 def write_env(path: Path, values: dict[str, str]) -> None:
     """Set names in a .env file; everything else in it stays as it is."""
-    from agent.config_write import set_dotenv_value
+    from agent.config.write import set_dotenv_value
 
     for name, value in values.items():
         set_dotenv_value(path, name, value or None)

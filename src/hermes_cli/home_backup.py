@@ -43,7 +43,7 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
     that are secrets are empty; `left_out` names them. Raises NotDone if what was written cannot be
     read, and StoreError if the store cannot.
     """
-    from hermes_state.backup import copy_store, is_blank
+    from hermes_state.backup.copies import copy_store, is_blank
 
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
@@ -163,7 +163,7 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
     Raises UserError for a file that is no backup, and NotDone for one that is damaged.
     """
     from hermes_state import StoreError
-    from hermes_state.backup import check_copy
+    from hermes_state.backup.copies import check_copy
 
     try:
         with tarfile.open(path, "r:gz") as archive:
@@ -210,9 +210,9 @@ def unpack_point(points: Path, at: str | None, folder: Path) -> dict[str, Any]:
     `at` is a point's number or a time, of which the newest point not after it is taken; without
     it the newest is. Raises UserError if there is none, and StoreError if it is damaged.
     """
-    from hermes_state.backup import check_copy
-    from hermes_state.backup_chain import chosen_point, folder_lock, rebuild
-    from hermes_state.backup_point import list_points
+    from hermes_state.backup.chain import chosen_point, folder_lock, rebuild
+    from hermes_state.backup.copies import check_copy
+    from hermes_state.backup.point import list_points
 
     if not points.is_dir():
         raise UserError(f"There is no folder {points}.")
@@ -258,7 +258,7 @@ def _checksum(path: Path) -> str:
 def require_idle(home: Path) -> None:
     """Raise UserError if any program works with this home now."""
     from gateway.status import running_pid
-    from hermes_state.backup import is_in_use
+    from hermes_state.backup.copies import is_in_use
 
     if running_pid(home) is not None:
         raise UserError("The gateway of this home is running. Stop it: hermes gateway stop")

@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
         from hermes_cli.commands.table import module_of
 
         if not module_of(command) and command != "chat":
-            from hermes_cli import plugin_commands
+            from hermes_cli.commands import plugins as plugin_commands
 
             code = plugin_commands.run_plugin_command(parser, argv)
             if code is not None:

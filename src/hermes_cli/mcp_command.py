@@ -58,7 +58,7 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     from agent.build import check_tool_choice, tool_settings
     from agent.code_calls import CodeCalls
     from agent.ids import new_session_id
-    from agent.redact import redact
+    from hermes_base.redaction import redact
     from tools.base import Tool, ToolContext, Workspace
     from tools.mcp.serve import as_text, serve
     from tools.processes.ledger import reap_orphans

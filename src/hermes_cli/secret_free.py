@@ -109,7 +109,7 @@ def _is_secret_name(name: str, value: Any) -> bool:
 
 
 def _is_secret(node: Any, by_name: bool) -> bool:
-    from hermes_state.redact import redact
+    from hermes_base.redaction import redact
 
     value = str(node.value)
     if not value or node.tag in _HARMLESS or _REFERENCE.fullmatch(value.strip()):
@@ -119,7 +119,7 @@ def _is_secret(node: Any, by_name: bool) -> bool:
 
 def _comments(text: str, scalars: list[tuple[int, int]]) -> list[tuple[int, int, str]]:
     """The comments in which a secret stands, and what stands there instead."""
-    from hermes_state.redact import redact
+    from hermes_base.redaction import redact
 
     found = []
     for match in re.finditer(r"(?:^|(?<=[ \t]))#.*$", text, re.MULTILINE):

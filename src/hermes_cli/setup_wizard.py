@@ -97,8 +97,8 @@ class Wizard:
                 return None
 
     def _choose(self) -> Chosen | None:
-        from agent.config_env import load_dotenv
-        from agent.config_model import DEFAULT_MODELS
+        from agent.config.env import load_dotenv
+        from agent.config.model import DEFAULT_MODELS
         from agent.providers.known import ALIASES, KNOWN
 
         self._say("Which model provider?")
@@ -148,7 +148,7 @@ class Wizard:
         return self._ask(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
     def _keep(self, chosen: Chosen) -> None:
-        from agent.config_write import set_dotenv_value
+        from agent.config.write import set_dotenv_value
         from hermes_cli.commands.model import choose, config_to_choose_in
 
         if chosen.key:

@@ -28,7 +28,7 @@ DELIVERED = "the answer comes to {chat}."
 def set_up_webhook(home: Path, ask: Callable[[str], str], say: Callable[[str], None]) -> int:
     """Add a route to config.yaml, and say how a program uses it; returns the exit code."""
     from agent.config import load_config
-    from agent.config_write import set_config_values
+    from agent.config.write import set_config_values
     from gateway.config import Platform, PlatformConfig
     from gateway.config_load import load_gateway_config
     from gateway.platforms.webhook.routes import RouteError, read_routes

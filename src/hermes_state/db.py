@@ -52,7 +52,7 @@ from .open_store import open_store
 
 if TYPE_CHECKING:
     from .group_commit import GroupWriter
-    from .search import SearchIndex
+    from .search.engine import SearchIndex
 
 log = logging.getLogger(__name__)
 
@@ -451,7 +451,7 @@ class SessionDB:
         """The search index, opened on first use."""
         index = self._search_index
         if index is None:
-            from .search import SearchIndex
+            from .search.engine import SearchIndex
 
             with self._opening_search:
                 index = self._search_index

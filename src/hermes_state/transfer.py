@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any, NamedTuple
 
+from hermes_base.redaction import redact_value
+
 from .codec import encode_text
 from .connection import Connection, tuples
 from .import_check import NUMBERS, TEXT_FACTS, is_safe_id, validate_import
@@ -23,7 +25,6 @@ from .lineage import (
     set_parent,
 )
 from .messages import get_messages, insert_message, message_fields, recount, seconds
-from .redact import redact_value
 from .sessions import create_session, get_session
 from .titles import (
     get_next_title_in_lineage,

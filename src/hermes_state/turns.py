@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from hermes_base.process import is_gone, this_process
+
 from .codec import decode_json, encode_json
 from .connection import Connection, row, rows
 from .errors import ConversationBusyError, LeaseLostError
-from .owners import is_gone, this_process
 
 LEASE_SECONDS = 20.0
 """After so long without a heartbeat, another process may take a turn over."""

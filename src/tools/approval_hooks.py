@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.session_context import get_session_env
-from hermes_cli import plugins
+from hermes_base import plugins
+from hermes_base.session_context import get_session_env
 
 
 def tell(

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from hermes_state.redact import redact
+from hermes_base.redaction import redact
 
 from .base import ToolContext
 from .screening import suspicion

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from hermes_state.redact import KEY_END, KEY_HEAD, redact
+from hermes_base.redaction import KEY_END, KEY_HEAD, redact
 
 LONGEST_HELD = 65_536
 """Characters of an unfinished line that are held back."""

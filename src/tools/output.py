@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from hermes_state.redact import redact
+from hermes_base.redaction import redact
 
 from .own_folders import OUTPUT_FOLDER
 

@@ -43,7 +43,7 @@ class SessionAsker:
 
     def approve(self, request: ApprovalRequest) -> Choice:
         """Ask whether something dangerous may be done; nobody answering in time denies it."""
-        from hermes_state.redact import redact
+        from hermes_base.redaction import redact
 
         question = Question(
             "approval.request",

@@ -77,7 +77,7 @@ def _flush(agent: Any, history: list[Any]) -> None:
 
 
 def _tell_end(agent: Any, session_id: str | None) -> None:
-    from hermes_cli import plugins
+    from hermes_base import plugins
 
     plugins.invoke_hook(
         "on_session_end",

@@ -250,7 +250,7 @@ def _deliver(session: Session, sid: str, line: bytes) -> None:
 
 def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
     """What a front end shows about a session (the payload of session.info)."""
-    from hermes_cli import __version__
+    from hermes_base.version import __version__
 
     config = hub._get_config()
     agent = session.get("agent")

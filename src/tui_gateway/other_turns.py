@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agent.config_schema import AgentSettings
+    from agent.config.schema import AgentSettings
     from hermes_state import SessionDB
     from hermes_state.take_over import TakenTurn
 

@@ -196,7 +196,7 @@ def _sync_session_key_after_compress(
 
 def _notify_session_boundary(event: str, session_id: str | None) -> None:
     """Fire a boundary hook (on_session_finalize, on_session_reset)."""
-    from hermes_cli import plugins
+    from hermes_base import plugins
 
     plugins.invoke_hook(event, session_id=session_id, platform="tui")
 

@@ -13,7 +13,7 @@ from .hub import Hub, Session
 
 if TYPE_CHECKING:
     from agent.config import Config
-    from agent.config_schema import Key
+    from agent.config.schema import Key
 
 SHORT = {
     "model": "model.default",
@@ -26,7 +26,7 @@ SHORT = {
 
 def key_named(name: str) -> Key | None:
     """A key of the configuration by its name, with its type and limits."""
-    from agent.config_schema import KEYS
+    from agent.config.schema import KEYS
 
     return next((key for key in KEYS if key.name == name), None)
 

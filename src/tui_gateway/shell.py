@@ -32,7 +32,7 @@ def run(command: str, folder: Path, seconds: float) -> Done:
 
     Raises OSError if it cannot be started, TookTooLongError if it is not done in time.
     """
-    from hermes_state.redact import redact
+    from hermes_base.redaction import redact
     from tools.terminal.environ import child_environment
 
     child = subprocess.Popen(

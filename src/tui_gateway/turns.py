@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gateway import session_context
+from hermes_base import session_context
 
 from . import agents, asking, live, other_turns, turn_ends
 from .hub import Hub, Session
@@ -83,7 +83,7 @@ def accept(hub: Hub, session: Session, content: Any, message_id: str | None = No
     A client that does not know whether its prompt arrived sends it again under the same
     `message_id`; then the result is None.
     """
-    from hermes_state.owners import this_process
+    from hermes_base.process import this_process
 
     inbox_id = f"tui:{message_id or f'{time.time_ns():x}:{os.urandom(4).hex()}'}"
     facts = {
@@ -236,7 +236,7 @@ def _first(hub: Hub, session: Session) -> Prompt | Notes | None:
 
 
 def _is_ours(row: dict[str, Any], session: Session) -> bool:
-    from hermes_state.owners import is_gone, this_process
+    from hermes_base.process import is_gone, this_process
 
     owner = row["facts"].get(OWNER)
     is_left = owner is None or is_gone(owner) or row["id"] in session.get("adopted", ())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.agent import AIAgent
 from agent.auxiliary import Auxiliary
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.scripted import ScriptedModel, say
 from hermes_state import SessionDB
 

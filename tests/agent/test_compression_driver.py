@@ -15,12 +15,12 @@ from agent.build import build_agent
 from agent.compression.policy import cooldown_seconds
 from agent.compression.tokens import estimate_tokens
 from agent.config import load_config
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.events import Compressed, Compressing, Event
 from agent.model import Usage
 from agent.scripted import Call, ScriptedModel, call, calls, fail, say
-from gateway.session_context import get_session_env
+from hermes_base.session_context import get_session_env
 from hermes_state import SessionDB
 from tools.base import ToolContext, tool
 from tools.past_sessions import session_search
@@ -399,7 +399,7 @@ def test_without_a_store(db: SessionDB) -> None:
 def test_plugins_are_told(db: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     store_talk(db, "s", 60)
     told: list[tuple[str, dict[str, Any]]] = []
-    from hermes_cli import plugins
+    from hermes_base import plugins
 
     def listen(name: str, **facts: Any) -> list[Any]:
         if name in ("pre_compress", "post_compress"):

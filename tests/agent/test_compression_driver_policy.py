@@ -17,7 +17,7 @@ from agent.compression.policy import (
     require_room,
     share_out,
 )
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 
 
 @given(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent.agent import AIAgent
 from agent.auxiliary import Auxiliary
 from agent.compression.tokens import estimate_tokens
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.model import ModelRequest, Usage
 from agent.scripted import Call, ScriptedModel, Step, calls, fail, say

@@ -14,7 +14,7 @@ from agent.agent import AIAgent
 from agent.auxiliary import Auxiliary
 from agent.build import build_agent
 from agent.config import load_config
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.context_engine import ContextEngine
 from agent.model import Message
 from agent.scripted import ScriptedModel, say
@@ -111,7 +111,7 @@ def test_an_engine_that_fails_is_passed_over(db: SessionDB, make: Any) -> None:
 def test_the_configuration_chooses_it(
     tmp_path: Path, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes_cli import plugins
+    from hermes_base import plugins
 
     engine = Engine(keep_last)
     monkeypatch.setattr(

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from agent.agent import AIAgent
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.events import Compressed
 from agent.model import Chunk, Finished, Message, ModelRequest, TextDelta, Usage

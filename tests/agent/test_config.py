@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config import Config, ConfigError, load_config
-from agent.config_schema import FREE_FORM, KEYS, SECTIONS
+from agent.config.schema import FREE_FORM, KEYS, SECTIONS
 from agent.home import hermes_home, home_path
-from hermes_state import redact as redact_module
-from hermes_state.redact import redact
+from hermes_base import redaction as redact_module
+from hermes_base.redaction import redact
 
 
 @pytest.fixture(autouse=True)

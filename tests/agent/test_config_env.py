@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.config_env import load_dotenv, parse_dotenv
+from agent.config.env import load_dotenv, parse_dotenv
 from agent.home import ConfigError
 
 

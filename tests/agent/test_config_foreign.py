@@ -13,8 +13,8 @@ import yaml
 
 from agent.build import check_tool_choice, usable_tools
 from agent.config import Config, ConfigError, load_config
-from agent.config_foreign import RENAMED, is_without_meaning
-from agent.config_schema import FREE_FORM, KEYS, SECTIONS, WITHIN
+from agent.config.foreign import RENAMED, is_without_meaning
+from agent.config.schema import FREE_FORM, KEYS, SECTIONS, WITHIN
 from tests.agent.foreign import TOOLSETS, default_config, default_keys, tree
 from tools.toolset_names import MEANS, WITHOUT_MEANING
 from tools.toolsets import toolset_list

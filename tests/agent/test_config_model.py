@@ -6,7 +6,7 @@ import pytest
 
 from agent import catalog
 from agent.config import ConfigError, load_config
-from agent.config_model import DEFAULT_MODELS
+from agent.config.model import DEFAULT_MODELS
 
 ANTHROPIC = {"ANTHROPIC_API_KEY": "anthropic-key"}
 OPENAI = {"OPENAI_API_KEY": "openai-key"}

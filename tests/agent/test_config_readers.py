@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.config_schema import FREE_FORM, GATEWAY_KEYS, KEYS, SECTIONS, WITHIN
+from agent.config.schema import FREE_FORM, GATEWAY_KEYS, KEYS, SECTIONS, WITHIN
 
 SRC = Path(__file__).parents[2] / "src"
 
 READERS = {
-    "model": "agent/build.py agent/config_model.py agent/providers/__init__.py",
+    "model": "agent/build.py agent/config/model.py agent/providers/__init__.py",
     "agent": "agent/build.py agent/recovery.py gateway/silence.py gateway/run.py",
     "compression": "agent/compression/driver.py agent/compression/policy.py",
     "auxiliary": "agent/auxiliary.py agent/build.py",
@@ -33,7 +33,7 @@ READERS = {
     "session_reset": "gateway/reset_policy.py gateway/answering.py gateway/background_work.py",
     "streaming": "gateway/streaming.py",
     "restart_loop_guard": "gateway/config_load.py",
-    "plugins": "hermes_cli/plugin_discovery.py hermes_cli/plugins.py",
+    "plugins": "hermes_base/plugins/discovery.py hermes_base/plugins/__init__.py",
     "sessions": "agent/auto_prune.py",
     "tools": "tools/toolset_names.py",
     "fallback_models": "agent/build.py",
@@ -42,8 +42,8 @@ READERS = {
     "reset_by_platform": "gateway/config.py",
     "reset_triggers": "gateway/commands.py",
     "max_live_sessions": "tui_gateway/live.py",
-    "hooks": "hermes_cli/plugin_shell_hooks.py",
-    "hooks_auto_accept": "hermes_cli/plugin_shell_hooks.py",
+    "hooks": "tools/shell_hooks.py",
+    "hooks_auto_accept": "tools/shell_hooks.py",
     "toolsets": "tools/toolset_names.py",
     "platform_toolsets": "tools/toolset_names.py",
     "mcp_servers": "tools/mcp/client.py",
@@ -86,7 +86,7 @@ def test_no_reader_is_listed_for_a_key_that_is_gone() -> None:
 def test_every_key_of_the_page_is_read_somewhere() -> None:
     from hermes_cli.config_page import documented
 
-    passed_over = {"config_schema.py", "config_page.py", "config_foreign.py"}
+    passed_over = {"schema.py", "config_page.py", "foreign.py"}
     files = [one for one in SRC.rglob("*.py") if one.name not in passed_over]
     read = frozenset().union(*(words_of(str(one.relative_to(SRC))) for one in files))
     names = {key: key.replace("[]", "").split(".")[-1] for key in documented()}

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.config_env import parse_dotenv
-from agent.config_write import edited, set_config_value, set_config_values, set_dotenv_value
+from agent.config.env import parse_dotenv
+from agent.config.write import edited, set_config_value, set_config_values, set_dotenv_value
 from agent.home import ConfigError
 
 FILE = """\

@@ -21,7 +21,7 @@ from durable_child import PLACES, new_agent
 
 import hermes_state.turns
 from agent.agent import AIAgent
-from agent.config_schema import AgentSettings
+from agent.config.schema import AgentSettings
 from agent.events import Event, Noticed
 from agent.heartbeat import Heart, heart
 from agent.recovery import CUT_OFF, MOST_ATTEMPTS, MOST_LIVES, take_over

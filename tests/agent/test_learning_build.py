@@ -14,7 +14,7 @@ from agent.config import load_config
 from agent.home import ConfigError
 from agent.learning.learner import LearningSettings
 from agent.scripted import ScriptedModel, say
-from hermes_cli import plugins
+from hermes_base import plugins
 from hermes_state import SessionDB
 
 

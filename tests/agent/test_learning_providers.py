@@ -11,7 +11,7 @@ import pytest
 from learning import SECONDS, Watched, add, kept, new_agent, settled, side_model
 
 from agent.agent import AIAgent
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.events import ToolFinished
 from agent.learning import memory_providers, provider_calls
 from agent.learning.learner import OFF, LearningSettings

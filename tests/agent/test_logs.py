@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.config_schema import LoggingSettings
+from agent.config.schema import LoggingSettings
 from agent.logs import setup_logging, stop_logging
-from gateway.session_context import set_current_session_id
+from hermes_base.session_context import set_current_session_id
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def test_a_second_setup_replaces_the_first(tmp_path):
 WRITER = """
 import logging, sys
 from pathlib import Path
-from agent.config_schema import LoggingSettings
+from agent.config.schema import LoggingSettings
 from agent.logs import setup_logging
 setup_logging(Path(sys.argv[1]), LoggingSettings(max_size_mb=0.02, backup_count=100))
 for number in range(400):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from agent.config_schema import ModelSettings
+from agent.config.schema import ModelSettings
 from agent.providers import UnknownProviderError, build_model
 from agent.providers.anthropic import AnthropicModel
 from agent.providers.chat_completions import ChatCompletionsModel

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_state import redact as module
-from hermes_state.redact import MASK, redact, redact_value, register_secret
-from hermes_state.secret_table import PREFIXES
+from hermes_base import redaction as module
+from hermes_base.redaction import MASK, redact, redact_value, register_secret
+from hermes_base.redaction.table import PREFIXES
 
 # Every example is put together here, so that no scanner takes this file for a leak.
 BODY = "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from slash_surface import Front
 
 from agent import background
+from agent.plugin_loading import load_plugins
 from agent.slash import (
     Exec,
     Plugin,
@@ -28,7 +29,7 @@ from agent.slash import (
     wire,
 )
 from agent.slash.table import parse, table
-from hermes_cli import plugins
+from hermes_base import plugins
 from hermes_state import SessionDB
 
 EVERYWHERE = {
@@ -148,7 +149,7 @@ def test_a_plugin_brings_commands(front: Front, tmp_path: Path) -> None:
         "def register(ctx):\n"
         "    ctx.register_command('count_up', lambda a: f'counted {a}', 'Counts.', '[n]')\n"
     )
-    plugins.load_plugins({"plugins": {"enabled": ["counter"]}}, front.config.home)
+    load_plugins({"plugins": {"enabled": ["counter"]}}, front.config.home)
     try:
         assert front.type("/count-up 3") == Plugin("counted 3")
         assert "Counts." in front.shown("/help")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.build import tool_settings
 from agent.config import ConfigError, load_config
-from agent.config_write import set_dotenv_value
+from agent.config.write import set_dotenv_value
 from agent.tool_environment import mcp_servers_from
 from tools import checkpoints
 from tools.base import ToolContext, Workspace

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from agent.config_env import parse_dotenv
+from agent.config.env import parse_dotenv
 from gateway import process
 from gateway.status import GatewayLock, GatewayRunningError, running_pid
 from gateway.systemd import UNIT_NAME, install_unit, quoted, stop_command

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from agent.config import load_config
-from agent.config_foreign import RENAMED
-from agent.config_schema import FREE_FORM, SECTIONS
+from agent.config.foreign import RENAMED
+from agent.config.schema import FREE_FORM, SECTIONS
 from agent.providers.known import KNOWN
 from hermes_cli.config_page import VARIABLES, documented, renewed
 

@@ -38,7 +38,7 @@ def hooks() -> Iterator[list[tuple[str, dict[str, Any]]]]:
         fired.append((name, facts))
         return []
 
-    with patch("hermes_cli.plugins.invoke_hook", invoke):
+    with patch("hermes_base.plugins.invoke_hook", invoke):
         yield fired
 
 
@@ -74,7 +74,7 @@ async def test_a_hook_that_hangs_or_fails_breaks_nothing(
 
     async with gateway(tmp_path) as chats:
         await chats.ask("one")
-        with patch("hermes_cli.plugins.invoke_hook", hang):
+        with patch("hermes_base.plugins.invoke_hook", hang):
             assert "New session" in await chats.ask("/new")
             release.set()
         assert await chats.ask("two") == "re: two"

@@ -23,7 +23,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent.config import load_config
-from agent.redact import MASK, redact
 from gateway.config import Platform, PlatformConfig
 from gateway.config_load import load_gateway_config
 from gateway.platforms.base import MessageEvent, SendError
@@ -43,6 +42,7 @@ from gateway.platforms.matrix.events import (
 from gateway.platforms.matrix.media import MediaError, fetch
 from gateway.platforms.matrix.state import Login, MatrixState, Place
 from gateway.platforms.matrix.sync import as_command
+from hermes_base.redaction import MASK, redact
 
 ME = "@hermes:example.org"
 

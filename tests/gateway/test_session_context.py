@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway import session_context as sc
+from hermes_base import session_context as sc
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,7 @@ def test_a_child_process_reads_the_same_values(monkeypatch):
             "HERMES_SESSION_PROFILE": "work",
         }
         code = (
-            "from gateway.session_context import get_session_env as g;"
+            "from hermes_base.session_context import get_session_env as g;"
             "print(g('HERMES_SESSION_ID'), g('HERMES_SESSION_PROFILE'),"
             " g('HERMES_SESSION_KEY', '-'))"
         )
@@ -172,10 +172,10 @@ def test_a_child_process_reads_the_same_values(monkeypatch):
 
 def test_it_is_a_leaf():
     code = (
-        "import sys; import gateway.session_context;"
+        "import sys; import hermes_base.session_context;"
         "own = {'agent','tools','hermes_state','hermes_cli','tui_gateway'};"
         "print(sorted(own & {m.split('.')[0] for m in sys.modules}),"
         " sorted(m for m in sys.modules if m.startswith('gateway.')))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[] ['gateway.session_context']"
+    assert out.stdout.strip() == "[] ['hermes_base.session_context']"

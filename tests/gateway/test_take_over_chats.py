@@ -20,9 +20,9 @@ from gateway.config import Platform
 from gateway.pipeline import Inbound
 from gateway.platforms.base import MessageEvent
 from gateway.session import SessionSource
+from hermes_base.process import this_process
 from hermes_state import SessionDB
 from hermes_state.connection import Connection
-from hermes_state.owners import this_process
 from hermes_state.turn_log import CUT_OFF as CLOSED
 
 from .chats import echo, gateway

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from agent.agent import AIAgent
+from agent.plugin_loading import load_plugins
 from agent.scripted import ScriptedModel
-from hermes_cli import plugins
+from hermes_base import plugins
 from hermes_state import SessionDB
 from tools.base import ToolContext, Workspace, tool
 from tools.registry import Registry
@@ -56,7 +57,7 @@ def load(home: Path) -> Load:
 
     def load_now(*enabled: str, environ: dict[str, str] | None = None, **raw: Any) -> None:
         section = {"enabled": list(enabled), **raw.pop("plugins", {})}
-        plugins.load_plugins({"plugins": section, **raw}, home, environ or {})
+        load_plugins({"plugins": section, **raw}, home, environ or {})
 
     return load_now
 

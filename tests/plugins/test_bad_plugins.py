@@ -13,12 +13,13 @@ import pytest
 from agent.agent import AIAgent
 from agent.events import Event, TurnFinished
 from agent.scripted import Call, ScriptedModel, call, calls, say
-from hermes_cli import plugins
-from hermes_cli.plugin_calls import STRIKES
-from hermes_cli.plugin_hooks import KNOWN_HOOKS
-from hermes_cli.plugin_registrations import MIDDLEWARE_KINDS
+from hermes_base import plugins
+from hermes_base.plugins.calls import STRIKES
+from hermes_base.plugins.hooks import KNOWN_HOOKS
+from hermes_base.plugins.registrations import MIDDLEWARE_KINDS
 from hermes_state import SessionDB
 from tools.base import Workspace
+from tools.plugin_tools import plugin_tools
 
 from .conftest import Load, WritePlugin, shouting
 
@@ -181,7 +182,7 @@ def test_a_bad_tool_of_a_plugin_is_the_models_to_read(
     load("bad")
     from tools.registry import Registry
 
-    tools = Registry(tool for tool, _ in plugins.get_tools())
+    tools = Registry(tool for tool, _ in plugin_tools())
     agent = AIAgent(
         ScriptedModel([call("bad_tool"), say("Well.")]),
         tools=tools,

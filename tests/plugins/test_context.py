@@ -17,7 +17,7 @@ from agent.events import Event, NoteStored
 from agent.providers import build_model, known
 from agent.scripted import ScriptedModel, call, fail, say
 from agent.threads import run_to_end
-from hermes_cli import plugins
+from hermes_base import plugins
 from hermes_state import SessionDB
 from tools.base import ToolContext, ToolError, Workspace
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from hermes_cli import plugins
-from hermes_cli.plugin_discovery import find_plugins
-from hermes_cli.plugin_manifest import BrokenPlugin, read_manifest
+from agent.plugin_loading import load_plugins
+from hermes_base import plugins
+from hermes_base.plugins.discovery import find_plugins
+from hermes_base.plugins.manifest import BrokenPlugin, read_manifest
 
 from .conftest import Load, WritePlugin
 
@@ -41,7 +42,7 @@ def test_closed_by_default(write_plugin: WritePlugin, load: Load, tmp_path: Path
 @pytest.mark.parametrize("raw", [{}, {"plugins": None}, {"plugins": {}}, {"plugins": ["mine"]}])
 def test_nothing_enabled(raw: dict[str, object], write_plugin: WritePlugin, home: Path) -> None:
     write_plugin("mine", "raise SystemExit('must not be run')")
-    plugins.load_plugins(raw, home, {})
+    load_plugins(raw, home, {})
     assert plugins.loaded_plugins() == []
 
 
@@ -222,7 +223,7 @@ def test_an_enabled_plugin_that_is_not_there(load: Load, caplog: pytest.LogCaptu
 def test_one_that_never_finishes_loading(
     write_plugin: WritePlugin, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes_cli.plugin_load.LOAD_LIMIT", 0.2)
+    monkeypatch.setattr("hermes_base.plugins.load.LOAD_LIMIT", 0.2)
     write_plugin(
         "slow",
         """
@@ -252,8 +253,8 @@ def test_one_that_never_finishes_loading(
 def test_debugging_goes_to_standard_error(write_plugin: WritePlugin, home: Path) -> None:
     write_plugin("mine", WHO.format(answer="mine"))
     code = (
-        "from pathlib import Path; from hermes_cli import plugins;"
-        f"plugins.load_plugins({{'plugins': {{'enabled': ['mine']}}}}, Path({str(home)!r}),"
+        "from pathlib import Path; from agent.plugin_loading import load_plugins;"
+        f"load_plugins({{'plugins': {{'enabled': ['mine']}}}}, Path({str(home)!r}),"
         " {'HERMES_PLUGINS_DEBUG': '1'})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -263,8 +264,8 @@ def test_debugging_goes_to_standard_error(write_plugin: WritePlugin, home: Path)
 
 def test_it_is_a_leaf_and_without_plugins_nothing_is_read(home: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from hermes_cli import plugins;"
-        f"plugins.load_plugins({{}}, Path({str(home)!r}), {{}});"
+        "import sys; from pathlib import Path; from hermes_base import plugins;"
+        f"plugins.load_plugins({{}}, Path({str(home)!r}), {{}}, None);"
         "plugins.invoke_hook('on_session_end', session_id='x');"
         "print(*sys.modules)"
     )
@@ -272,12 +273,12 @@ def test_it_is_a_leaf_and_without_plugins_nothing_is_read(home: Path) -> None:
     loaded = set(done.stdout.split())
     assert done.returncode == 0
     assert not {name.partition(".")[0] for name in loaded} & {"agent", "tools", "hermes_state"}
-    assert not loaded & {"yaml", "hermes_cli.plugin_discovery", "importlib.metadata"}
+    assert not loaded & {"yaml", "hermes_base.plugins.discovery", "importlib.metadata"}
 
 
 def test_a_folder_that_cannot_be_listed(home: Path, caplog: pytest.LogCaptureFixture) -> None:
     (home / "plugins").write_text("a file")
     assert find_plugins(home, {}) == []
     with caplog.at_level(logging.DEBUG):
-        plugins.load_plugins({"plugins": {"enabled": "mine"}}, home, {})
+        load_plugins({"plugins": {"enabled": "mine"}}, home, {})
     assert plugins.loaded_plugins() == []

@@ -12,11 +12,12 @@ import pytest
 
 from agent.build import build_agent
 from agent.config import load_config
+from agent.plugin_loading import load_plugins
 from agent.scripted import ScriptedModel, call, say
-from hermes_cli import plugins
+from hermes_base import plugins
+from hermes_base.plugins.hooks import KNOWN_HOOKS
+from hermes_base.plugins.registrations import MIDDLEWARE_KINDS
 from hermes_cli.main import main
-from hermes_cli.plugin_hooks import KNOWN_HOOKS
-from hermes_cli.plugin_registrations import MIDDLEWARE_KINDS
 from hermes_state import SessionDB
 
 ROOT = Path(__file__).parent.parent.parent
@@ -59,7 +60,7 @@ def test_the_page_names_every_hook_and_kind() -> None:
 
 
 def test_the_page_names_every_method() -> None:
-    from hermes_cli.plugin_context import PluginContext
+    from hermes_base.plugins.context import PluginContext
 
     public = [name for name in vars(PluginContext) if not name.startswith("_")]
     for name in set(public) - {"close"}:
@@ -92,14 +93,14 @@ def test_the_other_code_on_the_page_loads(number: int, home: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "plugin.yaml").write_text("name: sample\n")
     (folder / "__init__.py").write_text(blocks("python")[number])
-    plugins.load_plugins({"plugins": {"enabled": ["sample"]}}, home, {})
+    load_plugins({"plugins": {"enabled": ["sample"]}}, home, {})
     assert plugins.loaded_plugins() == ["sample"], plugins.plugin_problems()
 
 
 def test_the_pages_shell_hook_works(home: Path, tmp_path: Path) -> None:
     import yaml
 
-    from hermes_cli.plugin_shell_hooks import read_hooks
+    from tools.shell_hooks import read_hooks
 
     sections = [yaml.safe_load(text) for text in blocks("yaml")]
     (raw,) = [one for one in sections if "hooks" in one]

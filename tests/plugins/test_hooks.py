@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.session_context import get_session_env, session_vars
-from hermes_cli import plugins
-from hermes_cli.plugin_calls import STRIKES, copied
-from hermes_cli.plugin_context import PluginContext
-from hermes_cli.plugin_host import Host
-from hermes_cli.plugin_manifest import Manifest
+from hermes_base import plugins
+from hermes_base.plugins.calls import STRIKES, copied
+from hermes_base.plugins.context import PluginContext
+from hermes_base.plugins.host import Host
+from hermes_base.plugins.manifest import Manifest
+from hermes_base.session_context import get_session_env, session_vars
 
 from .conftest import Load, WritePlugin
 

@@ -10,8 +10,8 @@ import pytest
 
 from agent.errors import AuthenticationError
 from agent.scripted import call, fail, say
-from hermes_cli import plugins
-from hermes_cli.plugin_calls import Callback
+from hermes_base import plugins
+from hermes_base.plugins.calls import Callback
 from tools.base import ToolContext, tool
 from tools.registry import Registry
 

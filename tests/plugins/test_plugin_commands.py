@@ -10,9 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_cli import plugins
+from agent.plugin_loading import load_plugins
+from hermes_base import plugins
+from hermes_base.plugins.config import CannotEdit, _with_section, set_enabled
 from hermes_cli.main import main
-from hermes_cli.plugin_config import CannotEdit, _with_section, set_enabled
 
 from .conftest import WritePlugin
 
@@ -199,7 +200,7 @@ def test_the_flags_reach_the_loader(
         from agent.config import load_config
 
         config = load_config()
-        plugins.load_plugins(config.raw, config.home, config.environ)
+        load_plugins(config.raw, config.home, config.environ)
         seen.append(plugins.has_hook("pre_llm_call"))
         return 0
 

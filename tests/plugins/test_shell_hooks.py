@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from agent.plugin_loading import load_plugins
 from agent.scripted import call, say
-from hermes_cli import plugins
-from hermes_cli.plugin_consent import FILE, agree, read_consents, revoke
-from hermes_cli.plugin_shell_hooks import read_hooks
+from hermes_base import plugins
+from tools.hook_consents import FILE, agree, read_consents, revoke
+from tools.shell_hooks import read_hooks
 
 from .conftest import MakeAgent
 
@@ -34,7 +35,7 @@ def script(tmp_path: Path) -> Any:
 
 
 def load(home: Path, environ: dict[str, str] | None = None, **hooks: Any) -> None:
-    plugins.load_plugins({"hooks": hooks}, home, ACCEPT if environ is None else environ)
+    load_plugins({"hooks": hooks}, home, ACCEPT if environ is None else environ)
 
 
 def test_what_a_command_is_told(script: Any, home: Path, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_credentials_stay_at_home(script: Any, home: Path, monkeypatch: pytest.M
     with_file = {**ACCEPT, "PASSED_IN_FILE": "from .env", "OTHER_IN_FILE": "kept"}
     code = f"print(json.dumps({{'context': repr([os.environ.get(n) for n in {names}])}}))"
     raw = {"hooks": {"pre_llm_call": [script(code)]}, "terminal": {"pass_env": ["PASSED_*"]}}
-    plugins.load_plugins(raw, home, with_file)
+    load_plugins(raw, home, with_file)
     (answer,) = plugins.invoke_hook("pre_llm_call")
     assert answer["context"] == repr([None, "passed", "yes", str(home), "from .env", None])
 
@@ -170,7 +171,7 @@ def test_agreeing_to_everything_is_kept(way: str, home: Path) -> None:
     raw: dict[str, Any] = {"hooks": {"on_session_end": ["true"]}}
     if way == "config":
         raw["hooks_auto_accept"] = True
-    plugins.load_plugins(raw, home, ACCEPT if way == "environment" else {})
+    load_plugins(raw, home, ACCEPT if way == "environment" else {})
     assert plugins.has_hook("on_session_end")
     assert list(read_consents(home)) == [("on_session_end", "true")]
     assert stat.S_IMODE((home / FILE).stat().st_mode) == 0o600
@@ -215,7 +216,7 @@ def test_a_broken_section(section: Any, home: Path, caplog: pytest.LogCaptureFix
     raw = {"hooks": section}
     found, problems = read_hooks(raw)
     assert (found, len(problems)) == ([], 1)
-    plugins.load_plugins(raw, home, ACCEPT)
+    load_plugins(raw, home, ACCEPT)
     assert problems[0] in caplog.text
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agent.code_calls import CodeCalls
 from agent.scripted import Call, call, calls, say
-from hermes_cli import plugins
+from hermes_base import plugins
 from hermes_state import SessionDB
 from tools import approval
 from tools.base import ApprovalRequest, Choice, ToolContext, ToolError, Workspace

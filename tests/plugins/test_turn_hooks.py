@@ -13,7 +13,7 @@ from agent.errors import AuthenticationError, ServerFailedError
 from agent.model import Restarted
 from agent.retry import RetryingModel
 from agent.scripted import Call, ScriptedModel, call, calls, fail, say
-from hermes_cli import plugins
+from hermes_base import plugins
 from hermes_state import SessionDB
 from tools.delegate import delegate_task
 from tools.registry import Registry
@@ -171,7 +171,7 @@ def test_an_interrupted_turn(make_agent: MakeAgent, seen: Seen) -> None:
 
 def test_the_end_is_told_through_the_module(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say("Hi"))
-    with patch("hermes_cli.plugins.invoke_hook") as invoke:
+    with patch("hermes_base.plugins.invoke_hook") as invoke:
         agent.run_conversation("go")
     names = [one.args[0] for one in invoke.call_args_list]
     assert names == ["on_session_start", "on_session_end"]
@@ -180,7 +180,7 @@ def test_the_end_is_told_through_the_module(make_agent: MakeAgent) -> None:
 
 def test_a_module_that_raises_breaks_nothing(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(say("Hi"))
-    with patch("hermes_cli.plugins.invoke_hook", side_effect=RuntimeError("boom")):
+    with patch("hermes_base.plugins.invoke_hook", side_effect=RuntimeError("boom")):
         assert agent.run_conversation("go")["final_response"] == "Hi"
 
 
@@ -268,6 +268,6 @@ def test_a_restart_is_not_mistaken_for_text(make_agent: MakeAgent, seen: Seen) -
 
 
 def test_every_hook_of_a_turn_is_known(tmp_path: Path) -> None:
-    from hermes_cli.plugin_hooks import KNOWN_HOOKS
+    from hermes_base.plugins.hooks import KNOWN_HOOKS
 
     assert set(ARGUMENTS) <= KNOWN_HOOKS

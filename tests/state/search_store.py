@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 
 from hermes_state import schema
-from hermes_state.search import SearchIndex
+from hermes_state.search.engine import SearchIndex
 
 
 class SearchStore:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes_state import SessionDB, StoreError
-from hermes_state.backup import check_copy, copy_store, is_in_use
+from hermes_state.backup.copies import check_copy, copy_store, is_in_use
 
 
 def test_a_copy_taken_amid_writes_is_one_state_of_the_store(db: SessionDB, tmp_path: Path) -> None:

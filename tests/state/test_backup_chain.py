@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_state import SessionDB, StoreError
-from hermes_state.backup_chain import add_point, chosen_point, rebuild
-from hermes_state.backup_point import Point, list_points
-from hermes_state.backup_thin import thin
-from hermes_state.backup_verify import verify_points
+from hermes_state.backup.chain import add_point, chosen_point, rebuild
+from hermes_state.backup.point import Point, list_points
+from hermes_state.backup.thin import thin
+from hermes_state.backup.verify import verify_points
 from hermes_state.connection import open_connection, tuples
 
 from .. import seeds
@@ -162,7 +162,7 @@ def test_a_point_holds_what_changed_and_nothing_more(db: SessionDB, folder: Path
 def test_an_untouched_store_is_not_even_read(
     db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes_state import backup_chain
+    from hermes_state.backup import chain as backup_chain
 
     db.create_session("s", "cli")
     for path in db.db_path.parent.iterdir():
@@ -322,7 +322,7 @@ def test_what_is_not_there_is_said(tmp_path: Path, folder: Path) -> None:
 def test_the_newest_and_one_for_every_hour_and_day_stay(
     db: SessionDB, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hermes_state import backup_chain
+    from hermes_state.backup import chain as backup_chain
 
     db.create_session("s", "cli")
     clock = [1_800_000_000.0]
@@ -365,9 +365,9 @@ def test_damaged_points_are_not_merged(chain: list[Point], folder: Path) -> None
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from hermes_state.backup_chain import add_point
-from hermes_state.backup_thin import thin
-import hermes_state.backup_verify, hermes_state.db, zipfile, tempfile
+from hermes_state.backup.chain import add_point
+from hermes_state.backup.thin import thin
+import hermes_state.backup.verify, hermes_state.db, zipfile, tempfile
 left = int(sys.argv[3])
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.truncate", "shutil.rmtree", "open", "os.rmdir")
 def count(event, args):

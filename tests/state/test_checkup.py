@@ -8,7 +8,7 @@ import pytest
 
 from hermes_state import SessionDB
 from hermes_state.history import OUTCOME_UNKNOWN
-from hermes_state.search_check import missing_from_index
+from hermes_state.search.check import missing_from_index
 from hermes_state.tool_runs import Started
 from hermes_state.turn_log import CUT_OFF, Recorded
 

@@ -13,14 +13,15 @@ from typing import Any
 import apsw
 import pytest
 
-from hermes_state import search_batch, search_feed
 from hermes_state.errors import (
     StoreClosedError,
     StoreCorruptedError,
     StoreUnavailableError,
 )
-from hermes_state.search import SearchIndex
-from hermes_state.search_index import FORMAT
+from hermes_state.search import batch as search_batch
+from hermes_state.search import feed as search_feed
+from hermes_state.search.engine import SearchIndex
+from hermes_state.search.index import FORMAT
 
 from .children import Child, race
 from .search_store import SearchStore

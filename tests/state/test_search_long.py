@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes_state import search_batch, search_rank, search_source
-from hermes_state.search_check import missing_from_index
-from hermes_state.search_document import (
+from hermes_state.search import batch as search_batch
+from hermes_state.search import rank as search_rank
+from hermes_state.search import source as search_source
+from hermes_state.search.check import missing_from_index
+from hermes_state.search.document import (
     calls_text,
     content_text,
     cut_calls_text,

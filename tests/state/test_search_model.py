@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes_state import search_vocabulary
-from hermes_state.search_text import words
+from hermes_state.search import vocabulary as search_vocabulary
+from hermes_state.search.text import words
 
 from .search_store import SearchStore
 from .test_search_query import typed_text

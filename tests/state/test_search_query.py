@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_state.search_query import MAX_PHRASE, MAX_TERMS, Query, Term, build, parse
+from hermes_state.search.query import MAX_PHRASE, MAX_TERMS, Query, Term, build, parse
 
 SYNTAX = ['"', "*", "(", ")", ":", "^", "-", "+", "NOT", "AND", "OR", "NEAR", "NEAR(a b, 2)", "{a}"]
 typed_text = st.one_of(

@@ -9,7 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
-from hermes_state.search import SearchIndex
+from hermes_state.search.engine import SearchIndex
 
 from .search_store import SearchStore
 

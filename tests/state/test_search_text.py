@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_state.search_document import calls_text, content_text, cut_content_text
-from hermes_state.search_text import MAX_WORD, fold, is_unspaced, located_words, words
+from hermes_state.search.document import calls_text, content_text, cut_content_text
+from hermes_state.search.text import MAX_WORD, fold, is_unspaced, located_words, words
 
 any_text = st.text(st.characters(exclude_categories=[]), max_size=80)
 

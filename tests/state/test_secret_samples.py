@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes_state.redact import redact, redact_value
+from hermes_base.redaction import redact, redact_value
 
 from .secret_samples import HARMLESS, SECRETS
 

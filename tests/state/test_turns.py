@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from hermes_base.process import is_gone, machine, this_process
 from hermes_state import SessionDB
 from hermes_state import turns as turns_module
 from hermes_state.errors import ConversationBusyError, LeaseLostError
 from hermes_state.history import OUTCOME_UNKNOWN
-from hermes_state.owners import is_gone, machine, this_process
 from hermes_state.tool_runs import Started
 from hermes_state.turn_log import CUT_OFF, NOT_STARTED, Recorded
 from hermes_state.turns import LEASE_SECONDS, Lease

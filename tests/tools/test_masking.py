@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes_state.redact import MASK, redact
+from hermes_base.redaction import MASK, redact
 from tools import masking
 from tools.masking import Masker
 from tools.output import keep

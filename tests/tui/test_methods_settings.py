@@ -9,7 +9,7 @@ import stat
 import pytest
 from method_calls import CONFIG, Gateway
 
-from hermes_cli import plugins
+from hermes_base import plugins
 
 KEY = "sk-ant-1234567890-abcdefgh"
 

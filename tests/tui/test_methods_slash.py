@@ -9,7 +9,7 @@ import pytest
 from method_calls import Gateway
 
 from agent.scripted import say
-from hermes_cli import plugins
+from hermes_base import plugins
 
 
 def run(gateway: Gateway, sid: str, line: str) -> dict[str, object]:

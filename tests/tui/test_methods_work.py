@@ -212,7 +212,7 @@ def test_searching_keeps_to_the_owner(gateway: Gateway) -> None:
 
 
 def test_saving_leaves_secrets_out(gateway: Gateway) -> None:
-    from hermes_state.redact import register_secret
+    from hermes_base.redaction import register_secret
 
     register_secret("hunter2-is-my-secret")
     sid = gateway.open()

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.model import Message, Model
 
 from .policy import Budget, Gauge, require_room, share_out

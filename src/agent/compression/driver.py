@@ -16,12 +16,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agent import events
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.journal import Journal
 from agent.model import Message, Usage
 from agent.threads import in_thread
-from gateway import session_context
+from hermes_base import session_context
 from hermes_state import SessionDB
 from hermes_state.errors import SessionEndedError
 
@@ -427,7 +427,7 @@ class Compressor:
         return self._settings.abort_on_summary_failure
 
     async def _tell_plugins(self, hook: str, turn: Turn, **facts: Any) -> None:
-        from hermes_cli import plugins
+        from hermes_base import plugins
 
         run = contextvars.copy_context().run
         facts |= {"platform": self._platform, "model": turn.model.name}

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agent.config_schema import CompressionSettings
+from agent.config.schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.model import Message
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from agent.redact import redact
+from hermes_base.redaction import redact
 from tools.base import Tool, ToolContext, ToolError
 from tools.schema import fit
 

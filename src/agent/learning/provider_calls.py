@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
 from typing import Any, NamedTuple
 
-from hermes_cli.plugin_calls import copied
-from hermes_cli.plugin_output import diverted
+from hermes_base.plugins.calls import copied
+from hermes_base.plugins.output import diverted
 from tools.base import Tool, ToolContext, ToolError
 
 log = logging.getLogger(__name__)

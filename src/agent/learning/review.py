@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from agent.model import Message
-from agent.redact import redact
+from hermes_base.redaction import redact
 from tools.base import Tool, ToolContext, Workspace
 from tools.memory import FILES, memory_path, read_entries
 from tools.skills.index import skills_of

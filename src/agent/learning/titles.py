@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 
-from agent.redact import redact
+from hermes_base.redaction import redact
 from hermes_state import SessionDB
 
 from .text import without_thoughts

@@ -18,7 +18,7 @@ from agent.model import Model
 from agent.providers import known
 
 if TYPE_CHECKING:
-    from agent.config_schema import ModelSettings
+    from agent.config.schema import ModelSettings
 
 DEFAULT_CONTEXT_LENGTH = 128_000
 """For a model nobody knows. Too much is corrected by the provider's first refusal, too little would

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agent.config_schema import LOCAL_MODEL
+from agent.config.schema import LOCAL_MODEL
 from agent.errors import (
     BrokenReplyError,
     ContextTooLongError,

@@ -27,7 +27,7 @@ from types import ModuleType
 from agent.errors import RequestRefusedError
 from agent.home import hermes_home, private_folder
 from agent.providers.embedded_progress import Progress
-from agent.redact import redact
+from hermes_base.redaction import redact
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from agent.errors import (
 )
 from agent.providers.known import key_advice
 from agent.providers.light_httpx import httpx
-from agent.redact import redact
+from hermes_base.redaction import redact
 
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|context_window_exceeded|request_too_large"

@@ -23,7 +23,7 @@ from urllib.request import getproxies
 
 from agent.providers import failures
 from agent.providers.light_httpx import httpx
-from hermes_cli import __version__
+from hermes_base.version import __version__
 
 log = logging.getLogger(__name__)
 

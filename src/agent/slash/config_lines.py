@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent.config import Config
-from agent.config_schema import KEYS
+from agent.config.schema import KEYS
 
 
 def config_lines(config: Config) -> Iterator[str]:

@@ -163,7 +163,7 @@ def history(surface: Surface, args: str) -> str:
 @command("save", category=CATEGORY, scope="cli", slow=True)
 def save(surface: Surface, args: str) -> str:
     """Write the whole conversation into a file, without secrets."""
-    from agent.redact import redact_value
+    from hermes_base.redaction import redact_value
     from tools.memory import write_private
 
     exported = surface.db.export_session_lineage(surface.session_id)

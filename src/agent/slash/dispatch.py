@@ -18,7 +18,7 @@ from .surface import CommandError, Surface
 from .table import Command, lookup, normal, parse, table, unknown
 
 if TYPE_CHECKING:
-    from hermes_cli.plugin_registrations import PluginCommand
+    from hermes_base.plugins.registrations import PluginCommand
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def _run_command(found: Command, surface: Surface, args: str) -> Result:
 def _run_other(surface: Surface, name: str, args: str) -> Result:
     plugin = plugin_commands().get(name)
     if plugin is not None:
-        from hermes_cli import plugins
+        from hermes_base import plugins
 
         return Plugin(plugins.run_command(plugin.name, args) or "")
     skills = skill_names(surface)
@@ -74,7 +74,7 @@ def _run_other(surface: Surface, name: str, args: str) -> Result:
 
 def plugin_commands() -> dict[str, PluginCommand]:
     """The commands of loaded plugins, by the name they are called with."""
-    from hermes_cli import plugins
+    from hermes_base import plugins
 
     return {normal(name): entry for name, entry in plugins.get_commands().items()}
 

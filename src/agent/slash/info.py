@@ -159,7 +159,7 @@ def insights(surface: Surface, args: str) -> str:
 @command("version", category=CATEGORY, aliases=("v",))
 def version(surface: Surface, args: str) -> str:
     """Show the version."""
-    from hermes_cli import __version__
+    from hermes_base.version import __version__
 
     return f"Hermes {__version__}"
 

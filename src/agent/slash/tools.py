@@ -90,7 +90,7 @@ def memory(surface: Surface, args: str) -> str:
 @command("plugins", category=CATEGORY, scope="cli")
 def plugins(surface: Surface, args: str) -> str:
     """List the plugins and the commands they bring."""
-    from hermes_cli import plugins as host
+    from hermes_base import plugins as host
 
     from .dispatch import plugin_commands
 

@@ -10,7 +10,7 @@ from ..config import Platform, PlatformConfig
 from .base import PlatformAdapter
 
 if TYPE_CHECKING:
-    from hermes_cli.plugin_registrations import PluginPlatform
+    from hermes_base.plugins.registrations import PluginPlatform
 
     from ..run import GatewayRunner
 
@@ -62,7 +62,7 @@ def create_adapter(
     platform: Platform, config: PlatformConfig, runner: GatewayRunner
 ) -> PlatformAdapter:
     """The adapter of a platform: ours, or one that a plugin registered."""
-    from hermes_cli import plugins
+    from hermes_base import plugins
 
     registered = plugins.get_platforms().get(platform.value)
     if registered is not None:

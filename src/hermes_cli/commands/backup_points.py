@@ -15,7 +15,7 @@ from hermes_cli.command_run import NotDone, UserError
 from .output import print_json, print_table, size, when
 
 if TYPE_CHECKING:
-    from hermes_state.backup_point import Point
+    from hermes_state.backup.point import Point
 
 _A_DAY = 86400.0
 
@@ -100,8 +100,8 @@ def increment(args: argparse.Namespace) -> int:
 def _step(args: argparse.Namespace, folder: Path) -> tuple[Point | None, int]:
     from agent.home import hermes_home
     from hermes_cli.home_backup import STORE, kept_files
-    from hermes_state.backup_chain import add_point
-    from hermes_state.backup_thin import thin
+    from hermes_state.backup.chain import add_point
+    from hermes_state.backup.thin import thin
 
     home = hermes_home()
     with tempfile.TemporaryDirectory(prefix="hermes-masked-") as scratch:
@@ -148,7 +148,7 @@ def _clock() -> str:
 
 
 def _newest_verified(folder: Path) -> str:
-    from hermes_state.backup_verify import verify_points
+    from hermes_state.backup.verify import verify_points
 
     newest = verify_points(folder)[-1]
     if newest.damage:
@@ -158,7 +158,7 @@ def _newest_verified(folder: Path) -> str:
 
 def points(args: argparse.Namespace) -> int:
     """List the points of a folder."""
-    from hermes_state.backup_point import list_points
+    from hermes_state.backup.point import list_points
 
     folder = points_folder(args.folder)
     found = list_points(folder)
@@ -185,7 +185,7 @@ def verify(args: argparse.Namespace) -> int:
     path = points_folder(args.path)
     if path.is_file():
         return _verify_archive(path, args.json)
-    from hermes_state.backup_verify import verify_points
+    from hermes_state.backup.verify import verify_points
 
     if not path.is_dir():
         raise UserError(f"There is nothing at {path}. Begin with: hermes backup increment")

@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
 def get(args: argparse.Namespace) -> int:
     """Print one value, a section, or all."""
     from agent.config import load_config
-    from agent.config_schema import FREE_FORM, KEYS
-    from agent.redact import redact_value
+    from agent.config.schema import FREE_FORM, KEYS
+    from hermes_base.redaction import redact_value
 
     config = load_config()
     values: dict[str, Any] = {}
@@ -111,7 +111,7 @@ def _shown(value: Any) -> str:
 
 def set_(args: argparse.Namespace) -> int:
     """Change one value; everything else in the file stays as it stands."""
-    from agent.config_write import set_config_value, set_dotenv_value
+    from agent.config.write import set_config_value, set_dotenv_value
     from agent.home import hermes_home
 
     home = hermes_home()
@@ -126,7 +126,7 @@ def set_(args: argparse.Namespace) -> int:
     if args.key.split(".")[0] in ("toolsets", "tools", "platform_toolsets"):
         from agent.build import check_tool_choice
         from agent.config import load_config
-        from agent.config_write import with_values
+        from agent.config.write import with_values
 
         wanted = with_values(load_config(home).raw, {args.key: value})
         check_tool_choice(load_config(home, raw=wanted))
@@ -136,8 +136,8 @@ def set_(args: argparse.Namespace) -> int:
 
 
 def _refuse_unknown(key: str) -> None:
-    from agent.config_foreign import RENAMED
-    from agent.config_schema import FREE_FORM, KEYS, SECTIONS
+    from agent.config.foreign import RENAMED
+    from agent.config.schema import FREE_FORM, KEYS, SECTIONS
 
     head = key.split(".")[0]
     known = [one.name for one in KEYS]

@@ -206,7 +206,7 @@ def _mend(home: Path) -> Callable[[], None]:
 def check_search(home: Path) -> list[Ailment]:
     """Whether search finds everything."""
     from hermes_state import StoreError
-    from hermes_state.search_check import missing_from_index
+    from hermes_state.search.check import missing_from_index
 
     from .home import store
 
@@ -267,9 +267,9 @@ def check_plugins(home: Path) -> list[Ailment]:
     from agent.config import load_config
     from agent.home import ConfigError
     from gateway.event_hooks import hooks_in
-    from hermes_cli.plugin_consent import read_consents
-    from hermes_cli.plugin_discovery import find_plugins, read_choice
-    from hermes_cli.plugin_shell_hooks import accepts_all, read_hooks
+    from hermes_base.plugins.discovery import find_plugins, read_choice
+    from tools.hook_consents import read_consents
+    from tools.shell_hooks import accepts_all, read_hooks
 
     try:
         config = load_config(home)

@@ -53,7 +53,7 @@ def _home(path: Path, args: argparse.Namespace) -> int:
 
     home = hermes_home()
     if args.dry_run:
-        from hermes_state.backup import check_copy, has_sessions
+        from hermes_state.backup.copies import check_copy, has_sessions
 
         found = path / "state.db"
         held = (

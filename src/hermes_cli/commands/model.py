@@ -151,7 +151,7 @@ def config_to_choose_in(home: Path) -> Config:
 def choose(config: Config, provider: str, name: str, base_url: str = "") -> None:
     """Write the choice of a model into config.yaml; settings of another provider's go."""
     from agent.config import read_yaml
-    from agent.config_write import set_config_values
+    from agent.config.write import set_config_values
     from agent.providers.known import KNOWN
 
     known = KNOWN.get(provider)
@@ -170,7 +170,7 @@ def choose(config: Config, provider: str, name: str, base_url: str = "") -> None
 
 def pull(args: argparse.Namespace) -> int:
     """Fetch the offline model's weights and library."""
-    from agent.config_schema import LOCAL_MODEL
+    from agent.config.schema import LOCAL_MODEL
     from agent.home import hermes_home
     from agent.providers.embedded_fetch import FetchError, ensure_runtime, ensure_weights
     from agent.providers.embedded_progress import terminal_progress

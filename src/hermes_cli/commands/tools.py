@@ -47,15 +47,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _registry(config: Config, *, all_of_them: bool = False) -> Registry:
     from agent.build import tool_settings
-    from hermes_cli import plugins
+    from agent.plugin_loading import load_plugins
+    from tools.plugin_tools import plugin_tools
     from tools.toolsets import default_tools
 
-    plugins.load_plugins(config.raw, config.home, config.environ)
+    load_plugins(config.raw, config.home, config.environ)
     # Connecting to other programs' servers is what `hermes mcp list` is for.
     settings = {**tool_settings(config), "mcp_servers": {}}
     if all_of_them:
         settings |= {"tools": {}, "toolsets": None}
-    return default_tools(settings, config.home, plugins.get_tools())
+    return default_tools(settings, config.home, plugin_tools())
 
 
 def list_tools(args: argparse.Namespace) -> int:
@@ -109,7 +110,7 @@ def change(args: argparse.Namespace) -> int:
     """Leave a tool out from the next conversation on, or not any more."""
     from agent.build import check_tool_choice
     from agent.config import load_config
-    from agent.config_write import set_config_values, with_values
+    from agent.config.write import set_config_values, with_values
     from gateway.status import running_pid
     from hermes_cli.command_parser import meant
     from tools.toolset_names import ALL, switched, understand

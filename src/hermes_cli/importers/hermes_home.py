@@ -63,7 +63,7 @@ def import_home(source: Path, home: Path, progress: Progress) -> Report:
         raise UserError(f"{source} is the Hermes home in use; there is nothing to bring in.")
     if not _is_home(source):
         raise UserError(f"{source} is no Hermes home: there is no state.db in it.")
-    from hermes_state.backup import has_sessions
+    from hermes_state.backup.copies import has_sessions
 
     report = Report()
     remove_partial(home)
@@ -112,7 +112,7 @@ def _split(line: str) -> tuple[str, str, str]:
 
 def _import_store(source: Path, home: Path, progress: Progress, report: Report) -> None:
     from hermes_state import SessionDB
-    from hermes_state.backup import copy_store
+    from hermes_state.backup.copies import copy_store
 
     with tempfile.TemporaryDirectory(prefix=".import-", dir=home) as scratch:
         copy = Path(scratch) / "state.db"

@@ -18,7 +18,7 @@ CONSENT = "HERMES_ACCEPT_HOOKS"
 
 def env_steps(source: Path, home: Path) -> Iterator[Step]:
     """`.env` as it is if there is none here, else the names that are not set here."""
-    from agent.config_env import load_dotenv
+    from agent.config.env import load_dotenv
     from agent.home import ConfigError
 
     theirs, ours = source / ".env", home / ".env"
@@ -50,7 +50,7 @@ def env_steps(source: Path, home: Path) -> Iterator[Step]:
 
 def auth_steps(source: Path, home: Path) -> Iterator[Step]:
     """The keys in `auth.json`; what is no key, or a second one, stays behind."""
-    from agent.config_env import load_dotenv
+    from agent.config.env import load_dotenv
     from agent.home import ConfigError
     from agent.providers.known import ALIASES, KNOWN
 
@@ -103,7 +103,7 @@ def _variable(
 
 def _set(home: Path, name: str, value: str | None) -> Callable[[], str | None]:
     def bring() -> str | None:
-        from agent.config_write import set_dotenv_value
+        from agent.config.write import set_dotenv_value
         from agent.home import ConfigError
 
         try:

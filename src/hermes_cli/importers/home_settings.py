@@ -52,7 +52,7 @@ def without_consent(text: str) -> tuple[str, list[str]]:
     """
     import yaml
 
-    from agent.config_write import edited
+    from agent.config.write import edited
 
     try:
         raw: Any = yaml.safe_load(text)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import importlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -87,20 +86,23 @@ def real_path(context: ToolContext, path: str) -> Path:
 
 def may_write(context: ToolContext, path: Path) -> None:
     """Ask the approval guard whether a file may be changed; ToolError if not."""
-    importlib.import_module("tools.approval").guard_write(context, path)
+    from tools import approval
+
+    approval.guard_write(context, path)
 
 
 def may_read(context: ToolContext, path: Path) -> None:
     """Ask the approval guard whether a file may be read; ToolError if not."""
-    importlib.import_module("tools.approval").guard_read(context, path)
+    from tools import approval
+
+    approval.guard_read(context, path)
 
 
 def needs_leave(context: ToolContext) -> Callable[[str], bool]:
     """A test for files that are not read unasked, by their real paths."""
-    test: Callable[[str], bool] = importlib.import_module("tools.approval").needs_leave_to_read(
-        context
-    )
-    return test
+    from tools import approval
+
+    return approval.needs_leave_to_read(context)
 
 
 def own_databases(home: Path) -> frozenset[tuple[int, int]]:

@@ -225,7 +225,7 @@ class McpServer:
         from mcp import Client
         from mcp.types import Implementation
 
-        from hermes_cli import __version__
+        from hermes_base.version import __version__
 
         from .stdio import StdioServer
 

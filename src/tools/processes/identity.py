@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from hermes_state.owners import Seen, is_running, machine, see, start_time
+from hermes_base.process import Seen, is_running, machine, see, start_time
 
 __all__ = [
     "MARKER",

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from hermes_cli import plugins
+from hermes_base import plugins
 
 from ..base import Tool, ToolContext, ToolError, tool
 from ..memory import write_private

@@ -2,7 +2,7 @@
 
 Hermes runs with keys to models, chats and clouds in its environment. A command gets everything
 except what looks like a credential, by its name or by a secret inside its value, as the table of
-secrets has it (`hermes_state.secret_table`); `pass_env` in the terminal's settings names those that
+secrets has it (`hermes_base.redaction.table`); `pass_env` in the settings names those that
 a command may have after all.
 """
 
@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase, translate
 
-from hermes_state.redact import redact
-from hermes_state.secret_table import ENVIRONMENT, name_kind
+from hermes_base.redaction import redact
+from hermes_base.redaction.table import ENVIRONMENT, name_kind
 
 _SECRET_NAME = re.compile("|".join(map(translate, ENVIRONMENT)))
 

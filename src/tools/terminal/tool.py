@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import signal
 import sys
 import time
 from contextlib import suppress
-from typing import Any
 
-from hermes_cli import plugins
+from hermes_base import plugins
 
 from ..base import Tool, ToolContext, ToolError, Workspace, tool
 from ..own_folders import output_folder
@@ -154,7 +152,8 @@ def check_approval(
     context: ToolContext, command: str, workdir: str | None = None, needs: Needs | None = None
 ) -> None:
     """Have a command approved, judged where it runs; ToolError if it is denied."""
-    approval: Any = importlib.import_module("tools.approval")
+    from tools import approval
+
     approval.check_command(context, command, workdir=workdir, needs=needs)
 
 

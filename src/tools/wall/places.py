@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from hermes_state.redact import redact
+from hermes_base.redaction import redact
 
 HIDDEN_IN_HOME = (
     # keys and credentials

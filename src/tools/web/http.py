@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from hermes_cli import __version__
+from hermes_base.version import __version__
 
 from ..base import ToolError
 from .address import AllowedPrivate, Resolver, checked_addresses, system_resolver

@@ -22,7 +22,7 @@ def get(call: Call, key: str = "full", session_id: str | None = None) -> wire.Co
     config = call.hub._get_config()
     session = live.require(call.hub, session_id) if session_id else None
     if key == "full":
-        from agent.config_schema import KEYS
+        from agent.config.schema import KEYS
 
         values = {one.name: settings.value_of(config, one) for one in KEYS}
         return {"config": values, "home": str(config.home), "mtime": _mtime(config.home)}
@@ -82,7 +82,7 @@ def _value(call: Call, key: str, session: dict[str, Any] | None) -> Any:
 def _unknown(key: str) -> RpcError:
     import difflib
 
-    from agent.config_schema import KEYS
+    from agent.config.schema import KEYS
 
     names = [*settings.SHORT, *(one.name for one in KEYS)]
     near = difflib.get_close_matches(key[:80], names, n=1)
@@ -142,7 +142,7 @@ def _set_own(call: Call, sid: str, key: str, value: Any) -> wire.ConfigChange:
 
 def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
     from agent.config import ConfigError
-    from agent.config_write import set_config_value
+    from agent.config.write import set_config_value
 
     name = settings.SHORT.get(key, key)
     found = settings.key_named(name)
@@ -174,7 +174,7 @@ def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
 @method("config.show", slow=True)
 def show(call: Call) -> wire.ConfigSections:
     """Every key with its value, its default and what it is for; secrets are left out."""
-    from agent.config_schema import KEYS
+    from agent.config.schema import KEYS
 
     config = call.hub._get_config()
     sections: dict[str, list[wire.ConfigRow]] = {}

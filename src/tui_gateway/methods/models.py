@@ -54,7 +54,7 @@ def options(
 
 def _option(config: Config, slug: str) -> wire.ProviderOption:
     from agent.catalog import known_models
-    from agent.config_model import DEFAULT_MODELS
+    from agent.config.model import DEFAULT_MODELS
     from agent.providers.known import KNOWN, NAME_PREFIXES
 
     provider = KNOWN[slug]
@@ -141,8 +141,8 @@ def _variables(slug: str) -> tuple[str, ...]:
 def save_key(call: Call, slug: str, api_key: str) -> wire.SavedKey:
     """Keep a provider's key in .env; it is never told again."""
     from agent.config import ConfigError
-    from agent.config_write import set_dotenv_value
-    from hermes_state.redact import register_secret
+    from agent.config.write import set_dotenv_value
+    from hermes_base.redaction import register_secret
 
     name = _canonical(slug)
     variables = _variables(name)
@@ -165,7 +165,7 @@ def save_key(call: Call, slug: str, api_key: str) -> wire.SavedKey:
 def disconnect(call: Call, slug: str) -> wire.Disconnected:
     """Take a provider's key out of .env."""
     from agent.config import ConfigError
-    from agent.config_write import set_dotenv_value
+    from agent.config.write import set_dotenv_value
 
     name = _canonical(slug)
     path = call.hub._get_config().home / ".env"
@@ -199,7 +199,7 @@ def runtime_check(call: Call, provider: str | None = None) -> wire.RuntimeCheck:
         wanted = _canonical(provider) if provider else config.model.provider
         chosen = config.model
         if wanted != chosen.provider:
-            from agent.config_model import DEFAULT_MODELS
+            from agent.config.model import DEFAULT_MODELS
 
             chosen = config.model_named(f"{wanted}:{DEFAULT_MODELS.get(wanted, '')}")
     except ConfigError as error:

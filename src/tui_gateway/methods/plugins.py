@@ -8,7 +8,7 @@ from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
 
 if TYPE_CHECKING:
-    from hermes_cli.plugin_discovery import Choice, Found
+    from hermes_base.plugins.discovery import Choice, Found
 
 BAD_ACTION = 4017
 UNKNOWN_PLUGIN = 4019
@@ -18,7 +18,7 @@ NOT_WRITTEN = 5026
 @method("plugins.list", slow=True)
 def list_plugins(call: Call) -> wire.Plugins:
     """Every plugin that is there, and whether it is loaded."""
-    from hermes_cli.plugin_discovery import find_plugins, read_choice
+    from hermes_base.plugins.discovery import find_plugins, read_choice
 
     config = call.hub._get_config()
     choice = read_choice(config.raw)
@@ -31,7 +31,7 @@ def list_plugins(call: Call) -> wire.Plugins:
 
 
 def _info(found: Found, choice: Choice) -> wire.PluginInfo:
-    from hermes_cli import plugins
+    from hermes_base import plugins
 
     manifest = found.manifest
     enabled = not found.names & choice.disabled and (
@@ -67,7 +67,7 @@ def manage(
     if name not in [one["name"] for one in known]:
         there = ", ".join(one["name"] for one in known) or "none"
         raise RpcError(UNKNOWN_PLUGIN, f"There is no plugin {name[:80]!r}. There are: {there}.")
-    from hermes_cli.plugin_config import CannotEdit, set_enabled
+    from hermes_base.plugins.config import CannotEdit, set_enabled
 
     try:
         changed = set_enabled(call.hub._get_config().home / "config.yaml", name, wanted)

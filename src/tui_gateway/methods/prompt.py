@@ -110,7 +110,7 @@ def _decide_stored(call: Call, session: Session, request_id: str, choice: str) -
 @method("approval.pending")
 def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
     """What waits for leave in the conversation, also from before a restart."""
-    from hermes_state.redact import redact
+    from hermes_base.redaction import redact
 
     session = live.require(call.hub, session_id)
     db = call.hub._get_db()
@@ -140,7 +140,7 @@ def clarify(call: Call, request_id: str, answer: str) -> shapes.Status:
 @method("sudo.respond")
 def sudo(call: Call, request_id: str, password: str) -> shapes.Status:
     """Give the password that a command's sudo wants; it is not kept. An empty one refuses."""
-    from hermes_state.redact import register_secret
+    from hermes_base.redaction import register_secret
 
     register_secret(password)
     return _respond(call, "sudo.request", request_id, password)

@@ -21,14 +21,15 @@ NO_SERVERS = "No MCP servers are configured."
 def _all_tools(config: Config) -> list[Tool]:
     """Every tool that could be used here, also those that are switched off."""
     from agent.build import tool_settings
-    from hermes_cli import plugins
+    from agent.plugin_loading import load_plugins
+    from tools.plugin_tools import plugin_tools
     from tools.toolsets import default_tools
 
     settings = tool_settings(config)
     settings.pop("toolsets", None)
     settings["tools"] = {}
-    plugins.load_plugins(config.raw, config.home, config.environ)
-    return list(default_tools(settings, config.home, plugins.get_tools()))
+    load_plugins(config.raw, config.home, config.environ)
+    return list(default_tools(settings, config.home, plugin_tools()))
 
 
 def _wanted(config: Config, tools: list[Tool]) -> set[str]:
@@ -97,7 +98,7 @@ def configure(
     """Switch tools or groups of tools on or off, for conversations that begin from now on."""
     from agent.build import check_tool_choice
     from agent.config import ConfigError, load_config
-    from agent.config_write import set_config_values, with_values
+    from agent.config.write import set_config_values, with_values
     from tools.toolset_names import switched
 
     if not names:

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from agent.agent import AIAgent
-from agent.config_schema import AgentSettings
+from agent.config.schema import AgentSettings
 from agent.events import Event, TurnStarted
 from agent.recovery import take_over
 from agent.threads import run_to_end
-from gateway import session_context
+from hermes_base import session_context
 from hermes_state import SessionDB
 
 from .child_side import count_writes, scripted_model, scripted_tools, tell

@@ -54,7 +54,7 @@ def test_variables_that_lead_to_sockets_are_gone(
 
 
 def test_a_shell_hook_with_roots_stays_within_them(walled: ToolContext) -> None:
-    from hermes_cli.plugin_shell_hooks import read_hooks, run_hook
+    from tools.shell_hooks import read_hooks, run_hook
 
     person, home = walled.workspace.root.parent, walled.workspace.home
     (person / "notes").mkdir()

@@ -59,7 +59,7 @@ class Keys:
 
 def load_keys(settings: Mapping[str, Any], home: Path, host: str) -> Keys:
     """The configured keys (`key`, or `keys` by owner's name); one is made if there are none."""
-    from agent.redact import register_secret
+    from hermes_base.redaction import register_secret
 
     keys: dict[str, str] = {}
     named = settings.get("keys")

@@ -208,7 +208,7 @@ class Api:
                 watcher.cancel()
 
     async def _let_plugins_see(self, request: Request) -> None:
-        from hermes_cli import plugins
+        from hermes_base import plugins
 
         if not plugins.has_hook("pre_gateway_dispatch"):
             return
@@ -280,7 +280,7 @@ def unknown_session(session_id: str) -> ApiError:
 
 def header_text(text: str, limit: int = 200) -> str:
     """A text as it may stand in a header."""
-    from hermes_state.redact import redact
+    from hermes_base.redaction import redact
 
     return _UNSAFE.sub(" ", redact(text))[:limit].strip()
 

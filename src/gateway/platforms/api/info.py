@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.metrics import CONTENT_TYPE, prometheus
-from hermes_cli import __version__
+from hermes_base.version import __version__
 
 from .context import Api
 from .errors import json_response

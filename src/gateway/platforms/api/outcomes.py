@@ -27,7 +27,7 @@ class Outcome(NamedTuple):
 
 def outcome_of(result: dict[str, Any], place: Place) -> Outcome:
     """Judge a result; never silent: without an answer there is an error that says why."""
-    from hermes_state.redact import redact
+    from hermes_base.redaction import redact
 
     text = result.get("final_response") or ""
     failed, partial = bool(result.get("failed")), bool(result.get("partial"))

@@ -105,7 +105,7 @@ class Run:
 
     def ask(self, request: ApprovalRequest, choices: list[str]) -> None:
         """A tool asks leave for something."""
-        from hermes_state.redact import redact
+        from hermes_base.redaction import redact
 
         self.status = "waiting_for_approval"
         self._add(

@@ -197,7 +197,7 @@ class MatrixAdapter(PlatformAdapter):
         if not isinstance(login, nio.LoginResponse):
             raise MatrixError(f"Matrix did not log {self._account} in: {login.message}")
         self.user_id = client.user_id = login.user_id
-        from agent.redact import register_secret
+        from hermes_base.redaction import register_secret
 
         register_secret(login.access_token)
         self.state.keep_login(

@@ -81,7 +81,7 @@ class WebhookAdapter(HttpAdapter):
         log.info("Webhooks are taken on http://%s:%d/hooks/", self.host, server.port)
 
     def _configure(self) -> None:
-        from agent.redact import register_secret
+        from hermes_base.redaction import register_secret
 
         self._routes = read_routes(self.config.extra.get("routes"))
         self._max_body = self._number("max_body_bytes", MAX_BODY)

@@ -1,0 +1,99 @@
+"""A model for plugins: `ctx.llm.complete([...])` asks the configured model beside the conversation.
+
+Another model than the configured one needs `plugins.entries.<plugin>.llm.allow_model_override`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from hermes_base.plugins.host import Host
+
+
+class Completion(NamedTuple):
+    """An answer."""
+
+    text: str
+    model: str
+    finish_reason: str
+    usage: dict[str, int]
+
+
+class PluginLlm:
+    """The configured model, for one plugin."""
+
+    def __init__(self, host: Host, plugin: str) -> None:
+        self._host = host
+        self._plugin = plugin
+
+    def complete(
+        self,
+        messages: list[dict[str, Any]] | str,
+        *,
+        model: str | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        timeout: float = 60.0,
+    ) -> Completion:
+        """Ask and wait for the answer; call it from an ordinary function, not from a coroutine."""
+        from agent.threads import run_to_end
+
+        return run_to_end(
+            self.acomplete(
+                messages,
+                model=model,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                timeout=timeout,
+            )
+        )
+
+    async def acomplete(
+        self,
+        messages: list[dict[str, Any]] | str,
+        *,
+        model: str | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        timeout: float = 60.0,
+    ) -> Completion:
+        """The same for coroutines. A `system` message among `messages` becomes the prompt."""
+        from agent.model import ModelRequest
+        from agent.reply import Reply
+
+        if self._host.new_model is None:
+            raise RuntimeError("No model is configured in this program.")
+        if model is not None and not self._may_choose():
+            raise PermissionError(
+                f"The plugin {self._plugin} may not choose its model. Set"
+                f" plugins.entries.{self._plugin}.llm.allow_model_override to true to allow it."
+            )
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        system = "\n\n".join(str(one["content"]) for one in messages if one["role"] == "system")
+        request = ModelRequest(
+            messages=[one for one in messages if one["role"] != "system"],
+            system=system,
+            max_tokens=max_tokens,
+            temperature=temperature,
+        )
+        # A model of its own: connections belong to the event loop that opened them.
+        asked = self._host.new_model(model)
+        reply = Reply()
+        try:
+            async with asyncio.timeout(timeout):
+                async for chunk in asked.stream(request):
+                    reply.add(chunk, lambda event: None)
+        finally:
+            await asked.aclose()
+        reply.require_finished()
+        usage = {
+            "input_tokens": reply.usage.input_tokens,
+            "output_tokens": reply.usage.output_tokens,
+        }
+        return Completion(reply.text, reply.model or asked.name, reply.finish_reason or "", usage)
+
+    def _may_choose(self) -> bool:
+        return self._host.allows(self._plugin, "llm", "allow_model_override")

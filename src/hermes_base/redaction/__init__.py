@@ -1,0 +1,257 @@
+"""Taking secrets out of text before it reaches a log, an export or a screen.
+
+Three nets, cheapest first: values registered at run time (exact), tokens whose format is public
+knowledge (`secret_table`), and whatever stands where a secret stands (`secret_places`:
+`password=…`, `Authorization: …`, a URL's user info). What is recognisable and harmless stays:
+`sk-ant-***`, `password=***`. Redacting twice changes nothing.
+
+The text is foreign, so every net takes linear time: what a pattern may read beyond its start is
+bounded, or cannot contain a further start, or is remembered for the next start (`_mask_run`). Long
+text is worked on in blocks, between which other threads get their turn.
+
+The module stands alone, beneath everything that shows, logs, keeps or exports text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from .places import NextFinder, place_starts, secret_span
+from .table import FORMS, PREFIXES, name_kind
+from .values import is_secret_value
+
+MASK = "***"
+_BLOCK = 65_536
+"""Characters of long text that are searched without a break."""
+_LONGEST_START = 128
+"""No less than what a net looks at to see that something begins: the searches of blocks overlap."""
+_SHORTEST = 8
+"""Shorter registered values would blot out ordinary words."""
+
+_registered: tuple[str, ...] = ()
+"""Longest first, so that a value that contains another goes as a whole."""
+_registering = threading.Lock()
+
+
+def register_secret(value: str | None) -> None:
+    """Have `redact` hide this value wherever it appears. Values under 8 characters are ignored."""
+    global _registered
+    value = (value or "").strip()
+    if len(value) < _SHORTEST or value in _registered:
+        return
+    from urllib.parse import quote
+
+    with _registering:
+        values = {*_registered, value, quote(value, safe="")}
+        _registered = tuple(sorted(values, key=len, reverse=True))
+
+
+def redact(text: str) -> str:
+    """`text` with every secret in it replaced by `***`."""
+    for value in _registered:
+        if value in text:
+            text = text.replace(value, MASK)
+    if "PRIVATE KEY" not in text:
+        return _redact_between_keys(text)
+    # A private key separates what stands before and after it as the end of a line does.
+    cleaned: list[str] = []
+    done = 0
+    for key in PRIVATE_KEY.finditer(text):
+        cleaned += (_redact_between_keys(text[done : key.end(1)]), MASK)
+        done = key.end()
+    return "".join((*cleaned, _redact_between_keys(text[done:])))
+
+
+def redact_value(value: Any, keep: frozenset[str] = frozenset()) -> Any:
+    """A value of the kinds JSON has, with the secrets in its texts replaced by `***`.
+
+    A text that is JSON itself stays valid JSON, and what is called `password` is one wherever it
+    stands. `keep` names entries that are left as they are: ids, signatures.
+    """
+    if isinstance(value, str):
+        return _redacted_text(value)
+    if isinstance(value, dict):
+        return {
+            _redacted_name(name): item if name in keep else _redacted_entry(alias, item, keep)
+            for name, alias, item in _named_entries(value)
+        }
+    if isinstance(value, (list, tuple)):
+        return [redact_value(item, keep) for item in value]
+    return value
+
+
+def _redacted_name(name: Any) -> Any:
+    return redact(name) if isinstance(name, str) and len(name) > _LONGEST_NAME else name
+
+
+def _named_entries(value: dict[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """The entries of an object, each with what it is called in truth.
+
+    In {"name": "DB_PASS", "value": …} that is not "value", and in a key for signing not "d".
+    """
+    named = value.get("name", value.get("key"))
+    is_key = "kty" in value
+    for name, item in value.items():
+        alias = named if name == "value" and isinstance(named, str) else name
+        yield name, "private_key" if is_key and name in _PRIVATE_PARTS else alias, item
+
+
+def _redacted_entry(name: Any, value: Any, keep: frozenset[str]) -> Any:
+    if isinstance(name, str) and isinstance(value, str) and _is_secret_entry(name, value):
+        return MASK
+    return redact_value(value, keep)
+
+
+def _is_secret_entry(name: str, value: str) -> bool:
+    if name.lower().endswith(("authorization", "cookie")):
+        return len(value) >= _SHORTEST_NAMED and value[0] not in _PLACEHOLDERS
+    kind = name_kind(name)
+    return kind is not None and is_secret_value(value, kind, name, is_quoted=True)
+
+
+def _redacted_text(text: str) -> str:
+    if _BLOB.fullmatch(text):
+        return text  # an image, in which a match would be an accident and ruin it
+    if text[:1] in ("{", "["):
+        # Masking what only looks like the end of a value could take a quote of the JSON along.
+        try:
+            parsed = json.loads(text)
+            cleaned = redact_value(parsed)
+            return text if cleaned == parsed else json.dumps(cleaned, ensure_ascii=False)
+        except (ValueError, RecursionError):
+            return redact(text)
+    return redact(text)
+
+
+_LONGEST_NAME = 14
+"""Characters; no token is shorter than what is longer than this."""
+_SHORTEST_NAMED = 4
+_PRIVATE_PARTS = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
+"""Members of a JSON Web Key that nobody else may know."""
+_PLACEHOLDERS = "*$<{[("
+_BLOB = re.compile(r"(?:data:[A-Za-z0-9/+.;=-]*;base64,)?[A-Za-z0-9+/]{512,}={0,2}")
+
+
+_KEY_WORDS = r"(?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+KEY_HEAD = re.compile(rf"-----BEGIN {_KEY_WORDS}(?!\*\*\*)")
+"""Where a private key begins; not where one was masked before."""
+KEY_END = re.compile(rf"-----END {_KEY_WORDS}")
+PRIVATE_KEY = re.compile(rf"({KEY_HEAD.pattern}).*?(?:{KEY_END.pattern}|\Z)", re.DOTALL)
+
+# Every token of a known form lies within such a run, and most text has few of them.
+_LONG_RUN = re.compile(r"(?<![A-Za-z0-9_.:-])[A-Za-z0-9_.:-]{15,}+")
+_NOT_IN_A_RUN = re.compile(r"[^A-Za-z0-9_.:-]")
+_WITHOUT_DIGIT = re.compile(r"[A-Za-z_-]*+")
+_TOKEN_PART = re.compile(r"[A-Za-z0-9_-]*+")
+_TOKEN_REST = re.compile(r"[A-Za-z0-9_.-]*+")
+_JWT_REST = re.compile(r"\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_.-]*+)?")
+
+
+@cache
+def _tokens() -> re.Pattern[str]:
+    """Secrets that are known by their own form, as far as a bounded look tells.
+
+    A `prefix` and the start of a `jwt` are candidates; a `bot` token may go on: see `_mask_run`.
+    """
+    by_length: dict[int, list[str]] = {}
+    for prefix, shortest in PREFIXES.items():
+        by_length.setdefault(shortest, []).append(re.escape(prefix))
+    prefixed = "|".join(
+        rf"(?:{'|'.join(sorted(prefixes, key=len, reverse=True))})(?=[A-Za-z0-9_-]{{{shortest}}})"
+        for shortest, prefixes in sorted(by_length.items())
+    )
+    return re.compile(
+        rf"""\b(?:
+            (?P<prefix>{prefixed})
+          | (?P<jwt>eyJ)(?=[A-Za-z0-9_-]{{8}})
+          | {FORMS}
+          | [MNO][A-Za-z0-9_-]{{23,25}}\.[A-Za-z0-9_-]{{6}}\.(?P<bot>[A-Za-z0-9_-]{{27}})
+        )
+        | (?<![0-9])[0-9]{{8,10}}:[A-Za-z0-9_-]{{35}}(?![A-Za-z0-9_-])""",
+        re.VERBOSE,
+    )
+
+
+def _redact_between_keys(text: str) -> str:
+    return _without_places(_without_tokens(text))
+
+
+def _without_tokens(text: str) -> str:
+    cleaned: list[str] = []
+    at = 0
+    while at < len(text):
+        edge = _NOT_IN_A_RUN.search(text, at + _BLOCK)
+        end = edge.end() if edge else len(text)
+        cleaned.append(_LONG_RUN.sub(_mask_run, text[at:end]))
+        at = end
+    return "".join(cleaned)
+
+
+def _without_places(text: str) -> str:
+    # The one letter that is longer in lower case; positions must carry over.
+    lowered = text.replace("İ", "i").lower()
+    cleaned: list[str] = []
+    done = 0
+    find = NextFinder(text)
+    for block in range(0, len(text), _BLOCK):
+        end = block + _BLOCK
+        for start in place_starts().finditer(lowered, max(block, done), end + _LONGEST_START):
+            if start.start() >= end:
+                break
+            if start.start() < done:
+                continue
+            span = secret_span(text, start, find)
+            if span is not None and span[0] >= done:
+                cleaned += (text[done : span[0]], MASK)
+                done = span[1]
+    return "".join((*cleaned, text[done:])) if cleaned else text
+
+
+def _mask_run(match: re.Match[str]) -> str:
+    """The run without its tokens.
+
+    Where the letters without a digit end, and where the first part of a JWT ends, is the same for
+    every candidate before that end. Both are looked up once per end, not once per candidate.
+    """
+    run = match[0]
+    find = _tokens().search
+    cleaned: list[str] = []
+    done = at = 0
+    digits_from = part_end = -1
+    while at < len(run):
+        block_end = at + _BLOCK
+        found = find(run, at, block_end + _LONGEST_START)
+        if found is None or found.start() >= block_end:
+            at = block_end
+            continue
+        at = found.end()
+        if found.lastgroup == "prefix":
+            if digits_from < at:
+                digits_from = _end(_WITHOUT_DIGIT, run, at)
+            if not run[digits_from : digits_from + 1].isdigit():
+                continue  # a name in words, such as npm_config_something_long
+            kept, at = at, _end(_TOKEN_REST, run, digits_from)
+        elif found.lastgroup == "jwt":
+            if part_end < at:
+                part_end = _end(_TOKEN_PART, run, at)
+            rest = _JWT_REST.match(run, part_end)
+            if rest is None:
+                continue
+            kept, at = found.start(), rest.end()
+        else:
+            kept = found.start()
+            if found.lastgroup == "bot":
+                at = _end(_TOKEN_PART, run, at)
+        cleaned += (run[done:kept], MASK)
+        done = at
+    return "".join((*cleaned, run[done:])) if cleaned else run
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at

@@ -1,0 +1,137 @@
+"""Whether a continuous backup is any good: found out by going back to it, aside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import StoreCorruptedError, StoreError, StoreUnavailableError
+from .chain import (
+    SCRATCH,
+    STORE,
+    ancestors,
+    check_state,
+    folder_lock,
+    forget_newest,
+    missing_newest,
+    rebuild,
+    replay,
+    write_files,
+)
+from .copies import check_copy
+from .point import Facts, Point, list_points
+
+
+class Verdict(NamedTuple):
+    """What was found out about a point."""
+
+    number: int
+    at: float | None
+    sessions: int
+    messages: int
+    damage: str
+    """Why one cannot go back to it; empty if one can."""
+    findings: tuple[str, ...] = ()
+    """What did not hold in the store itself when the point was made."""
+
+
+def verify_points(folder: Path, *, all_points: bool = False) -> list[Verdict]:
+    """Go back to the newest point, or to every one, in a temporary folder, and look at it.
+
+    The store is read from beginning to end, opened, counted and checked against its rules. If the
+    newest is damaged, all are looked at, to know which are still good, and the next point that is
+    added will be a base.
+    """
+    if not folder.is_dir():
+        raise StoreUnavailableError(f"There is no folder {folder}.")
+    with folder_lock(folder, shared=True):
+        points = list_points(folder)
+        lost = missing_newest(folder)
+        found = []
+        if lost:
+            found = [Verdict(lost, None, 0, 0, f"Point {lost}, the newest, is missing.")]
+        if not points and not lost:
+            raise StoreUnavailableError(f"There are no points in {folder}.")
+        if not lost and not all_points:
+            found = [_verified(folder, points, points[-1])]
+            if not found[0].damage:
+                return found
+            found = []
+        found = [*_verify_all(folder, points), *found]
+        if found[-1].damage and not lost and os.access(folder, os.W_OK):
+            forget_newest(folder)
+        return found
+
+
+def _room(folder: Path) -> Path | None:
+    """Where a point is rebuilt: beside the others, or where the system keeps such things."""
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def _verified(folder: Path, points: list[Point], point: Point) -> Verdict:
+    with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=_room(folder)) as scratch:
+        try:
+            facts = rebuild(points, point, Path(scratch))
+            return _opened(Path(scratch) / STORE, facts)
+        except StoreError as error:
+            return Verdict(point.number, point.at, 0, 0, str(error))
+
+
+def _verify_all(folder: Path, points: list[Point]) -> list[Verdict]:
+    """Every point, each chain gone through once."""
+    found: dict[int, Verdict] = {}
+    continued = {point.parent for point in points}
+    for leaf in points:
+        if leaf.number in continued:
+            continue
+        try:
+            chain = ancestors(points, leaf)
+        except StoreCorruptedError:
+            chain = []
+        with tempfile.TemporaryDirectory(prefix=SCRATCH, dir=_room(folder)) as scratch:
+            try:
+                every: list[Facts] = []
+                for point, facts in replay(chain, Path(scratch) / "chain.db"):
+                    every.append(facts)
+                    if point.number not in found:
+                        found[point.number] = _looked_at(Path(scratch), chain, every)
+            except StoreCorruptedError:
+                pass  # each of those that are left says below what it suffers from
+    for point in points:
+        if point.number not in found:
+            found[point.number] = _verified(folder, points, point)
+    return [found[number] for number in sorted(found)]
+
+
+def _looked_at(scratch: Path, chain: list[Point], every: list[Facts]) -> Verdict:
+    """The point up to which a chain was replayed, the last of those whose facts are given."""
+    point = chain[len(every) - 1]
+    copy = scratch / str(point.number)
+    copy.mkdir()
+    try:
+        check_state(scratch / "chain.db", every[-1])
+        write_files(chain[: len(every)], every, copy)
+        shutil.copyfile(scratch / "chain.db", copy / STORE)
+        return _opened(copy / STORE, every[-1])
+    except StoreError as error:
+        return Verdict(point.number, point.at, 0, 0, str(error))
+    finally:
+        shutil.rmtree(copy)
+
+
+def _opened(store: Path, facts: Facts) -> Verdict:
+    """Use the rebuilt store as one would after going back."""
+    from ..db import SessionDB
+
+    held = check_copy(store)
+    if (held.sessions, held.messages) != (facts.sessions, facts.messages):
+        raise StoreCorruptedError(
+            f"Point {facts.number} holds {held.sessions} sessions and {held.messages} messages"
+            f" instead of {facts.sessions} and {facts.messages}."
+        )
+    with SessionDB(store) as db:
+        findings = tuple(one.problem for one in db.check_store())
+    return Verdict(facts.number, facts.at, held.sessions, held.messages, "", findings)

@@ -1,0 +1,137 @@
+"""Searching the messages of the store.
+
+A search first brings the index up to date, then
+
+1. turns the query and its filters into a full-text expression (`search_query`, `search_filters`);
+2. takes the newest few hundred matches and ranks them (`search_run`). Older ones follow in further
+   blocks of that kind: page after page comes out the same, and the commonest word costs no more
+   than a rare one;
+3. if these are fewer than were asked for, looks for bare words inside longer words as well;
+4. reads the messages that it returns, for snippets and context (`search_hits`).
+
+Every match is checked against the store itself: deleted and rewound messages vanish at once, and
+owner and time are compared exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..codec import without_surrogates
+from . import feed as search_feed
+from .collect import Wanted
+from .feed import Progress
+from .filters import Filters
+from .hits import read_hits
+from .index import IndexConnection, IndexFile
+from .query import Query, parse
+from .run import Search
+
+MOST_HITS = 10_000
+TITLES_SHARE = 5
+"""One in so many hits of a page may be a title that comes before the messages."""
+BUDGET = 0.04
+"""Seconds of work after which a search looks at no further, older part of the index."""
+
+
+class SearchIndex:
+    """Full-text search over `state.db`, with an index in a file of its own; usable by threads."""
+
+    def __init__(
+        self, state_path: Path | str, search_path: Path | str, *, budget: float = BUDGET
+    ) -> None:
+        self._file = IndexFile(Path(state_path), Path(search_path))
+        self._budget = budget
+
+    def close(self) -> None:
+        """Close the index; closing twice is fine."""
+        self._file.close()
+
+    def catch_up(self, progress: Progress | None = None) -> int:
+        """Read what was stored since the last time; returns how many messages that were.
+
+        `progress` is called with (done, total) after each batch. Searches do this by themselves.
+        """
+        return self._file.run(lambda conn: search_feed.catch_up(self._file, conn, progress))
+
+    def rebuild(self, progress: Progress | None = None) -> int:
+        """Build the index from nothing; returns how many messages were read."""
+        return self._file.run(
+            lambda conn: search_feed.catch_up(self._file, conn, progress, anew=True)
+        )
+
+    def optimize(self) -> int:
+        """Merge what many small batches left behind; returns how many tables were merged."""
+        return self._file.run(lambda conn: search_feed.optimize(self._file, conn))
+
+    def search_messages(
+        self,
+        query: str,
+        source_filter: Iterable[str] | str | None = None,
+        exclude_sources: Iterable[str] | str | None = None,
+        role_filter: Iterable[str] | str | None = None,
+        limit: int = 20,
+        offset: int = 0,
+        sort: str | None = None,
+        include_inactive: bool = False,
+        *,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        conversation_id: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        one_per_conversation: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Messages (and titles) that match what a person typed, best first.
+
+        `sort` may be "newest" or "oldest". `since` and `until` are times in seconds. `match` in a
+        hit says how it was found: "exact", "partial" (a word inside a longer one) or "title".
+        """
+        parsed = parse(query) if isinstance(query, str) else Query()
+        first, last = max(0, int(offset)), min(MOST_HITS, max(0, int(offset)) + int(limit))
+        if not parsed.groups or first >= last:
+            return []
+        filters = Filters(
+            sources=_names(source_filter),
+            without_sources=_names(exclude_sources),
+            roles=_names(role_filter),
+            user_id=None if user_id is None else _storable(str(user_id)),
+            session_id=None if session_id is None else _storable(str(session_id)),
+            conversation_id=None if conversation_id is None else _storable(str(conversation_id)),
+            since=since,
+            until=until,
+            include_inactive=include_inactive,
+        )
+        wanted = Wanted(
+            need=last,
+            order=sort if sort in ("newest", "oldest") else None,
+            one_per_conversation=one_per_conversation,
+            titles_first=max(1, (last - first) // TITLES_SHARE),
+            budget=self._budget,
+        )
+
+        def work(conn: IndexConnection) -> list[dict[str, Any]]:
+            search_feed.begin_current(self._file, conn)
+            try:
+                hits = Search(conn, parsed, filters, wanted).hits()[first:last]
+                return read_hits(conn, hits, include_inactive)
+            finally:
+                if conn.in_transaction:  # SQLite ends it by itself when it finds damage
+                    conn.execute("ROLLBACK")
+
+        return self._file.run(work)
+
+
+def _names(value: Iterable[str] | str | None) -> tuple[str, ...]:
+    """A filter's values; a single name may be given without a list around it."""
+    if value is None:
+        return ()
+    names = (value,) if isinstance(value, str) else value
+    return tuple(dict.fromkeys(_storable(str(name)) for name in names))
+
+
+def _storable(text: str) -> str:
+    """`text` without lone surrogates, which no stored value contains."""
+    return without_surrogates(text)
