@@ -52,11 +52,11 @@ class Engine(ContextEngine):
         return made
 
 
-def talked(db: SessionDB, engine: Engine, **settings: Any) -> AIAgent:
+def talked(db: SessionDB, engine: Engine, seconds: float = 60.0, **settings: Any) -> AIAgent:
     model = ScriptedModel(itertools.repeat(say("word " * 60)), context_length=8000)
     agent = AIAgent(
         model, db=db, session_id="s", compression=CompressionSettings(**settings),
-        compression_timeout=0.5,
+        compression_timeout=seconds,
     )  # fmt: skip
     agent.use_context_engine(engine)
     for number in range(12):
@@ -100,7 +100,7 @@ hang = threading.Event()
     ],
 )
 def test_an_engine_that_fails_is_passed_over(db: SessionDB, make: Any) -> None:
-    agent = talked(db, Engine(make))
+    agent = talked(db, Engine(make), seconds=0.5)
     result = agent.compress()
     assert result.compressed
     assert result.method == "fallback"

@@ -168,7 +168,7 @@ def test_a_turn_does_not_wait_for_a_review_and_there_is_one_at_a_time(
     )
     agent = new_agent(home, db, side=side, settings=LearningSettings(titles=False, review_every=1))
     assert agent.run_conversation("question 1")["completed"]
-    assert begun.wait(20)
+    assert begun.wait(60)
     assert agent.run_conversation("question 2")["completed"]
     assert side.calls == 1
     go_on.set()
@@ -184,7 +184,7 @@ def test_closing_the_agent_gives_up_on_it(home: Path, db: SessionDB) -> None:
     agent = new_agent(home, db, side=side)
     agent.run_conversation("question 1")
     agent.run_conversation("question 2")
-    assert begun.wait(20)
+    assert begun.wait(60)
     agent.close()
     settled(agent)
     assert remembered(home) == []

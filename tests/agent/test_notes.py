@@ -181,7 +181,7 @@ def test_the_end_of_a_process_is_a_turn_of_its_own(db: SessionDB, tmp_path: Path
     assert run_to_end(agent.run_notes()) is None
     (process,) = table_of(agent.workspace).all()
     process.run.child.close_input()
-    assert stored.wait(20)
+    assert stored.wait(60)
     result = run_to_end(agent.run_notes())
     assert result is not None and result["final_response"] == "It failed."
     (note,) = [text for text in said(db) if text.startswith(f"[{process.id} ended")]

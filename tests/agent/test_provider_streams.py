@@ -191,12 +191,12 @@ async def test_a_compressed_stream_is_read_too(protocol):
 async def test_cancelling_closes_the_connection(protocol):
     async with FakeProvider(Reply(whole_reply(protocol)[:5], ending="hang")) as fake:
         task = asyncio.create_task(collect(model_for(protocol, fake.url).stream(ASK)))
-        await asyncio.wait_for(fake.answering.wait(), 10)
+        await asyncio.wait_for(fake.answering.wait(), 60)
         assert not fake.client_left.is_set()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(fake.client_left.wait(), 10)
+        await asyncio.wait_for(fake.client_left.wait(), 60)
 
 
 async def test_closing_the_stream_closes_the_connection(protocol):
@@ -205,7 +205,7 @@ async def test_closing_the_stream_closes_the_connection(protocol):
             async for chunk in stream:
                 if isinstance(chunk, TextDelta):
                     break
-        await asyncio.wait_for(fake.client_left.wait(), 10)
+        await asyncio.wait_for(fake.client_left.wait(), 60)
 
 
 async def test_a_connection_is_used_again(protocol):
@@ -253,11 +253,11 @@ def serve_in_thread(*replies: Reply):
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
 
     def end() -> None:
         address[1].call_soon_threadsafe(address[2].set)
-        thread.join(10)
+        thread.join(60)
 
     return address[0], end
 
@@ -279,7 +279,7 @@ def test_one_model_in_several_event_loops(protocol):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         assert len(answers) == 2
         for answer in answers:
             check_whole(answer, protocol)

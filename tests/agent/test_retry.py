@@ -198,7 +198,7 @@ async def test_the_wait_can_be_cancelled():
                 restarted.set()
 
     task = asyncio.create_task(read())
-    await asyncio.wait_for(restarted.wait(), 10)
+    await asyncio.wait_for(restarted.wait(), 60)
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -218,7 +218,7 @@ async def test_leaving_early_closes_the_connection():
             async for chunk in stream:
                 if isinstance(chunk, TextDelta):
                     break
-        await asyncio.wait_for(fake.client_left.wait(), 10)
+        await asyncio.wait_for(fake.client_left.wait(), 60)
         await model.aclose()
 
 

@@ -76,7 +76,7 @@ async def test_gates_hold_the_stream_until_they_open():
     gate, reached = asyncio.Event(), asyncio.Event()
     model = ScriptedModel([say("a", reached.set, gate, "b", 0, lambda: asyncio.sleep(0), "c")])
     task = asyncio.create_task(collect(model.stream(request("Hi"))))
-    await asyncio.wait_for(reached.wait(), 10)
+    await asyncio.wait_for(reached.wait(), 60)
     assert not task.done()
     gate.set()
     assert (await task).text == "abc"
@@ -86,7 +86,7 @@ async def test_a_held_stream_can_be_cancelled():
     reached = asyncio.Event()
     model = ScriptedModel([say("a", reached.set, asyncio.Event(), "b")])
     task = asyncio.create_task(collect(model.stream(request("Hi"))))
-    await asyncio.wait_for(reached.wait(), 10)
+    await asyncio.wait_for(reached.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -39,7 +39,7 @@ class Terminal:
 
     def wait_for(self, text: str, times: int = 1) -> None:
         """Read until the screen has shown `text` so often."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.seen.count(text) < times:
             ready, _, _ = select.select([self.master], [], [], deadline - time.monotonic())
             assert ready, f"{text!r} did not appear; the screen shows:\n{self.seen}"
@@ -53,11 +53,11 @@ class Terminal:
     def kill(self) -> None:
         """End the program with no chance to say goodbye."""
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def exit_code(self) -> int:
         """Wait for the program to end."""
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def close(self) -> None:
         """End it in any case."""

@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
             for piece in reply:
                 if isinstance(piece, threading.Event):
                     self.script.streaming.set()
-                    piece.wait(20)
+                    piece.wait(60)
                 elif isinstance(piece, dict):
                     self.event(piece)
                 else:

@@ -162,7 +162,7 @@ def test_a_background_task_is_told_and_stopped_with_the_program(
     server.streaming.clear()
     server.say("half", threading.Event())
     screen.type("/bg never ends\n")
-    assert server.streaming.wait(20)
+    assert server.streaming.wait(60)
     screen.type("/exit\n")
     screen.wait_for("[stopping 1 background tasks]")
     assert screen.exit_code() == 0

@@ -118,6 +118,6 @@ def test_watching_goes_on_until_it_is_interrupted(rome: Any) -> None:
         assert "Point 2 in" in child.stdout.readline()
         child.send_signal(signal.SIGINT)
         assert "hermes restore" in child.stdout.read()
-        assert child.wait(20) == 0
+        assert child.wait(60) == 0
     assert len(zips(folder)) >= 2
     assert rome("backup", "verify", "--all").code == 0

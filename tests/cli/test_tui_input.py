@@ -26,7 +26,7 @@ from hermes_cli.tui.themes import NAMES
 
 async def until(pilot: Pilot[Any], holds: Callable[[], object], what: str = "it") -> None:
     """Wait for a state."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not come about"
         await pilot.pause(0.01)

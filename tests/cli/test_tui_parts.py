@@ -168,7 +168,7 @@ async def test_a_server_that_ends_at_once_has_last_words() -> None:
     server = ServerProcess(command)
     server.start()
     wire = await server.dial()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await wire.receive() is None
         await wire.close()
     assert server.last_words() == "It is broken."

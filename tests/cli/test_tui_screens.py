@@ -36,7 +36,7 @@ SIZES = pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["small", "la
 
 async def until(pilot: Pilot[Any], holds: Callable[[], object], what: str = "it") -> None:
     """Wait for a state."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not come about"
         await pilot.pause(0.01)

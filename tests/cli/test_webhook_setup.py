@@ -67,7 +67,7 @@ async def test_the_request_that_is_shown_is_answered(tmp_path: Path) -> None:
         )  # fmt: skip
         told, _ = await process.communicate()
         assert json.loads(told)["status"] == "accepted"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while db._db.message_count() < 2:
                 await asyncio.sleep(0.01)
         (session,) = db._db.list_sessions_rich(source="webhook")

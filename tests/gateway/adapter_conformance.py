@@ -264,7 +264,7 @@ async def running(adapter: PlatformAdapter) -> AsyncIterator[PlatformAdapter]:
     assert task.cancelled()
 
 
-async def until(fits: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(fits: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait until something is so."""
     async with asyncio.timeout(seconds):
         while not fits():

@@ -143,7 +143,7 @@ class Synapse:
         """Stop it; what it has stays."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(20)
+            self._process.wait(60)
             self._process = None
 
     def register(self, name: str) -> Person:
@@ -246,7 +246,7 @@ class Person:
         return [one["content"]["body"] for one in await self.shown(room_id, by=by)]
 
     async def wait_for(
-        self, room_id: str, *, by: str, until: Callable[[list[str]], bool], seconds: float = 20
+        self, room_id: str, *, by: str, until: Callable[[list[str]], bool], seconds: float = 60
     ) -> list[str]:
         """Wait until what somebody's messages say is as wished."""
         texts: list[str] = []

@@ -32,7 +32,7 @@ async def raw(served: Served, request: bytes, *, close: bool = False) -> bytes:
         await writer.drain()
         if close:
             writer.write_eof()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await reader.read(65536)
     finally:
         writer.close()

@@ -65,7 +65,7 @@ def locked(home: Path) -> Iterator[None]:
 
 async def settled(chats: Chats) -> None:
     """Wait until nothing waits and nothing is owed."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while chats.db.list_waiting() or chats.db.list_deliveries(("pending", "sending")):
             await asyncio.sleep(0.01)
 

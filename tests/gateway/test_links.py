@@ -45,7 +45,7 @@ async def shown(chats: Chats, text: str, chat_id: str = "1") -> None:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Wait until something is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.01)
 

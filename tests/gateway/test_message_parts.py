@@ -21,7 +21,7 @@ from gateway.pipeline import Inbound
 from gateway.platforms.base import MessageEvent
 from gateway.session import SessionSource
 
-from .chats import gateway
+from .chats import Chats, gateway
 from .test_quick_messages import questions, quiet, until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -87,6 +87,13 @@ def test_remembered_chats_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not parts.expects(part(2, user="u1").event)
 
 
+def end_wait(chats: Chats) -> None:
+    """All parts are there; a slow machine has not ended the wait between two of them."""
+    parts = chats.runner.turns.parts
+    parts._seconds = 0.01
+    parts._changed.set()
+
+
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2], [1, 3, 2, 0]])
 @pytest.mark.parametrize("mode", ["interrupt", "queue", "steer"])
 async def test_an_album_is_answered_once(tmp_path: Path, order: Sequence[int], mode: str) -> None:
@@ -94,13 +101,15 @@ async def test_an_album_is_answered_once(tmp_path: Path, order: Sequence[int], m
     for file in files:
         file.write_text(file.name)
     steps = [say("Four files.")]
-    settings = {"busy_input_mode": mode, "message_parts_wait": 0.2}
+    settings = {"busy_input_mode": mode, "message_parts_wait": 30.0}
     async with gateway(tmp_path / "home", steps, **settings) as chats:
         for number in [*order, *order]:  # each is delivered twice
             await chats.say(
                 "look" if number == 0 else "", album="a", order=number,
                 message_id=str(number), media=[str(files[number])],
             )  # fmt: skip
+        await until(lambda: chats.runner.turns.waiting == 4)
+        end_wait(chats)
         assert await chats.local.wait_for(1) == ["Four files."]
         await quiet(chats)
         assert chats.local.texts() == ["Four files."]
@@ -140,13 +149,15 @@ async def test_a_part_whose_file_is_being_fetched_is_waited_for(tmp_path: Path) 
 
 
 async def test_a_restart_between_the_parts_gives_one_turn(tmp_path: Path) -> None:
-    settings = {"message_parts_wait": 0.5, "drain_timeout": 0.0}
+    settings = {"message_parts_wait": 30.0, "drain_timeout": 0.0}
     async with gateway(tmp_path, [], **settings) as chats:
         await chats.say("one", album="a", order=1, message_id="1")
         await until(lambda: chats.runner.turns.waiting == 1)
     async with gateway(tmp_path, **settings) as chats:
         await chats.say("two", album="a", order=2, message_id="2")
         await chats.say("one", album="a", order=1, message_id="1")
+        await until(lambda: chats.runner.turns.waiting == 2)
+        end_wait(chats)
         assert await chats.local.wait_for(1) == ["re: one\ntwo"]
         await quiet(chats)
         assert chats.local.texts() == ["re: one\ntwo"]

@@ -149,7 +149,7 @@ async def test_a_place_is_given_back_once(how: str) -> None:
 
     for _ in range(5):
         try:
-            async with asyncio.timeout(20), places.place() as alive:
+            async with asyncio.timeout(60), places.place() as alive:
                 await use(alive)
         except RuntimeError:
             assert how == "fault"

@@ -23,7 +23,7 @@ KEY = "agent:main:local:dm:1"
 
 async def until(holds: Callable[[], bool]) -> None:
     """Wait for a state."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.002)
 

@@ -101,7 +101,7 @@ async def test_waiting_for_the_person_is_not_silence(
     async with gateway(tmp_path, steps, yaml=yaml) as chats:
         assert "Which one?" in await chats.ask("choose")
         looks = count_looks(chats, monkeypatch)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(looks) < 3:  # each after as long as a turn may be silent
                 await asyncio.sleep(0.01)
         assert await chats.ask("2") == "b it is"

@@ -88,7 +88,7 @@ def told(db: SessionDB, session_id: str) -> list[str]:
 
 
 async def until(is_so: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.01)
 

@@ -17,6 +17,7 @@ from hermes_state import SessionDB
 from .bot_api import TOKEN, BotApi
 from .chats import CONFIG
 from .telegram_chats import telegram_gateway
+from .test_message_parts import end_wait
 
 CHILD = Path(__file__).with_name("telegram_child.py")
 ME = Me(1, "hermes_bot")
@@ -57,8 +58,10 @@ async def test_an_album_in_a_group_is_one_message_though_one_part_names_the_bot(
             for number in range(3)
         ]
         other = api.message(None, photo=photo(0), **{**common, "media_group_id": "g2"})
-        async with telegram_gateway(tmp_path, api, message_parts_wait=0.3) as chats:
+        async with telegram_gateway(tmp_path, api, message_parts_wait=30.0) as chats:
             await api.add(*album, other)
+            await api.until(lambda: chats.runner.turns.waiting == 3 and not api.waiting)
+            end_wait(chats)
             (answer,) = await api.wait_for(1, -5)
             assert "which is best?" in answer
             (asked,) = questions(chats.db)

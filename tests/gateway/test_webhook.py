@@ -404,8 +404,18 @@ class WebhookPlace(Place):
                 url = f"http://127.0.0.1:{self.adapter.port}/hooks/hook"
                 return (await client.post(url, content=body, headers=headers)).status_code
 
-        task = asyncio.create_task(post())
-        await asyncio.wait([task], timeout=0.5)  # so that the next one comes after it
+        taken, take = asyncio.Event(), self.adapter.on_message
+
+        async def watched(event: MessageEvent) -> None:
+            taken.set()
+            await take(event)
+
+        self.adapter.on_message = watched
+        task, taking = asyncio.create_task(post()), asyncio.create_task(taken.wait())
+        # So that the next one comes after it; a duplicate is answered and not taken.
+        await asyncio.wait([task, taking], return_when=asyncio.FIRST_COMPLETED)
+        taking.cancel()
+        self.adapter.on_message = take
         return task, message_id, body
 
     async def delivered_again(self, said: Any) -> None:

@@ -187,7 +187,7 @@ def test_returning_in_time_makes_up_for_an_earlier_time_out() -> None:
     for _ in range(STRIKES + 1):
         assert plugins.invoke_hook(HOOK, slowly=True) == []
         go_on.set()
-        assert returned.wait(10)
+        assert returned.wait(60)
         while plugins.invoke_hook(HOOK, slowly=False) != ["well"]:
             assert plugins.has_hook(HOOK)
         go_on.clear()
@@ -274,13 +274,13 @@ def test_the_context_is_carried() -> None:
 
 
 def test_hooks_fired_at_once_do_not_wait_for_each_other() -> None:
-    meeting = threading.Barrier(4, timeout=10)
+    meeting = threading.Barrier(4, timeout=60)
 
     def meet(**kwargs: Any) -> int:
         meeting.wait()
         return 1
 
-    plugins.add_hook(HOOK, meet, limit=20)
+    plugins.add_hook(HOOK, meet, limit=60)
     answers: list[Any] = []
     threads = [
         threading.Thread(target=lambda: answers.extend(plugins.invoke_hook(HOOK))) for _ in range(4)

@@ -25,7 +25,7 @@ def test_a_copy_taken_amid_writes_is_one_state_of_the_store(db: SessionDB, tmp_p
 
     thread = threading.Thread(target=write)
     thread.start()
-    started.wait(10)
+    started.wait(60)
     try:
         for number in range(5):
             target = tmp_path / f"copy{number}.db"
@@ -87,7 +87,7 @@ def test_a_store_in_use_is_known(db_path: Path) -> None:
         assert other.stdout.readline() == "open\n"
         assert is_in_use(db_path)
         other.stdin.close()
-        other.wait(20)
+        other.wait(60)
     assert not is_in_use(db_path)
     with SessionDB(db_path) as again:
         again.create_session("s", "cli")

@@ -187,7 +187,7 @@ def test_points_taken_amid_writes_are_each_one_state(db: SessionDB, folder: Path
 
     thread = threading.Thread(target=go_on)
     thread.start()
-    assert started.wait(20)
+    assert started.wait(60)
     try:
         for _ in range(6):
             before = db.message_count()

@@ -351,7 +351,7 @@ class TestStoredAsker:
 
         thread = threading.Thread(target=run)
         thread.start()
-        assert told.wait(10)
+        assert told.wait(60)
         return shown, outcome, thread
 
     def test_another_process_decides(self, ask: Any, db: SessionDB) -> None:
@@ -359,14 +359,14 @@ class TestStoredAsker:
         shown, outcome, thread = self.start(context)
         with SessionDB(db.db_path) as other:
             assert other.decide_approval(shown[0].id, shown[0].token, "session", "bob")
-        thread.join(10)
+        thread.join(60)
         assert outcome == ["ran"]
         check_command(context, RISKY)  # remembered for the conversation
 
     def test_the_time_passes(self, ask: Any, db: SessionDB) -> None:
         context, _ = ask(timeout=0.05)
         shown, outcome, thread = self.start(context)
-        thread.join(10)
+        thread.join(60)
         assert "in time" in outcome[0]
         assert db.get_approval(shown[0].id)["state"] == "expired"  # type: ignore[index]
 
@@ -374,6 +374,6 @@ class TestStoredAsker:
         context, _ = ask()
         shown, outcome, thread = self.start(context)
         context.cancelled.set()
-        thread.join(10)
+        thread.join(60)
         assert "was stopped" in outcome[0]
         assert db.get_approval(shown[0].id)["state"] == "cancelled"  # type: ignore[index]

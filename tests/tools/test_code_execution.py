@@ -213,8 +213,12 @@ def test_an_endless_program_is_ended_with_all_it_started(tmp_path, folders):
     pids = tmp_path / "pids"
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('started')\n"
     code += FAMILY.format(path=str(pids), rest="while True: time.sleep(1)")
-    with pytest.raises(ToolError, match=r"stopped after 2 seconds(.|\n)*started"):
-        run(tmp_path, code, timeout=2)
+    for limit in (2, 30):  # a busy machine may not have started it within the first
+        with pytest.raises(ToolError, match=rf"stopped after {limit} seconds") as stopped:
+            run(tmp_path, code, timeout=limit)
+        if pids.exists():
+            break
+    assert "started" in str(stopped.value)
     assert len(pids.read_text().split()) == 3
     assert [pid for pid in pids.read_text().split() if is_alive(int(pid))] == []
 

@@ -62,7 +62,7 @@ class Ground:
             start_new_session=True,
         )
         try:
-            child.wait(20)
+            child.wait(60)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # whatever it left in the background

@@ -228,7 +228,7 @@ def test_cancelling_ends_a_long_read(context: ToolContext, folder: Path) -> None
     thread = threading.Thread(target=run)
     thread.start()
     context.cancelled.set()
-    thread.join(10)
+    thread.join(60)
     assert failures == ["Stopped."]
 
 

@@ -224,7 +224,7 @@ def test_cancelling_ends_a_search_and_its_process(tmp_path: Path) -> None:
         time.sleep(0.01)
     (child,) = children()
     context.cancelled.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert "Stopped" in str(failures[0])
     assert not Path(f"/proc/{child}").exists()

@@ -61,7 +61,7 @@ def processes_with(text: str) -> list[int]:
 
 
 def eventually(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
@@ -157,11 +157,13 @@ def test_the_session_is_told_and_not_kept(context: ToolContext, run: Run) -> Non
 
 def test_a_time_limit_ends_everything_the_command_started(run: Run) -> None:
     seconds = unique_seconds()
-    text = run(
-        f"echo begun; setsid sleep {seconds} & (trap '' TERM; sleep {seconds}) & sleep {seconds}",
-        timeout=0.5,
-    )
-    assert text.startswith("begun\n[timed out after 0.5 s;")
+    sleep = f"sleep {seconds}"
+    command = f"setsid {sleep} & (trap '' TERM; {sleep}) & echo begun; {sleep}"
+    for limit in (0.5, 30):  # a busy machine may not have begun within the first
+        text = run(command, timeout=limit)
+        if text.startswith("begun"):
+            break
+    assert text.startswith(f"begun\n[timed out after {limit} s;")
     assert processes_with(seconds) == []
 
 
@@ -190,9 +192,9 @@ def test_an_interrupt_ends_a_command_at_once(context: ToolContext, run: Run, pty
     results: list[str] = []
     thread = threading.Thread(target=lambda: results.append(run(command, pty=pty)))
     thread.start()
-    assert begun.wait(20)
+    assert begun.wait(60)
     context.cancelled.set()
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert "[interrupted by the user" in results[0]
     assert processes_with(seconds) == []

@@ -170,7 +170,7 @@ def _listens(port: int) -> bool:
 
 
 def eventually(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.02)
@@ -264,14 +264,17 @@ def test_a_time_limit_ends_everything_over_there(
     lab: Lab, seconds: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tools.terminal.run.TIMEOUT_GRACE", 0.5)
-    text = lab.run(
-        f"echo $HERMES_TOOL_RUN; setsid sleep {seconds} & (trap '' TERM; sleep {seconds}) &"
-        f" sleep {seconds}",
-        timeout=2,
-    )
+    for limit in (2, 30):  # a busy machine may not have begun within the first
+        text = lab.run(
+            f"setsid sleep {seconds} & (trap '' TERM; sleep {seconds}) &"
+            f" echo $HERMES_TOOL_RUN; sleep {seconds}",
+            timeout=limit,
+        )
+        assert f"[timed out after {limit} s;" in text
+        if not text.startswith("["):
+            break
     marker = text.partition("\n")[0].rpartition(":")[2]
     assert re.fullmatch(r"[0-9a-f]{32}", marker), text
-    assert "[timed out after 2 s;" in text
     assert sleeping(seconds) == 0
     assert not Path(f"/tmp/hermes-{marker}").exists()
 
@@ -305,7 +308,7 @@ def test_a_pseudo_terminal(lab: Lab) -> None:
 def test_background_processes(lab: Lab, seconds: str) -> None:
     name = lab.start(f"read line; echo got $line; sleep {seconds}")
     text = lab.act("submit", name, data="hello")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while "got hello" not in text and time.monotonic() < deadline:
         text += lab.act("poll", name)
     assert "got hello" in text

@@ -210,7 +210,7 @@ async def test_a_stream_without_end_is_cut_by_size(site):
     site.answers["/"] = flood
     response = await get(f"http://open.test:{site.port}/", limits=Limits(bytes=300_000))
     assert (response.cut, len(response.body)) == ("size", 300_000)
-    await asyncio.wait_for(site.gone.wait(), 10)
+    await asyncio.wait_for(site.gone.wait(), 60)
 
 
 async def test_a_server_that_drips_is_cut_by_time_and_one_that_is_silent_fails(site):
@@ -279,7 +279,7 @@ async def test_cancelling_closes_the_connection(site):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await asyncio.wait_for(site.gone.wait(), 10)
+    await asyncio.wait_for(site.gone.wait(), 60)
 
 
 # --- addresses ------------------------------------------------------------------------------------

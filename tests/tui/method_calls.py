@@ -28,7 +28,7 @@ auxiliary:
 """
 
 
-def until(happened: Callable[[], object], seconds: float = 10.0) -> None:
+def until(happened: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait until something has happened."""
     deadline = time.monotonic() + seconds
     while not happened():
@@ -110,7 +110,7 @@ class Gateway:
     def settle(self, sid: str) -> None:
         """Wait for the end of the turn."""
         session = self.live(sid)
-        assert not session["running"] or session["turn_done"].wait(20), "the turn does not end"
+        assert not session["running"] or session["turn_done"].wait(60), "the turn does not end"
 
     def key(self, sid: str) -> str:
         """The stored session that a live one is in."""

@@ -74,7 +74,7 @@ def test_undo_takes_back_and_offers_the_text(gateway: Gateway) -> None:
 
 def test_nothing_is_taken_back_while_a_turn_runs(gateway: Gateway) -> None:
     go = threading.Event()
-    gateway.script([say("a", lambda: go.wait(10), "b")])
+    gateway.script([say("a", lambda: go.wait(60), "b")])
     sid = gateway.open()
     gateway.call("prompt.submit", session_id=sid, text="one")
     try:
@@ -136,7 +136,7 @@ def test_prompts_that_come_during_a_compression_wait(gateway: Gateway) -> None:
 
     def hold() -> None:
         asked.set()
-        go.wait(10)
+        go.wait(60)
 
     gateway.script([say("A summary", hold, " of stones.")] + [say("after")] * 5)
     gateway.live(sid)["agent"].switch_model(gateway.model)
@@ -146,11 +146,11 @@ def test_prompts_that_come_during_a_compression_wait(gateway: Gateway) -> None:
         target=lambda: results.append(gateway.call("session.compress", session_id=sid))
     )
     worker.start()
-    assert asked.wait(20)
+    assert asked.wait(60)
     sent = gateway.call("prompt.submit", session_id=sid, text="and then?")
     assert sent["status"] == "queued"
     go.set()
-    worker.join(20)
+    worker.join(60)
     gateway.settle(sid)
     assert results[0]["status"] == "compressed"
     texts = [one["content"] for one in gateway.live(sid)["history"]]

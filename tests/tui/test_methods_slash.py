@@ -92,12 +92,12 @@ def test_new_during_a_turn_ends_it(gateway: Gateway) -> None:
 
     def wait() -> None:
         asked.set()
-        go.wait(10)
+        go.wait(60)
 
     gateway.script([say("begun", wait, "end")] + [say("ok")] * 3)
     sid = gateway.open()
     gateway.call("prompt.submit", session_id=sid, text="one")
-    assert asked.wait(10)
+    assert asked.wait(60)
     old = gateway.key(sid)
     threading.Timer(0.1, go.set).start()
     run(gateway, sid, "/new")
@@ -154,7 +154,7 @@ def test_a_slow_command_follows_the_conversation(gateway: Gateway) -> None:
     def handler(surface: Surface, args: str) -> str:
         seen.append(surface.session_id)
         begun.set()
-        go.wait(10)
+        go.wait(60)
         seen.append(surface.session_id)
         surface.set_title("From a slow command")
         return "done"
@@ -165,10 +165,10 @@ def test_a_slow_command_follows_the_conversation(gateway: Gateway) -> None:
     try:
         worker = threading.Thread(target=lambda: run(gateway, sid, "/dawdle"))
         worker.start()
-        assert begun.wait(10)
+        assert begun.wait(60)
         gateway.call("session.compress", session_id=sid)
         go.set()
-        worker.join(10)
+        worker.join(60)
     finally:
         del table._registered["dawdle"]
     assert seen[0] != seen[1] == gateway.key(sid)
@@ -194,12 +194,12 @@ def test_queue_stop_and_copy(gateway: Gateway) -> None:
 
     def wait() -> None:
         asked.set()
-        go.wait(10)
+        go.wait(60)
 
     gateway.script([say("begun", wait, "end"), say("second")])
     sid = gateway.open()
     gateway.call("prompt.submit", session_id=sid, text="one")
-    assert asked.wait(10)
+    assert asked.wait(60)
     assert "1 waiting" in str(run(gateway, sid, "/queue two")["output"])
     assert gateway.refused("slash.exec", session_id=sid, command="/undo").code == 4018
     threading.Timer(0.1, go.set).start()

@@ -42,12 +42,12 @@ def test_a_task_in_the_background(gateway: Gateway) -> None:
 
     def wait() -> None:
         begun.set()
-        go.wait(10)
+        go.wait(60)
 
     gateway.script([say("report", wait, "!")])
     sid = gateway.open()
     started = gateway.call("prompt.background", session_id=sid, text="Look it up.")["task_id"]
-    assert begun.wait(10)
+    assert begun.wait(60)
     active = gateway.call("delegation.status")["active"]
     assert [(one["task_id"], one["goals"]) for one in active] == [(started, ["Look it up."])]
     go.set()
@@ -72,7 +72,7 @@ def test_a_task_is_stopped_by_its_id(gateway: Gateway) -> None:
     gateway.script([say("never", wait)])
     sid = gateway.open()
     started = gateway.call("prompt.background", session_id=sid, text="Look it up.")["task_id"]
-    assert begun.wait(10)
+    assert begun.wait(60)
     child = gateway.call("delegation.status")["active"][0]["subagents"][0]
     assert gateway.call("subagent.interrupt", subagent_id=child)["found"]
     until(lambda: not gateway.call("delegation.status")["active"])
@@ -278,7 +278,7 @@ def test_sudo_asks_for_its_password(gateway: Gateway) -> None:
     assert wrong["status"] == "expired", "a password is not an answer to a question"
     answer = {"request_id": request_id, "password": "open-sesame-please"}
     assert gateway.call("sudo.respond", **answer)["status"] == "ok"
-    asking.join(10)
+    asking.join(60)
     assert got == ["open-sesame-please"]
     assert "sesame" not in str(gateway.events(sid))
 

@@ -13,7 +13,7 @@ def test_as_many_run_at_once_as_there_are_threads() -> None:
     all_there, done = threading.Barrier(3), threading.Semaphore(0)
 
     def job() -> None:
-        all_there.wait(20)  # passed only if three are here at once
+        all_there.wait(60)  # passed only if three are here at once
         done.release()
 
     for _ in range(9):
@@ -28,10 +28,10 @@ def test_a_flood_waits_instead_of_piling_up() -> None:
 
     def first() -> None:
         busy.set()
-        go_on.wait(20)
+        go_on.wait(60)
 
     pool.run(first)
-    assert busy.wait(20)
+    assert busy.wait(60)
     flooded = threading.Event()
 
     def flood() -> None:
@@ -43,8 +43,8 @@ def test_a_flood_waits_instead_of_piling_up() -> None:
     flooding.start()
     assert not flooded.wait(0.2), "the last one found no place"
     go_on.set()
-    assert flooded.wait(20)
+    assert flooded.wait(60)
     finished = threading.Event()
     pool.run(finished.set)
-    assert finished.wait(20)
+    assert finished.wait(60)
     assert done == list(range(workers.WAITING + 1))
