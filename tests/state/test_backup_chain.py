@@ -6,10 +6,9 @@ import os
 import random
 import signal
 import stat
-import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ from hermes_state.backup.verify import verify_points
 from hermes_state.connection import open_connection, tuples
 
 from .. import seeds
+from .children import Child, killed
+from .memory import memory_folder
 
 Rows = dict[str, list[Any]]
 
@@ -64,8 +65,10 @@ def say(db: SessionDB, text: str, times: int = 1) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "points"
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """In memory: what is killed does not care, and every point is a dozen waits for a disk."""
+    with memory_folder(tmp_path) as place:
+        yield place / "points"
 
 
 @pytest.fixture
@@ -265,7 +268,7 @@ def test_damage_is_named_and_what_came_before_stays_good(
 def test_a_point_of_another_chain_is_not_taken(
     chain: list[Point], folder: Path, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
+    other = folder.parent / "other"
     with SessionDB(tmp_path / "other.db") as db:
         db.create_session("s", "cli")
         for number in range(3):
@@ -362,26 +365,20 @@ def test_damaged_points_are_not_merged(chain: list[Point], folder: Path) -> None
 
 # Kills
 
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-from hermes_state.backup.chain import add_point
-from hermes_state.backup.thin import thin
-import hermes_state.backup.verify, hermes_state.db, zipfile, tempfile
-left = int(sys.argv[3])
 CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.truncate", "shutil.rmtree", "open", "os.rmdir")
-def count(event, args):
-    global left
-    if event in CHANGES and sys.argv[2] in str(args[0]):
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(count)
-if sys.argv[4] == "thin":
-    thin(Path(sys.argv[2]), 2, at_once=1)
-else:
-    add_point(Path(sys.argv[1]), Path(sys.argv[2]))
-"""
+
+
+def die_after(steps: int, folder: Path) -> None:
+    """Let this process be killed at the next change of a file in the folder after so many."""
+
+    def count(event: str, args: tuple[Any, ...]) -> None:
+        nonlocal steps
+        if event in CHANGES and str(folder) in str(args[0]):
+            steps -= 1
+            if steps < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
 
 
 @pytest.mark.parametrize("work", ["add", "thin"])
@@ -393,25 +390,33 @@ def test_killed_at_any_step_the_points_stay_good(
     for point in chain:
         target = folder.parent / "first" / str(point.number)
         states[point.number] = restored(folder, point.number, target)[0]
-    say(db, "not yet in a point")
+    db.close()  # what is forked must not have it open
+    killed(lambda: (left := SessionDB(db.db_path), say(left, "not yet in a point")))
     now = rows(db.db_path)
     deaths = 0
+    seen: dict[str, bytes] = {}
     while True:
-        child = subprocess.run(
-            [sys.executable, "-c", CHILD, str(db.db_path), str(folder), str(deaths), work],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        found = verify_points(folder, all_points=True)
-        assert not any(one.damage for one in found), (deaths, found)
-        for one in found:
-            target = folder.parent / f"after{deaths}" / str(one.number)
-            expected = states.get(one.number, now)
-            assert restored(folder, one.number, target)[0] == expected
-        if child.returncode == 0:
+
+        def once() -> None:
+            die_after(deaths, folder)
+            if work == "thin":
+                thin(folder, 2, at_once=1)
+            else:
+                add_point(db.db_path, folder)
+
+        kind, told = Child(once).outcome()
+        there = {one.name: one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+        if there != seen:  # the same files give the same again
+            found = verify_points(folder, all_points=True)
+            assert not any(one.damage for one in found), (deaths, found)
+            for one in found:
+                target = folder.parent / f"after{deaths}" / str(one.number)
+                expected = states.get(one.number, now)
+                assert restored(folder, one.number, target)[0] == expected
+        seen = there
+        if kind == "returned":
             break
-        assert child.returncode == -signal.SIGKILL, child.stderr
+        assert (kind, told) == ("died", signal.SIGKILL), told
         deaths += 1
     assert deaths > 5
     if work == "add":
