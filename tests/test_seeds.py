@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CONFTEST = "from tests.conftest import *\n"
+CONFTEST = """
+from tests import seeds
+from tests.conftest import *
+
+seeds.PACKAGES = ("hermes_state",)  # of whose constants a search draws: all would take seconds
+"""
 PROBE = """
 import os, random
 from hypothesis import given, settings, strategies as st
