@@ -7,6 +7,7 @@ loop alone: messages are made before, results are sent after.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -167,10 +168,14 @@ class Worker:
     """The commands; each takes and returns what JSON can hold."""
 
     def __init__(self, seed: int) -> None:
-        self._corpus = Corpus(seed, stream=100_000)
+        self._seed = seed
         self._target: Target | None = None
         self._waiting: list[Any] = []
         self._filling: Corpus | None = None
+
+    @functools.cached_property
+    def _corpus(self) -> Corpus:
+        return Corpus(self._seed, stream=100_000)
 
     @property
     def target(self) -> Target:

@@ -8,6 +8,7 @@ interpreters read this too.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
@@ -33,7 +34,8 @@ _PLANT_EVERY = 20_000
 _TOOLS = ("read_file", "search_files", "run_command", "web_search", "write_file")
 
 
-def vocabulary() -> list[str]:
+@functools.cache
+def vocabulary() -> tuple[str, ...]:
     """The words, most frequent first; frequent words are short."""
     rng = random.Random(11)
     starts = [*"bcdfghklmnprstvw", "br", "ch", "cr", "fl", "gr", "pl", "pr", "sh", "st", "th", "tr"]
@@ -49,7 +51,7 @@ def vocabulary() -> list[str]:
         if word not in seen:
             seen[word] = None
             words.append(word)
-    return words
+    return tuple(words)
 
 
 class Corpus:

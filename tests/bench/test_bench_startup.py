@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench import startup
+from bench import startup, startup_command
 from bench.lab import Lab, seconds
+from bench.measure import interleaved
 from bench.startup_command import _show, visible
+
+
+def once(sides: dict[str, Callable[[], Any]], rounds: int, **_: Any) -> dict[str, list[Any]]:
+    """One round, where a run has several."""
+    return interleaved(sides, 1)
 
 
 @pytest.mark.parametrize("name", startup.MEASUREMENTS)
@@ -20,6 +28,8 @@ def test_every_measurement_gives_findings(
     # Our own server stands in for the one we compare with: it speaks the same protocol. Our
     # interface needs no node, and no option.
     monkeypatch.setattr("shutil.which", lambda name: None)
+    for module in (startup, startup_command):
+        monkeypatch.setattr(module, "interleaved", once)
     findings = startup.MEASUREMENTS[name](Lab(tmp_path, True, sys.executable))
     for found in findings:
         assert found.ours and found.theirs
@@ -28,7 +38,10 @@ def test_every_measurement_gives_findings(
     json.dumps([found.details for found in findings])
 
 
-def test_without_a_yardstick_nothing_is_promised(tmp_path: Path) -> None:
+def test_without_a_yardstick_nothing_is_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(startup, "interleaved", once)
     findings = startup.answer(Lab(tmp_path, True, None))
     assert all(found.met is None and not found.theirs for found in findings)
 
