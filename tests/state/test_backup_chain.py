@@ -395,15 +395,15 @@ def test_killed_at_any_step_the_points_stay_good(
     now = rows(db.db_path)
     deaths = 0
     seen: dict[str, bytes] = {}
+
+    def once() -> None:
+        die_after(deaths, folder)
+        if work == "thin":
+            thin(folder, 2, at_once=1)
+        else:
+            add_point(db.db_path, folder)
+
     while True:
-
-        def once() -> None:
-            die_after(deaths, folder)
-            if work == "thin":
-                thin(folder, 2, at_once=1)
-            else:
-                add_point(db.db_path, folder)
-
         kind, told = Child(once).outcome()
         there = {one.name: one.read_bytes() for one in folder.rglob("*") if one.is_file()}
         if there != seen:  # the same files give the same again
