@@ -55,14 +55,14 @@ def distinct_words(count: int) -> str:
 PEAK = """
 import sys
 from pathlib import Path
-from hermes_state import search_batch
-from hermes_state.search import SearchIndex
+from hermes_state.search import batch
+from hermes_state.search.engine import SearchIndex
 
 def peak():
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0])
 
-search_batch.MOST_DIFFERENT = 2000
+batch.MOST_DIFFERENT = 2000
 index = SearchIndex(*sys.argv[1:])
 before = peak()
 assert len(index.search_messages("needle")) == 1

@@ -99,6 +99,45 @@ def test_a_search_that_finds_nothing_asks_for_little(
     assert len(executed) <= 5  # begin, both files, the word, longer words, end
 
 
+@pytest.mark.parametrize(
+    ("query", "most"),
+    [
+        ("lamp before", 7),  # begin, both files, matches, longer words of each, end
+        ('"lit the"', 4),  # begin, both files, matches, end
+        ("unheard lamp", 6),  # without asking for matches
+    ],
+)
+def test_words_that_never_stand_together_take_few_statements(
+    tmp_path: Path, executed: list[str], query: str, most: int
+) -> None:
+    store = SearchStore(tmp_path)
+    store.session("s")
+    store.message("s", "before")
+    store.message("s", "the lamp is lit")
+    assert store.ids(query) == store.ids(query) == []
+    executed.clear()
+    assert store.ids(query) == []
+    assert len(executed) <= most
+    assert not any("count(*)" in sql for sql in executed)  # how common they are does not matter
+    store.close()
+
+
+def test_longer_words_of_a_common_one_are_not_looked_for_beside_a_rare_one(
+    tmp_path: Path, executed: list[str]
+) -> None:
+    store = SearchStore(tmp_path)
+    store.session("s")
+    for number in range(40):
+        store.message("s", f"the lamp {number} of the hall; others are lamplight")
+    both = store.message("s", "the unmistakable lamp")
+    assert store.ids("lamp unmistakable") == store.ids("lamp unmistakable") == [both]
+    executed.clear()
+    assert store.ids("lamp unmistakable") == [both]
+    assert sum("word_part MATCH" in sql for sql in executed) == 1
+    assert sum("MATCH" in sql for sql in executed) == 3  # the matches, how many, longer words
+    store.close()
+
+
 @pytest.mark.parametrize("query", ["lamp", "lamp lit", '"of the hall"', "unheard", "lam*", "amp"])
 def test_searching_again_prepares_no_statement_anew(
     store: SearchStore, monkeypatch: pytest.MonkeyPatch, query: str

@@ -1,7 +1,7 @@
 """The matches of an expression, newest (or oldest) first, as many as are needed and no more.
 
 The tables of the index are gone through one after the other in the order of time. After each one
-the clock is looked at: past its deadline a search ends with what it has. So a phrase of words that
+the clock is looked at: past its time a search ends with what it has. So a phrase of words that
 each occur in most messages, and that nowhere stand together, does not hold anyone up.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import heapq
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from ..connection import tuples
+from .clock import WorkClock
 from .filters import Filters
 from .index import IndexConnection, facet
 from .spans import Range, Spans
@@ -82,14 +82,11 @@ class Collector:
         expression: Callable[[Sequence[str]], str],
         filters: Filters,
         wanted: Wanted,
-        deadline: float,
+        clock: WorkClock,
         match: str,
         spans: Spans,
     ) -> None:
-        """`match` is the full-text expression; `expression` makes it, given facets not to occur.
-
-        The deadline is one of `time.thread_time()`: the work counts, not what else goes on.
-        """
+        """`match` is the full-text expression; `expression` makes it, given facets not to occur."""
         self.candidates: list[Candidate] = []
         """Block after block: those of an earlier block come first whatever their score."""
         self.complete = True
@@ -98,7 +95,7 @@ class Collector:
         self._expression = expression
         self._filters = filters
         self._wanted = wanted
-        self._deadline = deadline
+        self._clock = clock
         self._match = match
         self._spans = spans
         self._conversations: set[str] = set()
@@ -133,7 +130,7 @@ class Collector:
         return False
 
     def _out_of_time(self) -> bool:
-        if self._slowest and time.thread_time() + self._slowest > self._deadline:
+        if self._slowest and self._clock.left() < self._slowest:
             self.complete = False
         return not self.complete
 
@@ -145,13 +142,13 @@ class Collector:
         self._conn.scorer.new_table()
         taken = 0
         while True:
-            began = time.thread_time()
+            left = self._clock.left()
             found = len(self.candidates)
             wanted = BLOCK - found % BLOCK
             if self._wanted.order:
                 wanted = min(wanted, max(self._wanted.need, _FEW))
             rows = tuples(self._conn, sql, (self._match, low, high, *values, wanted))
-            self._slowest = max(self._slowest, time.thread_time() - began)
+            self._slowest = max(self._slowest, left - self._clock.left())
             self.candidates += map(_as_candidate, rows)
             if self._wanted.one_per_conversation:
                 self._conversations.update(row[2] for row in rows)

@@ -28,6 +28,7 @@ from .hits import read_hits
 from .index import IndexConnection, IndexFile
 from .query import Query, parse
 from .run import Search
+from .vocabulary import is_listed
 
 MOST_HITS = 10_000
 TITLES_SHARE = 5
@@ -112,10 +113,18 @@ class SearchIndex:
             budget=self._budget,
         )
 
+        asked = [
+            word
+            for group in parsed.groups
+            for term in group
+            for word in (term.words[:-1] if term.prefix else term.words)
+            if is_listed(word)
+        ]
+
         def work(conn: IndexConnection) -> list[dict[str, Any]]:
-            search_feed.begin_current(self._file, conn)
+            occurring = search_feed.begin_current(self._file, conn, asked)
             try:
-                hits = Search(conn, parsed, filters, wanted).hits()[first:last]
+                hits = Search(conn, parsed, filters, wanted, occurring).hits()[first:last]
                 return read_hits(conn, hits, include_inactive)
             finally:
                 if conn.in_transaction:  # SQLite ends it by itself when it finds damage

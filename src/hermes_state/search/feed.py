@@ -14,7 +14,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -28,7 +28,7 @@ from .index import FORMAT, IndexConnection, IndexFile, Outline, create, create_p
 from .pairs import pairs
 from .source import SOURCE_ROWS, SourceMessage, texts_of
 from .text import words
-from .vocabulary import add_words
+from .vocabulary import OCCURS, add_words
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +40,13 @@ LONGEST_TITLE = 10_000
 """Characters of a title that can be found."""
 STUCK_AFTER = 60.0
 """Seconds to wait for another process that holds the index and makes no progress."""
+MOST_ASKED = 4
+"""Words of which one statement says whether they occur."""
 
-
-_BOTH_FILES = "SELECT (SELECT 1 FROM feed), (SELECT 1 FROM state.state_meta)"
-"""Begins to read both files; what they say does not matter."""
+_OPENING = "BEGIN; SELECT (SELECT 1 FROM feed), (SELECT 1 FROM state.state_meta)"
+"""Begins to read both files; what these rows say does not matter."""
+_OPENINGS = [_OPENING + f", {OCCURS}" * count for count in range(MOST_ASKED + 1)]
+"""The same, asking as well for so many words."""
 
 
 class Position(NamedTuple):
@@ -116,29 +119,38 @@ def catch_up(
             total = feeder.goal[0] - feeder.first
             if progress is not None and total > 0:
                 progress(min(feeder.seq - feeder.first, total), total)
-        if feeder.indexed > BATCH_ROWS:
+        if feeder.indexed > BATCH_ROWS or feeder.is_anew:
             _merge(conn, [*(f"doc_{part}" for part in feeder.parts), "word_part"])
         conn.reached = feeder.goal
     return feeder.indexed
 
 
-def begin_current(file: IndexFile, conn: IndexConnection) -> None:
-    """Begin a transaction: one view of both files, in which the index has caught up."""
+def begin_current(
+    file: IndexFile, conn: IndexConnection, asked: Sequence[str] = ()
+) -> dict[str, bool]:
+    """Begin a transaction: one view of both files, in which the index has caught up.
+
+    Returns for some of the words `asked`, of which each must be listed, whether they occur.
+    """
     while True:
-        conn.execute("BEGIN")
         if conn.versions is not None:
-            conn.execute(_BOTH_FILES).fetchall()
+            # In one statement: what a search that finds little costs is the number of these.
+            asked = asked[:MOST_ASKED]
+            found = conn.execute(_OPENINGS[len(asked)], asked).fetchall()[0]
             if _versions(conn) == conn.versions:
-                return  # nobody has written since, so what is known of the index holds
+                # Nobody has written since, so what is known of the index holds.
+                return dict(zip(asked, [one is not None for one in found[2:]], strict=True))
+        else:
+            conn.execute("BEGIN")
         if _is_current(conn) and _is_at_hand(conn):
             conn.versions = _versions(conn)
-            return
+            return {}
         conn.execute("ROLLBACK")
         conn.versions = None
         catch_up(file, conn)
         conn.execute("BEGIN")
         if _is_at_hand(conn):  # the store may have gone on meanwhile
-            return
+            return {}
         conn.execute("ROLLBACK")
 
 
@@ -204,6 +216,8 @@ class _Feeder:
         self.seq = 0
         self.indexed = 0
         self.parts: set[int] = set()
+        self.is_anew = False
+        """Whether the index was started over."""
         self._started = False
         self._known: set[str] = set()
         self._facets: dict[str, str] = {}
@@ -254,6 +268,7 @@ class _Feeder:
 
     def start_over(self, reason: str) -> bool:
         log.info("Building the search index %s from nothing: %s", self.file.path, reason)
+        self.is_anew = True
         conn = self.conn
         create(conn)
         counted, messages = self._sample()

@@ -86,6 +86,8 @@ class Filters(NamedTuple):
 
     def message_conditions(self) -> tuple[str, list[Any]]:
         """SQL on `m` and `s`, a message and its session, and its values."""
+        if self == _EVERYTHING:
+            return "(m.active = 1 OR m.compacted = 1)", []
         condition, values = self.session_conditions()
         parts = [condition]
         if self.roles:
@@ -98,3 +100,6 @@ class Filters(NamedTuple):
                 parts.append(f"m.timestamp {operator} ?")
                 values.append(value)
         return " AND ".join(parts), values
+
+
+_EVERYTHING = Filters()

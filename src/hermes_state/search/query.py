@@ -67,8 +67,8 @@ def parse(typed: str) -> Query:
     if typed.isascii() and typed.replace(" ", "").isalnum():  # words and no more: most queries
         plain = typed.split()
         if len(plain) == 1 or _OPERATORS.isdisjoint(plain):
-            terms = [_term(word, False, False) for word in plain[:MAX_TERMS]]
-            return Query(tuple((term,) for term in dict.fromkeys(terms)))
+            found = dict.fromkeys(words(" ".join(plain[:MAX_TERMS])))
+            return Query(tuple([(Term((word,)),) for word in found]))
     if typed[:1] == typed[-1:] == '"' and typed.isascii() and typed.count('"') == 2:  # a phrase
         term = _term(typed[1:-1], False, True)
         return Query(((term,),)) if term.words else Query()
@@ -150,28 +150,37 @@ def build(
     `required` one word must occur as well, and none of `forbidden`. `frequency` says how common a
     group (by its number) is.
     """
-    phrases: list[tuple[range, ...]] = [()] * len(query.groups)
+    groups = query.groups
+    phrases: list[tuple[range, ...]] = [()] * len(groups)
     parts: list[str] = []
     position = apart = 0
-    for number in sorted(range(len(query.groups)), key=frequency):
-        options: dict[str, None] = {}
-        bounds = [position]
-        for term in query.groups[number]:
-            options |= dict.fromkeys(map(phrase, alternatives(term)))
-            bounds.append(position + len(options))
-        phrases[number] = tuple(itertools.starmap(range, itertools.pairwise(bounds)))
-        position = bounds[-1]
-        parts.append(any_of(list(options)))
-        if len(parts) == 2 < len(query.groups) and apart < MOST_APART:
+    for number in sorted(range(len(groups)), key=frequency) if len(groups) > 1 else (0,):
+        group = groups[number]
+        some = alternatives(group[0])
+        if len(group) == len(some) == 1:  # nearly always
+            phrases[number] = (range(position, position + 1),)
+            position += 1
+            parts.append(phrase(some[0]))
+        else:
+            options: dict[str, None] = {}
+            bounds = [position]
+            for term in group:
+                options |= dict.fromkeys(map(phrase, alternatives(term)))
+                bounds.append(position + len(options))
+            phrases[number] = tuple(itertools.starmap(range, itertools.pairwise(bounds)))
+            position = bounds[-1]
+            parts.append(any_of(list(options)))
+        if len(parts) == 2 < len(groups) and apart < MOST_APART:
             # A chain of ANDs moves all its members on at each step. Set apart (by a NOT, since an
             # AND within an AND is merged with it), the two rarest move alone until they meet.
             apart += 1
             parts = [f'(({" AND ".join(parts)}) NOT "{NOWHERE}")']
             position += 1
-    parts += [any_of([f'"{word}"' for word in some]) for some in required]
+    for facets in required:
+        parts.append(any_of([f'"{word}"' for word in facets]))
     text = " AND ".join(parts)
-    without = [*(f'"{word}"' for word in forbidden), *map(phrase, query.excluded)]
-    if without:
+    if forbidden or query.excluded:
+        without = [*(f'"{word}"' for word in forbidden), *map(phrase, query.excluded)]
         text = f"({text}) NOT {any_of(without)}"
     return Expression(text, tuple(phrases))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import apsw
@@ -50,25 +50,32 @@ class Scorer:
     """The SQL function `relevance`; `prepare` tells it about the query it is used in."""
 
     def __init__(self) -> None:
+        self._terms: tuple[ScoredTerm, ...]
         self.places: dict[int, float] = {}
         """How far into each long document the first match is, from 0 to 1."""
         self.new_search()
-        self.prepare(())
+        self.prepare(list)
 
     def new_search(self) -> None:
         """Forget what the last search found."""
         self.places.clear()
         self._offsets_left = _MOST_OFFSETS
 
-    def prepare(self, terms: Sequence[ScoredTerm]) -> None:
-        """Set what to score by, in the order in which it was typed."""
-        self._terms = tuple(terms)
+    def prepare(self, terms: Callable[[], Sequence[ScoredTerm]]) -> None:
+        """Set what to score by, in the order in which it was typed; asked for at the first match.
+
+        So a query that matches nothing needs not know how rare its words are.
+        """
+        self._asked, self._terms = terms, ()
         self._only = -1
         """The number of the phrase if the query is nothing else."""
-        if len(self._terms) == 1 and len(self._terms[0].phrases) == 1:
-            weight, phrases, self._only_occurs = self._terms[0]
-            self._only, self._only_weight = phrases[0], weight * (SATURATION + 1.0)
         self.new_table()
+
+    def _ask(self) -> None:
+        terms = self._terms = tuple(self._asked())
+        if len(terms) == 1 and len(terms[0].phrases) == 1:
+            weight, phrases, self._only_occurs = terms[0]
+            self._only, self._only_weight = phrases[0], weight * (SATURATION + 1.0)
 
     def new_table(self) -> None:
         """The next documents come from another table."""
@@ -77,6 +84,8 @@ class Scorer:
     def __call__(self, api: apsw.FTS5ExtensionApi, /, *_: object) -> float:
         per_word = self._per_word
         if not per_word:
+            if not self._terms:
+                self._ask()
             rows = api.row_count
             average = api.column_total_size(0) / rows if rows else _ASSUMED_LENGTH
             per_word = self._per_word = SATURATION * LENGTH_WEIGHT / max(average, 1.0)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence, Set
 
 from ..connection import Connection, tuples
 from . import vocabulary
+from .clock import WorkClock
 from .collect import BLOCK, Candidate, Collector, Wanted, collect_titles
 from .filters import Filters
 from .index import IndexConnection
 from .pairs import as_pairs
 from .query import Expression, Query, Term, build, can_be_widened
 from .rank import HALF_LIFE, RECENCY, ScoredTerm, rarity
+from .sample import Sample, sample
 from .snippet import Matcher
 from .spans import PART_BITS
 
@@ -21,9 +24,6 @@ log = logging.getLogger(__name__)
 
 LEFT_FOR_WIDENING = 0.01
 
-_SAMPLE = 128
-_SAMPLED_WORDS = 12
-_UNKNOWN = 0.01
 _FEW_PHRASES = 4
 
 Alternatives = dict[Term, list[Term]]
@@ -36,27 +36,37 @@ class Search:
     """One search on one connection, whose index has caught up."""
 
     def __init__(
-        self, conn: IndexConnection, query: Query, filters: Filters, wanted: Wanted
+        self,
+        conn: IndexConnection,
+        query: Query,
+        filters: Filters,
+        wanted: Wanted,
+        occurring: dict[str, bool],
     ) -> None:
+        """`occurring` says of some words whether they may occur."""
         self._conn = conn
         self._query = query
         self._terms = [term for group in query.groups for term in group]
         self._filters = filters
         self._wanted = wanted
-        self._deadline = time.thread_time() + wanted.budget
+        self._clock = WorkClock(wanted.budget)
         self._now = time.time()
         self._required = filters.required(conn)
         self._outline = conn.require_outline()
         self._common = self._outline.common
-        self._frequency = _frequencies(conn, self._terms, self._outline.parts)
-        self._occurring: dict[str, bool] = {}
+        self._occurring = occurring
         conn.scorer.new_search()
+
+    @functools.cached_property
+    def _sample(self) -> Sample:
+        """How often the terms occur; not asked for if one of them does not."""
+        return sample(self._conn, self._terms, self._outline.parts)
 
     def hits(self) -> Hits:
         """What was found, best first; at least as much as is wanted, if there is as much."""
         limit = vocabulary.MOST_WORDS if len(self._terms) == 1 else vocabulary.FEWER_WORDS
         need, first = self._wanted.need, self._wanted.titles_first
-        stands_for = self._alternatives(vocabulary.expand_prefix, limit)
+        stands_for = self._alternatives(vocabulary.expand_prefix, limit, self._terms)
         titles, messages = self._pass(stands_for, need)
         hits: Hits = []
         if titles or messages:
@@ -67,18 +77,26 @@ class Search:
         if len(hits) >= need:
             return hits
         widenable = sum(map(can_be_widened, self._terms))
-        if not widenable or self._deadline - time.thread_time() < LEFT_FOR_WIDENING:
+        if not widenable or self._clock.left() < LEFT_FOR_WIDENING:
             return hits
-        wider = self._alternatives(vocabulary.widen, max(8, vocabulary.MOST_WORDS // widenable))
+        limit = max(8, vocabulary.MOST_WORDS // widenable)
+        found = {one.message_id for one in messages}
+        wider: Alternatives = {}
+        all_found = False
+        if (rarest := self._decisive_group(len(found))) is not None:
+            wider = self._alternatives(vocabulary.widen, limit, rarest)
+            all_found = self._are_all(found, rarest, wider)
+            if all_found and not self._may_match_titles:
+                return hits
+        others = [term for term in self._terms if term not in wider]
+        wider |= self._alternatives(vocabulary.widen, limit, others)
         if wider == stands_for:
             return hits  # there are no longer words to find
-        return hits + self._widened(wider, hits, messages)
+        return hits + self._widened(wider, hits, all_found)
 
-    def _widened(self, wider: Alternatives, hits: Hits, found: list[Candidate]) -> Hits:
-        """Further hits, with words that contain what was typed; `found` are messages without."""
-        titles, messages = self._pass(
-            wider, self._wanted.need + len(hits), {one.message_id for one in found}
-        )
+    def _widened(self, wider: Alternatives, hits: Hits, all_found: bool) -> Hits:
+        """Further hits, with words that contain what was typed; only titles if `all_found`."""
+        titles, messages = self._pass(wider, self._wanted.need + len(hits), only_titles=all_found)
         matcher = Matcher(tuple(self._terms), widened=True)
         known = {(kind == "title", one.message_id, one.session_id) for one, kind, _ in hits}
         seen = (
@@ -95,26 +113,30 @@ class Search:
         ]
 
     def _alternatives(
-        self, expand: Callable[[Connection, Term, int], Sequence[Term]], limit: int
+        self,
+        expand: Callable[[Connection, Term, int], Sequence[Term]],
+        limit: int,
+        terms: Sequence[Term],
     ) -> Alternatives:
         """For each term those of what it expands to that may occur."""
         return {
             term: [
-                as_pairs(one, self._common)
+                one if len(one.words) == 1 else as_pairs(one, self._common)
                 for place, one in enumerate(expand(self._conn, term, limit))
                 # Single words after the first come from the vocabulary.
                 if (place and len(one.words) == 1) or self._may_occur(one)
             ]
-            for term in self._terms
+            for term in terms
         }
 
-    def _pass(
-        self, stands_for: Alternatives, need: int, found: Set[int | None] | None = None
-    ) -> tuple[list[Candidate], list[Candidate]]:
-        """Titles and messages that match when each term stands for its alternatives.
+    @property
+    def _may_match_titles(self) -> bool:
+        return self._outline.has_titles and self._filters.allow_titles
 
-        Messages that were `found` already may be left out if there are no others.
-        """
+    def _pass(
+        self, stands_for: Alternatives, need: int, *, only_titles: bool = False
+    ) -> tuple[list[Candidate], list[Candidate]]:
+        """Titles and messages that match when each term stands for its alternatives."""
         groups = self._query.groups
         for group in groups:
             if not any(stands_for[term] for term in group):
@@ -131,29 +153,24 @@ class Search:
                 stands_for.__getitem__,
                 required=self._required,
                 forbidden=[*self._filters.forbidden(), *also_forbidden],
-                frequency=self._group_frequency,
+                # Of two, it does not matter which comes first.
+                frequency=self._group_frequency if len(groups) > 2 else float,
             )
 
         first = expression()
-        self._conn.scorer.prepare(
-            [
-                ScoredTerm(rarity(self._frequency[term]), numbers, occurs=len(group) == 1)
-                for group, phrases in zip(groups, first.phrases, strict=True)
-                for term, numbers in zip(group, phrases, strict=True)
-            ]
-        )
+        self._conn.scorer.prepare(lambda: self._scored_terms(first))
         titles: list[Candidate] = []
-        if self._outline.has_titles and self._filters.allow_titles:
+        if self._may_match_titles:
             titles = collect_titles(self._conn, first.text, self._filters)
             titles = self._sorted(titles)
-        if found is not None and self._are_all(found, stands_for):
+        if only_titles:
             return titles, []
         collector = Collector(
             self._conn,
             lambda forbidden: expression(forbidden).text,
             self._filters,
             self._wanted._replace(need=need),
-            self._deadline,
+            self._clock,
             first.text,
             self._outline.spans,
         )
@@ -162,27 +179,44 @@ class Search:
             log.info("A search took too long; the older part of the index was not looked at")
         return titles, collector.candidates
 
+    def _scored_terms(self, expression: Expression) -> list[ScoredTerm]:
+        frequency = self._sample.frequency
+        return [
+            ScoredTerm(rarity(frequency[term]), numbers, len(group) == 1)
+            for group, phrases in zip(self._query.groups, expression.phrases, strict=True)
+            for term, numbers in zip(group, phrases, strict=True)
+        ]
+
     def _group_frequency(self, number: int) -> float:
-        group = self._query.groups[number]
+        group, frequency = self._query.groups[number], self._sample.frequency
         if len(group) == 1:
-            return self._frequency[group[0]]
-        return max(self._frequency[term] for term in group)
+            return frequency[group[0]]
+        return max(frequency[term] for term in group)
 
-    def _are_all(self, found: Set[int | None], stands_for: Alternatives) -> bool:
-        """Whether no messages but these have the rarest group of the query.
+    def _decisive_group(self, found: int) -> tuple[Term, ...] | None:
+        """The rarest group, if so few messages as were found may be all that have it.
 
-        Then it does not matter in how many longer words the others are, which takes longer to find.
+        If they are, it does not matter in how many longer words the others are, which takes longer
+        to find out.
         """
         groups = self._query.groups
-        if len(groups) < 2:
-            return False
+        if len(groups) < 2 or (not found and len(self._outline.parts) == 1):
+            return None
         number = min(range(len(groups)), key=self._group_frequency)
-        if self._group_frequency(number) * (1 << PART_BITS) > len(found):
-            return False  # there are more of them in a single table
-        rarest = groups[number]
-        if sum(len(stands_for[term]) for term in rarest) > _FEW_PHRASES:
-            return False
-        text = build(Query((rarest,)), stands_for.__getitem__, required=self._required).text
+        if self._group_frequency(number) * (1 << PART_BITS) > found:
+            return None  # there are more of them in a single table
+        return groups[number]
+
+    def _are_all(
+        self, found: Set[int | None], group: tuple[Term, ...], stands_for: Alternatives
+    ) -> bool:
+        """Whether no messages but these, which all have the group, have it."""
+        phrases = sum(len(stands_for[term]) for term in group)
+        if not phrases or phrases > _FEW_PHRASES:
+            return not phrases
+        if phrases == 1 and not self._required and self._is_total(group, len(found)):
+            return True
+        text = build(Query((group,)), stands_for.__getitem__, required=self._required).text
         for part in self._outline.parts:
             table = f"doc_{part}"
             rows = tuples(
@@ -193,6 +227,12 @@ class Search:
             if not all(row[0] in found for row in rows):
                 return False
         return True
+
+    def _is_total(self, group: tuple[Term, ...], found: int) -> bool:
+        """Whether it is known that so many messages have the group, a single word."""
+        (term, *others), total = group, self._sample.total
+        plain = not others and len(term.words) == 1 and not term.prefix
+        return plain and total.get(term.words[0]) == found
 
     def _may_occur(self, term: Term) -> bool:
         for word in term.words[:-1] if term.prefix else term.words:
@@ -245,30 +285,3 @@ class Search:
                 firsts.setdefault(hit[0].conversation_id, hit)
             hits = list(firsts.values())
         return hits
-
-
-def _frequencies(
-    conn: Connection, terms: Sequence[Term], numbers: Sequence[int]
-) -> dict[Term, float]:
-    """For each term, roughly in which share of the messages it occurs, from a sample.
-
-    `numbers` are those of the full-text tables.
-    """
-    if len(terms) < 2 or not numbers:
-        return dict.fromkeys(terms, _UNKNOWN)
-    table = f"doc_{numbers[-2] if len(numbers) > 1 else numbers[-1]}"
-    known: dict[str, float] = {}
-
-    def of_word(word: str) -> float:
-        if word not in known and len(known) < _SAMPLED_WORDS:
-            count, first, last = tuples(
-                conn,
-                "SELECT count(*), min(rowid), max(rowid) FROM"
-                f" (SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?)",
-                (f'"{word}"', _SAMPLE),
-            )[0]
-            spread = last - first + 1 if count == _SAMPLE else 1 << PART_BITS
-            known[word] = count / spread
-        return known.get(word, _UNKNOWN)
-
-    return {term: min(map(of_word, term.words)) for term in terms}

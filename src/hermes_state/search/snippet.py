@@ -7,7 +7,6 @@ index says the first match is.
 
 from __future__ import annotations
 
-import functools
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -39,11 +38,11 @@ class Matcher:
         """`widened`: bare words also match inside longer words."""
         self.terms = terms
         self.widened = widened
-
-    @functools.cached_property
-    def _needles(self) -> list[tuple[str, int]]:
+        self._needles = [(self._needle(term), len(term.words)) for term in terms]
         """For each term, what to look for between single spaces, and how many words it has."""
-        return [(self._needle(term), len(term.words)) for term in self.terms]
+        self._are_short = max([len(needle) for needle, _ in self._needles]) < MAX_WORD
+        """Whether no term could be a word that is longer than it is indexed."""
+        self._are_words = max([length for _, length in self._needles]) == 1
 
     def _needle(self, term: Term) -> str:
         text = " ".join(term.words)
@@ -52,15 +51,6 @@ class Matcher:
             whole_first = len(first) < 3 or is_unspaced(first)
             return " " * whole_first + text + " " * is_unspaced(last)
         return f" {text}" if term.prefix and not is_unspaced(term.words[-1]) else f" {text} "
-
-    @functools.cached_property
-    def _are_short(self) -> bool:
-        """Whether no term could be a word that is longer than it is indexed."""
-        return all(len(needle) < MAX_WORD for needle, _ in self._needles)
-
-    @functools.cached_property
-    def _are_words(self) -> bool:
-        return all(length == 1 for _, length in self._needles)
 
     def find_in_ascii(self, folded: str) -> list[tuple[int, int, int]] | None:
         """Matches in an ASCII text that was folded: (start, end, number of the term).

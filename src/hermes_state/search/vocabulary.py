@@ -43,7 +43,9 @@ _MACHINE_WORD = re.compile(r"(?=.{8})(?:(?=\D*\d)[0-9a-f]+|(?:\d+\D+){2,}\d*|(?:
 
 def is_listed(word: str) -> bool:
     """Whether a word that occurs is in the vocabulary."""
-    return _SHORTEST <= len(word) <= _LONGEST and not _MACHINE_WORD.fullmatch(word)
+    return _SHORTEST <= len(word) <= _LONGEST and (
+        word.isalpha() or not _MACHINE_WORD.fullmatch(word)
+    )
 
 
 def add_words(conn: Connection, counted: Counter[str], known: set[str]) -> None:
@@ -64,11 +66,13 @@ def add_words(conn: Connection, counted: Counter[str], known: set[str]) -> None:
         )
 
 
+OCCURS = "(SELECT 1 FROM word WHERE word = ?)"
+"""An expression that is NULL for a listed word that no message contains."""
+
+
 def may_occur(conn: Connection, word: str) -> bool:
     """False if it is certain that no message contains the word."""
-    if not is_listed(word):
-        return True
-    return bool(tuples(conn, "SELECT 1 FROM word WHERE word = ?", (word,)))
+    return not is_listed(word) or value(conn, f"SELECT {OCCURS}", (word,)) is not None
 
 
 def beginning_with(conn: Connection, start: str, limit: int) -> list[tuple[int, str]]:
