@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from . import seeds, skips
+from . import seeds, skips, start_up
 from .conformance import summary
 
 MODEL_CACHE = Path(
@@ -27,10 +27,19 @@ def pytest_configure(config: pytest.Config) -> None:
     seeds.configure(config)
     skips.find_programs_of_venv()
     summary.choose_seed()
+    start_up.share_rewriting(config)
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A script's background job ignores Ctrl-C, and so would every program that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection() -> None:
+    start_up.before_collection()
+
+
+def pytest_collection_finish() -> None:
+    start_up.after_collection()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

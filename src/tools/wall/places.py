@@ -237,7 +237,7 @@ def outermost(paths: Iterable[Path]) -> list[Path]:
 def _is_link_in_cache(path: str) -> bool:
     """Whether it was perhaps made from inside a wall, to have something else hidden."""
     home, is_cache, name = path.partition("/.cache/")
-    if not is_cache:
+    if not is_cache or not os.path.lexists(path):
         return False
     return os.path.realpath(path) != f"{os.path.realpath(f'{home}/.cache')}/{name}"
 

@@ -419,6 +419,11 @@ LANDLOCK_DIFFERS = {
 }
 """Parts of commands that do not do inside Landlock what they do outside, and why."""
 
+DEAR = (
+    "pip show", "pip list", "pip --version", "npm run", "npm test", "npm pkg", "--collect-only",
+)  # fmt: skip
+"""Parts of commands that take long and leave nothing: behind one kind of wall they are enough."""
+
 VARYING_FILES = (
     "*.pid", "server.log", "*.pem", "key", "key.pub", "CMakeOutput.log", "CMakeConfigureLog.yaml",
     "LastTest.log", "CTestCostData.txt", "*-debug-*.log",

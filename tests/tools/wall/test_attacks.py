@@ -2,7 +2,8 @@
 
 After each one: no file outside is written, nothing hidden was read, nothing was connected to, the
 process outside lives, and the agent's settings are as before. All of them run in a plain folder;
-in a work tree of git, behind a symbolic link and on another file system every fifth does.
+in a work tree of git, behind a symbolic link and on another file system every fifteenth does,
+and with `make fuzz` every round others.
 """
 
 from __future__ import annotations
@@ -27,15 +28,17 @@ from tools.terminal.tool import close_terminal, terminal
 from tools.wall import places
 from tools.wall.inside import landlock
 
+from ... import seeds
 from .attacks import commands
 from .world import World
 
 SECONDS = 30
 IS_SAMPLE = bool(os.environ.get("HERMES_TEST_SAMPLE"))
-"""Every fifth everywhere: for another account, in which all else is the same."""
+"""Every fifth in a plain folder: for another account, in which all else is the same."""
+PLACES = ["plain"] if IS_SAMPLE else ["plain", "work tree", "link", "other file system"]
 
 
-@pytest.fixture(params=["plain", "work tree", "link", "other file system"])
+@pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Path, Path]]:
     """Where the root is, and the home around it."""
     kind = str(request.param)
@@ -84,10 +87,11 @@ def context(world: World, kind: str) -> Iterator[ToolContext]:
     text = terminal.run(
         context,
         f"touch {world.outside}/probe; kill -0 {world.victim.pid} && echo reached;"
-        f" (echo > /dev/tcp/127.0.0.1/{world.port}) && echo reached; true",
+        # The proxy inside may happen to have the same number there, so connections are counted.
+        f" (echo > /dev/tcp/127.0.0.1/{world.port}); true",
     )
     assert "reached" not in str(text)
-    assert not (world.outside / "probe").exists()
+    assert world.snapshot() == world.before
     yield context
     close_terminal(context.workspace)
 
@@ -103,28 +107,65 @@ def attack(context: ToolContext, world: World, command: str) -> str:
         context.workspace.environ.clear()
 
 
+def together(attacks: list[str]) -> list[str]:
+    """A few commands that try all of these, which are many and alike.
+
+    Each is tried by a shell of its own, without the judgement about its text, which would refuse
+    all because of one. What could remove the traces of others is tried alone.
+    """
+    alone = [attack for attack in attacks if attack.startswith("rm ")]
+    others = [attack for attack in attacks if attack not in alone]
+    parts = [others[start : start + 20] for start in range(0, len(others), 20)]
+    return [*map(_in_shells, parts), *alone]
+
+
+def _in_shells(attacks: list[str]) -> str:
+    return "\n".join(f"({attack}) </dev/null; echo evil > own" for attack in attacks)
+
+
+def try_all(name: str, attacks: list[str], context: ToolContext, world: World) -> None:
+    """Try attacks of a kind, and look after each at what must be as it was."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name in ("write", "read"):
+            patch.setattr("tools.approval.check_command", lambda *_, **__: None)
+            attacks = together(attacks)
+        for command in attacks:
+            text = attack(context, world, command)
+            assert world.canary not in text, f"it was read by: {command}\n{text}"
+            assert world.snapshot() == world.before, f"something outside was changed by: {command}"
+            kept = [path for path in world.root.resolve().rglob("*") if path.is_file()]
+            for path in kept:
+                assert world.canary.encode() not in path.read_bytes(), f"copied by: {command}"
+            world.reset()
+
+
+def not_stopped(kind: str, name: str) -> str:
+    """Why attacks of a kind are not tried behind this kind of wall, if so."""
+    if kind == "landlock" and name == "metadata":
+        return "Landlock does not stop changes of permissions, and says so"
+    if kind == "landlock" and name == "processes" and landlock.abi() < 6:
+        return "needs Linux 6.12: this Landlock does not stop signals, and says so"
+    return ""
+
+
+@pytest.mark.parametrize("place", ["plain"], indirect=True)
 @pytest.mark.parametrize("attacks", commands().items(), ids=lambda entry: entry[0])
 def test_nothing_gets_out(
-    kind: str,
-    place: tuple[str, Path, Path],
-    attacks: tuple[str, list[str]],
-    world: World,
-    context: ToolContext,
+    kind: str, attacks: tuple[str, list[str]], world: World, context: ToolContext
 ) -> None:
     name, chosen = attacks
-    if kind == "landlock" and name == "metadata":
-        pytest.skip("Landlock does not stop changes of permissions, and says so")
-    if kind == "landlock" and name == "processes" and landlock.abi() < 6:
-        pytest.skip("needs Linux 6.12: this Landlock does not stop signals, and says so")
-    chosen = chosen if place[0] == "plain" and not IS_SAMPLE else chosen[::5]
-    for command in chosen:
-        text = attack(context, world, command)
-        assert world.canary not in text, f"it was read by: {command}\n{text}"
-        assert world.snapshot() == world.before, f"something outside was changed by: {command}"
-        kept = [path for path in world.root.resolve().rglob("*") if path.is_file()]
-        for path in kept:
-            assert world.canary.encode() not in path.read_bytes(), f"it was copied by: {command}"
-        world.reset()
+    if why := not_stopped(kind, name):
+        pytest.skip(why)
+    try_all(name, chosen[::5] if IS_SAMPLE else chosen, context, world)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("place", PLACES[1:], indirect=True)
+def test_nothing_gets_out_elsewhere(kind: str, world: World, context: ToolContext) -> None:
+    """A few of each kind, in each round of a search others."""
+    for name, chosen in commands().items():
+        if not not_stopped(kind, name):
+            try_all(name, chosen[seeds.seed() % min(15, len(chosen)) :: 15], context, world)
 
 
 @pytest.mark.parametrize("place", ["plain"], indirect=True)
@@ -186,8 +227,10 @@ TOOL_ATTACKS = (
 )  # fmt: skip
 
 
-def test_no_other_tool_gets_out(world: World, context: ToolContext) -> None:
-    for tool, arguments in TOOL_ATTACKS:
+def test_no_other_tool_gets_out(
+    place: tuple[str, Path, Path], world: World, context: ToolContext
+) -> None:
+    for tool, arguments in TOOL_ATTACKS if place[0] == "plain" else TOOL_ATTACKS[::3]:
         root = world.root.resolve()
         os.link(world.person / ".netrc", root / "hard") if _same_disk(world) else None
         (root / "soft").symlink_to(world.person / ".netrc")
@@ -214,11 +257,12 @@ def _same_disk(world: World) -> bool:
     return world.root.resolve().stat().st_dev == world.person.stat().st_dev
 
 
+@pytest.mark.parametrize("place", PLACES[::2], indirect=True)
 def test_what_is_typed_into_a_process_stays_inside(world: World, context: ToolContext) -> None:
-    for program, line in (
-        ("bash", "echo evil > {outside}/new; cat {hermes}/.env; kill -9 {pid}"),
-        ("python3 -i -q", "open('{outside}/new', 'w'); print(open('{home}/.netrc').read())"),
-        ("sh -i", "cat {home}/.ssh/*; echo evil > {home}/.bashrc"),
+    for program, line, end in (
+        ("bash", "echo evil > {outside}/new; cat {hermes}/.env; kill -9 {pid}", "exit"),
+        ("python3 -i", "open('{outside}/new', 'w'); print(open('{home}/.netrc').read())", "exit()"),
+        ("sh -i", "cat {home}/.ssh/*; echo evil > {home}/.bashrc", "exit"),
     ):
         started = str(terminal.run(context, program, background=True, pty="-i" in program))
         name = next(word.strip(",.") for word in started.split() if word.startswith("proc_"))
@@ -226,13 +270,15 @@ def test_what_is_typed_into_a_process_stays_inside(world: World, context: ToolCo
             text = str(process.run(context, "submit", session_id=name, data=world.fill(line)))
         except ToolError as error:
             text = str(error)
-        text += str(process.run(context, "wait", session_id=name, timeout=1))
+        process.run(context, "submit", session_id=name, data=end)
+        text += str(process.run(context, "wait", session_id=name, timeout=SECONDS))
         text += str(process.run(context, "log", session_id=name))
-        process.run(context, "kill", session_id=name)
+        assert "ended with exit code" in text, text
         assert world.canary not in text
         assert world.snapshot() == world.before
 
 
+@pytest.mark.parametrize("place", PLACES[::3], indirect=True)
 def test_a_link_that_is_swapped_all_the_time_leads_nowhere(
     world: World, context: ToolContext
 ) -> None:

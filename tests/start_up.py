@@ -1,0 +1,60 @@
+"""What every process that shares the tests does before its first one, made cheap.
+
+Each of them collects all tests, so what can be done once is done by one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+_TESTS = Path(__file__).parent
+
+
+def share_rewriting(config: pytest.Config) -> None:
+    """Rewrite the asserts of every n-th file of tests, for the next of n processes to find.
+
+    Only in a clone that was just made or changed is there anything to do. Without it each process
+    would rewrite all files, which takes longer than to collect them.
+    """
+    worker = getattr(config, "workerinput", None)
+    if worker is None or os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        return
+    with contextlib.suppress(ImportError, AttributeError):  # pytest's own, and may be elsewhere
+        from _pytest.assertion import rewrite
+
+        state = config.stash[rewrite.assertstate_key]
+        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        for path in sorted(_TESTS.rglob("*.py"))[number::count]:
+            if not (path.name.startswith("test_") or path.name == "conftest.py"):
+                continue
+            folder = rewrite.get_cache_dir(path)
+            cached = folder / (path.stem + rewrite.PYC_TAIL)
+            if not _is_current(path, cached) and rewrite.try_makedirs(folder):
+                digest, code = rewrite._rewrite_test(path, config)
+                rewrite._write_pyc(state, code, digest, cached)
+
+
+def _is_current(source: Path, cached: Path) -> bool:
+    try:
+        with cached.open("rb") as file:
+            header = file.read(16)
+    except OSError:
+        return False
+    return header[8:16] == importlib.util.source_hash(source.read_bytes())[:8]
+
+
+def before_collection() -> None:
+    """Nothing that collecting makes is garbage: looking for it takes a fifth of the time."""
+    gc.disable()
+
+
+def after_collection() -> None:
+    """Nor is it ever garbage later, and no test has to wait while it is looked through."""
+    gc.freeze()
+    gc.enable()
