@@ -306,13 +306,16 @@ async def test_hundreds_of_chats_at_once(tmp_path: Path) -> None:
 
 
 async def test_turns_at_once_are_limited_where_that_is_wanted(tmp_path: Path) -> None:
-    running, most = 0, 0
+    running, most, full = 0, 0, asyncio.Event()
 
     async def enter() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        if running == 3:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(0.01)  # in which a fourth could enter
         running -= 1
 
     steps = itertools.repeat(say(enter, "ok"))

@@ -61,8 +61,14 @@ async def test_both_are_answered_while_the_model_has_not_said_anything(tmp_path:
 
 
 async def test_both_are_answered_while_the_agent_is_being_made(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as chats:
+    gate = asyncio.Event()
+
+    def answer(request: ModelRequest) -> Step:
+        return say(gate, f"re: {asked(request)}")
+
+    async with gateway(tmp_path, itertools.repeat(answer)) as chats:
         await asyncio.gather(*(chats.say(f"m{number}") for number in range(3)))
+        gate.set()  # one that comes while the model speaks would interrupt it
         await quiet(chats)
         assert questions(chats) == ["m0", "m1", "m2"]
         told = "\n".join(chats.local.texts())
