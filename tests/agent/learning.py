@@ -22,7 +22,7 @@ from tools.memory import memory, memory_path, read_entries
 from tools.registry import Registry
 from tools.skills import skill_manage, skill_view, skills_list
 
-SECONDS = 20.0
+SECONDS = 60.0
 """A test that waits this long has failed."""
 
 

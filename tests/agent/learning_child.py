@@ -50,7 +50,7 @@ def main(home: Path) -> None:
         )
         print(agent.run_conversation("Plan the garden")["final_response"])
         for _ in range(2):
-            assert begun.acquire(timeout=20)
+            assert begun.acquire(timeout=60)
         agent.close()
         print(db.get_session_title(agent.session_id))
 

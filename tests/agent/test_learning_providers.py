@@ -292,7 +292,7 @@ def test_one_that_hangs_is_left_behind(
     tmp_path: Path, db: SessionDB, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("START_SECONDS", "RECALL_SECONDS", "END_SECONDS"):
-        monkeypatch.setattr(memory_providers, name, 0.05)
+        monkeypatch.setattr(memory_providers, name, 0.5)  # the other one answers in time
     released = threading.Event()
     hanging = Notebook(**{method: lambda: released.wait(SECONDS) and ""})
     well = Notebook(prefetch="Likes tea.")
@@ -309,7 +309,7 @@ def test_one_that_hangs_is_left_behind(
 def test_a_tool_of_a_provider_that_fails_or_hangs_says_so(
     tmp_path: Path, db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_providers, "TOOL_SECONDS", 0.05)
+    monkeypatch.setattr(memory_providers, "TOOL_SECONDS", 0.5)
     released = threading.Event()
     answers: Iterator[Callable[[], Any]] = iter([explode, lambda: released.wait(SECONDS)])
     book = Notebook(get_tool_schemas=[SCHEMA], handle_tool_call=lambda: next(answers)())

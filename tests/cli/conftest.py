@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         size = int(self.headers["Content-Length"])
         self.script.requests.append(json.loads(self.rfile.read(size)))
-        reply = self.script.replies.get(timeout=10)
+        reply = self.script.replies.get(timeout=60)
         if isinstance(reply, int):
             self.send_error(reply)
             return

@@ -41,7 +41,7 @@ class Served:
         """A plain client with a key."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.AsyncClient(
-            base_url=self.url, headers=headers, timeout=30, trust_env=False,
+            base_url=self.url, headers=headers, timeout=60, trust_env=False,
             limits=httpx.Limits(max_connections=None),
         )  # fmt: skip
 

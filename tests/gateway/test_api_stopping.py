@@ -138,7 +138,7 @@ async def test_a_killed_gateway_answers_what_it_had_accepted(tmp_path: Path) -> 
     headers = {"Authorization": f"Bearer {KEY}"}
     try:
         async with httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=20
+            base_url=f"http://127.0.0.1:{port}", headers=headers, trust_env=False, timeout=60
         ) as client:
             await up(client)
             runs = []

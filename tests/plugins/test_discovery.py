@@ -223,7 +223,7 @@ def test_an_enabled_plugin_that_is_not_there(load: Load, caplog: pytest.LogCaptu
 def test_one_that_never_finishes_loading(
     write_plugin: WritePlugin, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes_base.plugins.load.LOAD_LIMIT", 0.2)
+    monkeypatch.setattr("hermes_base.plugins.load.LOAD_LIMIT", 1.0)
     write_plugin(
         "slow",
         """

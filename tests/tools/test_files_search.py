@@ -247,10 +247,13 @@ def children() -> list[str]:
 def test_a_search_that_takes_too_long_shows_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tools.files.search_run.SECONDS", 1)
     (tmp_path / "a.txt").write_text("aaa\n")
     (tmp_path / "b.txt").write_text("a" * 5_000 + "!\n")
-    found = search(tmp_path, r"^(?=a)(a+)+$(?!x)")
+    for limit in (1, 30):  # a busy machine may not have come to a.txt within the first
+        monkeypatch.setattr("tools.files.search_run.SECONDS", limit)
+        found = search(tmp_path, r"^(?=a)(a+)+$(?!x)")
+        if "a.txt" in found:
+            break
     assert "a.txt\n     1:aaa" in found
     assert "[stopped after" in found
 

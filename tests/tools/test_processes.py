@@ -89,7 +89,7 @@ def test_output_is_polled_piece_by_piece(act: Tool, start: Tool) -> None:
     assert act("poll", name).startswith(f"{name} running for ")
     assert poll_until(act, name, "two", news(act("submit", name, data=""))) == "two"
     act("submit", name, data="")
-    assert act("wait", name, timeout=20).startswith(f"{name} ended with exit code 0 after")
+    assert act("wait", name, timeout=60).startswith(f"{name} ended with exit code 0 after")
     assert act("log", name) == "one\ntwo\nthree"
     assert news(act("poll", name)) == ""
 
@@ -103,7 +103,7 @@ def test_input_is_written_submitted_and_closed(act: Tool, start: Tool) -> None:
     text = news(act("write", name, data="rest\n"))
     assert poll_until(act, name, "rest", text) == "rest"
     act("close", name)
-    act("wait", name, timeout=20)
+    act("wait", name, timeout=60)
     assert act("log", name).endswith("\neof")
     with pytest.raises(ToolError, match="reads nothing any more"):
         act("write", name, data="x")
@@ -114,7 +114,7 @@ def test_a_pseudo_terminal_takes_input_too(act: Tool, start: Tool) -> None:
     poll_until(act, name, "name?")
     poll_until(act, name, "hello you", news(act("submit", name, data="you")))
     act("close", name)
-    assert "exit code 0" in act("wait", name, timeout=20)
+    assert "exit code 0" in act("wait", name, timeout=60)
 
 
 def test_a_process_that_does_not_read_cannot_block_us(
@@ -149,7 +149,7 @@ def test_what_is_typed_into_a_process_is_approved_even_in_pieces(
 
 def test_the_log_can_be_read_in_ranges(act: Tool, start: Tool) -> None:
     name = start("seq 1 1000")
-    act("wait", name, timeout=20)
+    act("wait", name, timeout=60)
     assert act("log", name).splitlines()[-1] == "1000"
     assert len(act("log", name).splitlines()) == 200
     assert act("log", name, limit=2) == "999\n1000"
@@ -166,7 +166,7 @@ def test_memory_is_bounded_and_what_passed_by_is_in_the_log(
 ) -> None:
     monkeypatch.setattr(processes_background, "IN_MEMORY", 1_000)
     name = start("read line; seq 1 100000")
-    text = act("submit", name, data="") + act("wait", name, timeout=20) + "\n" + act("log", name)
+    text = act("submit", name, data="") + act("wait", name, timeout=60) + "\n" + act("log", name)
     assert "characters passed by; read_file " in text
     assert text.endswith("\n100000")
     path = Path(text.split("read_file ")[1].split(" ")[0])
@@ -224,7 +224,7 @@ class Told:
         self._notes.put((text, name, quiet))
 
     def next(self) -> tuple[str, str, bool]:
-        return self._notes.get(timeout=20)
+        return self._notes.get(timeout=60)
 
     def is_empty(self) -> bool:
         return self._notes.empty()
@@ -297,7 +297,7 @@ def test_an_end_that_cannot_be_stored_stays_in_the_ledger(
         "echo ready; read line; echo more", notify_on_complete=True, watch_patterns=["ready"]
     )
     act("submit", name, data="")
-    assert "more" in act("log", name) or "more" in act("wait", name, timeout=20)
+    assert "more" in act("log", name) or "more" in act("wait", name, timeout=60)
     until(lambda: caplog.text.count("could not be stored") == 2)
     (record,) = Ledger(context.workspace.home).records()
     assert (record.tells_as, record.command) == (name, "echo ready; read line; echo more")
@@ -366,7 +366,7 @@ def test_ended_ones_are_forgotten_after_an_hour(
     act: Tool, start: Tool, context: ToolContext
 ) -> None:
     name, other = start("true"), start("sleep 600")
-    act("wait", name, timeout=20)
+    act("wait", name, timeout=60)
     table_of(context.workspace).get(name).ended_at = time.time() - 3599
     assert name in act("list")
     table_of(context.workspace).get(name).ended_at = time.time() - 3601
@@ -391,7 +391,7 @@ def test_a_background_process_starts_where_the_conversation_is(
 ) -> None:
     terminal.run(context, "mkdir sub; cd sub; export A=1")
     name = start("pwd; echo $A; cd /; export A=2")
-    act("wait", name, timeout=20)
+    act("wait", name, timeout=60)
     assert act("log", name) == f"{context.workspace.cwd}\n1"
     assert terminal.run(context, "pwd; echo $A").endswith("sub\n1")
 

@@ -317,7 +317,7 @@ def test_background_processes(lab: Lab, seconds: str) -> None:
     assert sleeping(seconds) == 0
     other = lab.start("cat; exit 3")
     lab.act("close", other)
-    assert "ended with exit code 3" in lab.act("wait", other, timeout=20)
+    assert "ended with exit code 3" in lab.act("wait", other, timeout=60)
 
 
 HERMES = """

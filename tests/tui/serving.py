@@ -17,7 +17,7 @@ from scripted_provider import ScriptedProvider
 from hermes_state import SessionDB
 from tui_gateway.client import ChildProcess, Client, Event, WebSocket
 
-SECONDS = 30.0
+SECONDS = 60.0
 """After so long something has gone wrong for good."""
 
 

@@ -18,7 +18,7 @@ def test_as_many_run_at_once_as_there_are_threads() -> None:
 
     for _ in range(9):
         pool.run(job)
-    assert all(done.acquire(timeout=20) for _ in range(9))
+    assert all(done.acquire(timeout=60) for _ in range(9))
 
 
 def test_a_flood_waits_instead_of_piling_up() -> None:

@@ -41,7 +41,7 @@ UPGRADE = {
 def knock(server: WsServer, path: str = "/api/ws", **headers: str) -> int:
     """The status a handshake gets."""
     host = server.url.removeprefix("ws://").partition("/")[0]
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=60)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request("GET", path, headers={**UPGRADE, **named})
