@@ -158,6 +158,8 @@ def test_the_session_is_told_and_not_kept(context: ToolContext, run: Run) -> Non
 
 # Ends
 
+UNTIL_IT_SLEEPS = 'until [ "$(ps -o comm= -p $!)" = sleep ]; do sleep 0.01; done'
+
 
 def test_a_time_limit_ends_everything_the_command_started(run: Run) -> None:
     seconds = unique_seconds()
@@ -208,7 +210,7 @@ def test_a_daemon_that_holds_the_output_does_not_hold_up_the_result(
     context: ToolContext, run: Run
 ) -> None:
     seconds = unique_seconds()
-    text = run(f"sleep {seconds} & echo started")
+    text = run(f"sleep {seconds} & {UNTIL_IT_SLEEPS}; echo started")
     assert text.startswith("started\n[still running in the background: ")
     assert f"(sleep {seconds})" in text
     kinds = [record.kind for record in Ledger(context.workspace.home).records()]
@@ -221,7 +223,8 @@ def test_a_daemon_that_holds_the_output_does_not_hold_up_the_result(
 def test_a_daemon_that_detached_itself_is_let_go(context: ToolContext, run: Run) -> None:
     seconds = unique_seconds()
     try:
-        assert run(f"setsid sleep {seconds} >/dev/null 2>&1 & sleep 0.1; echo ok") == "ok"
+        detached = f"setsid sleep {seconds} >/dev/null 2>&1 & {UNTIL_IT_SLEEPS}; echo ok"
+        assert run(detached) == "ok"
         assert Ledger(context.workspace.home).records() == []
         close_terminal(context.workspace)
         assert len(processes_with(seconds)) == 1
