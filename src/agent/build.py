@@ -69,12 +69,14 @@ def build_agent(
     session_facts: dict[str, Any] | None = None,
     asker: Asker | None = None,
     instructions: str = "",
+    platform_hint: str = "",
 ) -> AIAgent:
     """An agent as configured, for a new conversation or, with `session_id`, an old one.
 
     `tools` defaults to what the configuration wants and this machine has; a model too small for
     tools gets none. `asker` is whom tools ask before they do something dangerous. `instructions`
-    stand at the end of a new conversation's system prompt.
+    stand at the end of a new conversation's system prompt; `platform_hint` says in it what to know
+    about the place where answers are read.
     """
     load_plugins(config.raw, config.home, config.environ)
     llm = model or build_models(config)
@@ -95,6 +97,7 @@ def build_agent(
             where,
             platform,
             llm.name,
+            hint=platform_hint,
             small=small,
             memory=config.memory.enabled,
             user_profile=config.memory.user_profile,

@@ -28,13 +28,9 @@ PLATFORM_HINTS = {
     "tui": "You are in a terminal that shows Markdown. Keep lines and tables narrow.",
     "desktop": "You are in a desktop window that shows Markdown.",
     "acp": "You are in a code editor that shows Markdown. Name files by their paths.",
-    "api_server": "You answer through an API. Markdown is fine unless you are asked otherwise.",
-    "webhook": "You were called by a webhook; nobody can answer questions. State your result.",
     "cron": "You run on a schedule; nobody can answer questions. Finish the task and report it.",
-    "telegram": "You are in a Telegram chat. Write short messages; Markdown works, tables do not.",
     "discord": "You are in a Discord chat. Write short messages; Markdown works, tables do not.",
     "slack": "You are in a Slack chat. Keep messages short; tables are not shown.",
-    "matrix": "You are in a Matrix chat. Markdown works.",
     "mattermost": "You are in a Mattermost chat. Markdown works.",
     "whatsapp": "You are in a WhatsApp chat. Write short plain messages without Markdown.",
     "signal": "You are in a Signal chat. Write short plain messages without Markdown.",
@@ -43,7 +39,7 @@ PLATFORM_HINTS = {
     "email": "You answer by e-mail. Write a complete plain-text reply.",
     "homeassistant": "You are spoken to at home. Answer in a sentence or two, without formatting.",
 }  # fmt: skip
-"""What to know about the place where the answer is read."""
+"""What to know about the place where the answer is read; platforms of the gateway bring theirs."""
 
 _SOUL_LIMIT = 20_000
 _MEMORY_LIMIT = 8_000
@@ -57,6 +53,7 @@ def build_system_prompt(
     platform: str,
     model: str,
     *,
+    hint: str = "",
     skills: bool = True,
     memory: bool = True,
     user_profile: bool = True,
@@ -67,6 +64,7 @@ def build_system_prompt(
 ) -> str:
     """The system prompt of a new session.
 
+    `hint` says what to know about the platform, if not what `PLATFORM_HINTS` says of it.
     `cwd` is the folder the conversation is about, if any; `context=False` leaves its files out.
     `user_profile=False` leaves USER.md out, `skill_choice` says which skills are listed. `small`
     gives the few lines that a very small model can follow.
@@ -74,7 +72,7 @@ def build_system_prompt(
     now = now or datetime.now()
     if small:
         return _small_prompt(home, now)
-    parts = [_identity(home), PLATFORM_HINTS.get(platform, "")]
+    parts = [_identity(home), hint or PLATFORM_HINTS.get(platform, "")]
     if memory:
         parts.append(_memory(home, user_profile))
     if context and cwd is not None:

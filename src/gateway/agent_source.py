@@ -11,9 +11,13 @@ from tools.toolset_names import wanted_on
 from . import agent_cache
 from .asking import ChatAsker
 from .chat_options import apply_chat_options
+from .config import Platform
+from .platforms.registry import find_manifest
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
+    from tools.base import Asker
+
     from .run import GatewayRunner
 
 
@@ -136,10 +140,17 @@ def _build(
         },
         asker=_asker(runner, key, source),
         instructions=instructions,
+        platform_hint=_prompt_hint(source.platform),
     )
 
 
-def _asker(runner: GatewayRunner, key: str, source: SessionSource) -> ChatAsker:
+def _prompt_hint(platform: Platform) -> str:
+    """What the agent is told of the place where its answers are read."""
+    manifest = find_manifest(platform.value)
+    return manifest.prompt_hint if manifest is not None else ""
+
+
+def _asker(runner: GatewayRunner, key: str, source: SessionSource) -> Asker:
     """Whom the chat's tools ask: the chat, unless its platform has a way of its own."""
     own = getattr(runner.adapters.get(source.platform), "asker", None)
     return ChatAsker(runner, key, source) if own is None else own(key, source)

@@ -49,13 +49,13 @@ class Platform(StrEnum):
 
     @classmethod
     def of(cls, name: str) -> Platform:
-        """The platform with this name; one that a plugin brings gets a member of its own."""
+        """The platform with this name; one that is found later gets a member of its own."""
         try:
             return cls(name)
         except ValueError:
-            from hermes_base import plugins
+            from .platforms.registry import find_manifest
 
-            if name not in plugins.get_platforms():
+            if find_manifest(name) is None:
                 raise
             added = str.__new__(cls, name)
             added._name_, added._value_ = name.upper(), name

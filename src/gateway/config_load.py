@@ -10,27 +10,13 @@ from agent.config import Config
 from agent.config.schema import GATEWAY_KEYS
 
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
+from .platforms.registry import all_manifests
 
 log = logging.getLogger(__name__)
 
 _TRUE = ("1", "true", "yes", "on")
-_ENVIRONMENT: dict[Platform, dict[str, str]] = {
-    Platform.TELEGRAM: {"token": "TELEGRAM_BOT_TOKEN", "allowed_users": "TELEGRAM_ALLOWED_USERS"},
-    Platform.MATRIX: {
-        "token": "MATRIX_ACCESS_TOKEN",
-        "homeserver": "MATRIX_HOMESERVER",
-        "user_id": "MATRIX_USER_ID",
-        "password": "MATRIX_PASSWORD",
-        "allowed_users": "MATRIX_ALLOWED_USERS",
-    },
-    Platform.API_SERVER: {
-        "enabled": "API_SERVER_ENABLED",
-        "key": "API_SERVER_KEY",
-        "host": "API_SERVER_HOST",
-        "port": "API_SERVER_PORT",
-    },
-}
-"""Keys of a platform's section that may come from the environment instead."""
+_SECRETS = ("token", "password")
+"""Keys that hold secrets in the section of a platform that has no manifest."""
 
 
 def load_gateway_config(config: Config) -> GatewayConfig:
@@ -86,28 +72,31 @@ def _set(target: GatewayConfig, name: str, value: Any) -> None:
 def _platforms(
     section: Mapping[str, Any], environ: Mapping[str, str], allow_all: bool
 ) -> dict[Platform, PlatformConfig]:
-    found = {}
-    names = {str(name) for name in section} | {one.value for one in _ENVIRONMENT}
-    for name in sorted(names):
+    platforms = {}
+    manifests = all_manifests()
+    for name in sorted({str(name) for name in section} | manifests.keys()):
         try:
             platform = Platform.of(name)
         except ValueError:
             log.warning("platforms.%s is not a platform Hermes knows; it is left out", name)
             continue
         given = dict(_mapping(section.get(name)))
-        for key, variable in _ENVIRONMENT.get(platform, {}).items():
+        manifest = manifests.get(name)
+        for key, variable in manifest.environment.items() if manifest else ():
             if environ.get(variable) and not given.get(key):
                 given[key] = environ[variable]
-        if not given:
-            continue
-        found[platform] = _platform(given, allow_all)
-    return found
+        if given:
+            secrets = manifest.secrets if manifest else _SECRETS
+            platforms[platform] = _platform(given, secrets, allow_all)
+    return platforms
 
 
-def _platform(given: dict[str, Any], allow_all: bool) -> PlatformConfig:
+def _platform(
+    given: dict[str, Any], secret_keys: tuple[str, ...], allow_all: bool
+) -> PlatformConfig:
+    secrets = [str(given[key]) for key in secret_keys if given.get(key)]
     token = str(given.pop("token", "") or "")
     enabled = given.pop("enabled", None)
-    secrets = [one for one in (token, str(given.get("password") or "")) if one]
     if secrets:
         from hermes_base.redaction import register_secret
 

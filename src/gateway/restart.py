@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_state import StoreError
 
 from .config import GatewayConfig, Platform
+from .platforms.registry import find_manifest
 from .session import SessionSource
 
 if TYPE_CHECKING:
@@ -189,7 +190,8 @@ def _origin(runner: GatewayRunner, key: str) -> SessionSource | None:
 
 def _is_read(platform: Platform) -> bool:
     """Programs ask again themselves; nothing can be said to them."""
-    return platform not in (Platform.API_SERVER, Platform.WEBHOOK)
+    manifest = find_manifest(platform.value)
+    return manifest is None or manifest.capabilities.people
 
 
 def _read(path: Path) -> dict[str, Any]:

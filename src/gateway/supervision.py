@@ -10,9 +10,10 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
+from .adapter_host import GatewayHost
 from .config import Platform
-from .platforms import UnusablePlatformError, create_adapter
 from .platforms.base import PlatformAdapter
+from .platforms.create import UnusablePlatformError, create_adapter
 from .recovery import recover
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class Supervisor:
         for platform, config in self._runner.config.platforms.items():
             if config.enabled:
                 try:
-                    adapter = create_adapter(platform, config, self._runner)
+                    host = GatewayHost(self._runner, platform)
+                    environ = self._runner.settings.environ
+                    adapter = create_adapter(platform, config, host, environ)
                 except UnusablePlatformError as error:
                     log.error("%s; the other platforms are served", error)
                     self.states[platform.value] = str(error)

@@ -3,9 +3,9 @@
     python -m hermes_cli.config_page docs/configuration.md
 
 puts them anew between their marks; what people wrote around them stays. Type, default and text of a
-key come from where it is defined: the agent's schema, the gateway's dataclasses, the table of
-providers. Only keys of sections that are read piece by piece are described here, in `REST`, and one
-of those that gets into the schema is taken from there.
+key come from where it is defined: the agent's schema, the gateway's dataclasses, the platforms'
+manifests, the table of providers. Only keys of sections that are read piece by piece are described
+here, in `REST`, and one of those that gets into the schema is taken from there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import inspect
 import re
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent import made_pages
 from agent.config.foreign import RENAMED
 from agent.config.schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits
+
+if TYPE_CHECKING:
+    from gateway.platforms.manifest import Manifest
 
 
 class Row(NamedTuple):
@@ -109,38 +112,6 @@ REST: tuple[Row, ...] = (
     Row("platforms.<name>.home_channel", "text or section", "", "the chat that `/handoff` goes to:"
         " its id, or `{chat_id, name, chat_type}`"),
     Row("platforms.<name>.reactions", "true or false", "false", "mark messages that were seen"),
-    Row("platforms.telegram.require_mention", "true or false", "true", "answer in groups only"
-        " when named or replied to"),
-    Row("platforms.telegram.webhook_url", "text", "", "the public address Telegram calls; without"
-        " it Hermes asks Telegram"),
-    Row("platforms.telegram.webhook_secret", "text, a secret", "made at each start", "what"
-        " Telegram shows to be let in"),
-    Row("platforms.telegram.webhook_host", "text", "127.0.0.1", "where Hermes listens for it"),
-    Row("platforms.telegram.webhook_port", "whole number", "8443", "and on which port"),
-    Row("platforms.telegram.base_url", "text", "https://api.telegram.org", "another server of the"
-        " Bot API"),
-    Row("platforms.matrix.homeserver", "text", "", "the address of the homeserver"),
-    Row("platforms.matrix.user_id", "text", "", "the account, `@name:server`"),
-    Row("platforms.matrix.password", "text, a secret", "", "exchanged for a token once; or"
-        " `token`"),
-    Row("platforms.matrix.require_mention", "true or false", "true", "answer in rooms only when"
-        " named or replied to"),
-    Row("platforms.api_server.host", "text", "127.0.0.1", "where the API listens"),
-    Row("platforms.api_server.port", "whole number", "8642", "and on which port"),
-    Row("platforms.api_server.key", "text, a secret", "made and kept", "the key of the one owner"),
-    Row("platforms.api_server.keys", "section", "", "keys by owner, e.g. `{alice: …}`"),
-    Row("platforms.api_server.max_body_bytes", "whole number", "33554432", "the largest request"),
-    Row("platforms.webhook.host", "text", "127.0.0.1", "where webhooks are taken"),
-    Row("platforms.webhook.port", "whole number", "8644", "and on which port"),
-    Row("platforms.webhook.max_body_bytes", "whole number", "1048576", "the largest request"),
-    Row("platforms.webhook.routes.<name>.secret", "text, a secret", "", "what requests are signed"
-        " with, 16 characters or more"),
-    Row("platforms.webhook.routes.<name>.prompt", "text", "a general one", "what the agent is"
-        " asked; `{a.b}` is a place in the JSON"),
-    Row("platforms.webhook.routes.<name>.events", "list of texts", "all", "GitHub's events that"
-        " are wanted"),
-    Row("platforms.webhook.routes.<name>.deliver", "`none` or section", "none", "the chat that"
-        " gets the answer: `{platform, chat_id, thread_id, chat_type}`"),
     Row("gateway.streaming.enabled", "true or false", "false", "show answers while they grow, where"
         " messages can be edited"),
     Row("gateway.streaming.edit_interval", "number", "0.8", "seconds between edits"),
@@ -198,7 +169,7 @@ VARIABLES = {
 def documented() -> dict[str, Row]:
     """Every key on the page by its name."""
     found = {row.name: row for row in (*map(_schema_row, KEYS), *_gateway_rows())}
-    for row in REST:
+    for row in (*REST, *_platform_rows()):
         found.setdefault(row.name, row)
     return found
 
@@ -282,6 +253,21 @@ def _gateway_rows() -> list[Row]:
     return [*rows, *_of_dataclass(ResetPolicy, "session_reset", WITHIN["session_reset"])]
 
 
+def _platform_rows() -> list[Row]:
+    return [
+        Row(f"platforms.{manifest.name}.{one.key}", one.kind, one.default, one.text)
+        for manifest in _manifests()
+        for one in manifest.settings
+    ]
+
+
+def _manifests() -> list[Manifest]:
+    """Our platforms, in the order of menus; those of plugins have pages of their own."""
+    from gateway.platforms.registry import own_manifests
+
+    return sorted(own_manifests().values(), key=lambda one: (one.order, one.name))
+
+
 def _of_dataclass(cls: Any, prefix: str, names: tuple[str, ...]) -> Iterable[Row]:
     comments = dict(
         re.findall(r'^    (\w+): [^\n]+\n    """(.*?)"""', inspect.getsource(cls), re.M | re.S)
@@ -296,16 +282,15 @@ def _of_dataclass(cls: Any, prefix: str, names: tuple[str, ...]) -> Iterable[Row
 
 def _variables() -> str:
     from agent.providers.known import KNOWN
-    from gateway.config_load import _ENVIRONMENT
     from hermes_base.session_context import SESSION_NAMES
 
     lines = ["### Hermes", "", "| Variable | What it does |", "|---|---|"]
     lines += [f"| `{name}` | {text} |" for name, text in VARIABLES.items()]
     lines += ["", "### Platforms", "", "| Variable | Stands for |", "|---|---|"]
     lines += [
-        f"| `{variable}` | `platforms.{platform.value}.{key}` |"
-        for platform, given in _ENVIRONMENT.items()
-        for key, variable in given.items()
+        f"| `{variable}` | `platforms.{manifest.name}.{key}` |"
+        for manifest in _manifests()
+        for key, variable in manifest.environment.items()
     ]
     lines += ["", "### Providers of models", ""]
     lines += ["`<PROVIDER>_BASE_URL`, for instance `OLLAMA_BASE_URL`, names another address.", ""]

@@ -1,40 +1,36 @@
-"""`hermes gateway setup`: from nothing to a first platform, with few questions."""
+"""`hermes gateway setup`: from nothing to a first platform, with few questions.
+
+Which platforms there are, and what each asks, their manifests say.
+"""
 
 from __future__ import annotations
 
 import getpass
-import os
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
-from .webhook_setup import set_up_webhook
-
-_TELEGRAM_TOKEN = re.compile(r"\d{6,}:[A-Za-z0-9_-]{30,}")
+from gateway.platforms.manifest import Ask, Manifest, Say, SetUp, resolve
 
 
 def set_up(
-    home: Path,
-    ask: Callable[[str], str] = input,
-    ask_secret: Callable[[str], str] = getpass.getpass,
-    say: Callable[[str], None] = print,
+    home: Path, ask: Ask = input, ask_secret: Ask = getpass.getpass, say: Say = print
 ) -> int:
     """Ask for a platform and what it needs, and keep it in `.env` (a webhook in `config.yaml`);
     returns the exit code."""
-    say("Which platform?  1) Telegram   2) Matrix   3) API server for programs   4) Webhooks")
+    offered = _offered(home)
+    menu = (f"{number}) {one.setup_label or one.label}" for number, one in enumerate(offered, 1))
+    say(f"Which platform?  {'   '.join(menu)}")
     try:
-        choice = ask("Number: ").strip()
-        if choice == "4":
-            return set_up_webhook(home, ask, say)
-        if choice == "1":
-            values = _telegram(ask, ask_secret, say)
-        elif choice == "2":
-            values = _matrix(ask, ask_secret)
-        elif choice == "3":
-            values = _api_server(say)
-        else:
-            say("Nothing was changed: answer with 1, 2, 3 or 4.")
+        manifest = _chosen(ask("Number: ").strip(), offered)
+        if manifest is None:
+            *first, last = (str(number) for number in range(1, len(offered) + 1))
+            say(f"Nothing was changed: answer with {', '.join(first)} or {last}.")
             return 1
+        if manifest.set_up is not None:
+            own: SetUp = resolve(manifest.set_up)
+            return own(home, ask, ask_secret, say)
+        values = _answers(manifest, ask, ask_secret, say)
     except (EOFError, KeyboardInterrupt):
         say("\nNothing was changed.")
         return 1
@@ -45,32 +41,38 @@ def set_up(
     return 0
 
 
-def _telegram(
-    ask: Callable[[str], str], ask_secret: Callable[[str], str], say: Callable[[str], None]
-) -> dict[str, str] | None:
-    say("Write to @BotFather on Telegram, send /newbot, and copy the token it gives you.")
-    token = ask_secret("Token: ").strip()
-    if not _TELEGRAM_TOKEN.fullmatch(token):
-        say("That is not a bot token: it looks like 123456:ABC…. Nothing was changed.")
-        return None
-    allowed = ask("Your Telegram user id (empty: you will pair with a code): ").strip()
-    values = {"TELEGRAM_BOT_TOKEN": token}
-    return {**values, "TELEGRAM_ALLOWED_USERS": allowed} if allowed else values
+def _offered(home: Path) -> list[Manifest]:
+    """The platforms that can be set up, those of enabled plugins included."""
+    from agent.config import load_config
+    from agent.plugin_loading import load_plugins
+    from gateway.platforms.registry import all_manifests
+
+    config = load_config(home)
+    load_plugins(config.raw, config.home, config.environ)
+    return [manifest for manifest in all_manifests().values() if manifest.has_setup]
 
 
-def _matrix(ask: Callable[[str], str], ask_secret: Callable[[str], str]) -> dict[str, str]:
-    return {
-        "MATRIX_HOMESERVER": ask("Homeserver, e.g. https://matrix.org: ").strip(),
-        "MATRIX_USER_ID": ask("User id of the bot, e.g. @hermes:matrix.org: ").strip(),
-        "MATRIX_PASSWORD": ask_secret("Its password: "),
-        "MATRIX_ALLOWED_USERS": ask("Who may talk to it (user ids, with commas): ").strip(),
-    }
+def _chosen(answer: str, offered: Sequence[Manifest]) -> Manifest | None:
+    if answer.isdecimal() and 1 <= int(answer) <= len(offered):
+        return offered[int(answer) - 1]
+    return next((one for one in offered if answer.lower() in (one.name, one.label.lower())), None)
 
 
-def _api_server(say: Callable[[str], None]) -> dict[str, str]:
-    key = os.urandom(24).hex()
-    say(f"Programs use http://127.0.0.1:8642/v1 with this key:\n  {key}")
-    return {"API_SERVER_ENABLED": "1", "API_SERVER_KEY": key}
+def _answers(manifest: Manifest, ask: Ask, ask_secret: Ask, say: Say) -> dict[str, str] | None:
+    """The values by variable; None if an answer cannot be used, which is said."""
+    if manifest.setup_intro:
+        say(manifest.setup_intro)
+    values = {}
+    for question in manifest.questions:
+        answer = (ask_secret if question.secret else ask)(question.prompt)
+        if question.pattern or not question.secret:  # a password may end with a space
+            answer = answer.strip()
+        if question.pattern and not re.fullmatch(question.pattern, answer):
+            say(f"{question.problem} Nothing was changed.".strip())
+            return None
+        if answer:
+            values[question.variable] = answer
+    return values
 
 
 def write_env(path: Path, values: dict[str, str]) -> None:

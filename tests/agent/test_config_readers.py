@@ -29,7 +29,7 @@ READERS = {
     "skills": "tools/skills/index.py",
     "logging": "agent/logs.py",
     "gateway": "gateway/session_store.py gateway/turns.py gateway/authorization.py gateway/run.py"
-    " gateway/platforms/matrix/adapter.py gateway/expiry.py gateway/config_load.py",
+    " gateway/adapter_host.py gateway/expiry.py gateway/config_load.py",
     "session_reset": "gateway/reset_policy.py gateway/answering.py gateway/background_work.py",
     "streaming": "gateway/streaming.py",
     "restart_loop_guard": "gateway/config_load.py",

@@ -60,7 +60,7 @@ def test_all_parts_come_in_order(home, project):
     write(project / "AGENTS.md", "use tabs")
     skill(home, "b", "name: beta\ndescription: second")
     skill(home, "cat/a", "name: alpha\ndescription: >\n  folded\n  text")
-    prompt = build(home, project, platform="telegram")
+    prompt = build(home, project, platform="telegram", hint="You are in a Telegram chat.")
     expected = [
         "I am the soul.",
         "Telegram",

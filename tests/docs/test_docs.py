@@ -247,3 +247,10 @@ def test_no_page_promises_a_front_end_that_is_not_there() -> None:
         assert "web page" not in (ROOT / name).read_text(encoding="utf-8"), name
     for picture in (ROOT / "docs/images").glob("*.svg"):
         assert "Terminal, web" not in picture.read_text(encoding="utf-8"), picture
+
+
+def test_the_platforms_page_is_current() -> None:
+    from hermes_cli.platforms_page import renewed
+
+    page = (ROOT / "docs" / "platforms.md").read_text(encoding="utf-8")
+    assert renewed(page) == page, "run: python -m hermes_cli.platforms_page docs/platforms.md"

@@ -26,6 +26,7 @@ from agent.config import load_config
 from gateway.config import Platform, PlatformConfig
 from gateway.config_load import load_gateway_config
 from gateway.platforms.base import MessageEvent, SendError
+from gateway.platforms.host import StandaloneHost
 from gateway.platforms.http_server import HttpServer
 from gateway.platforms.matrix.adapter import MatrixAdapter, MatrixError
 from gateway.platforms.matrix.events import (
@@ -179,12 +180,13 @@ async def test_an_account_that_cannot_be_used_says_what_to_change(
 
 
 async def test_a_file_without_an_honest_address_is_not_fetched(tmp_path: Path) -> None:
+    host = StandaloneHost(PlatformConfig(), never, tmp_path)
     for url in ("http://evil.example/x", "mxc://a/../../b", "mxc://a/b?c", "mxc://a", ""):
         with pytest.raises(MediaError, match="no address"):
-            await fetch("http://127.0.0.1:9", "t", Attachment(url, "n"), tmp_path, "!r", 10)
+            await fetch("http://127.0.0.1:9", "t", Attachment(url, "n"), host, "!r")
     secret = Attachment("mxc://a/b", "n", encrypted=True)
     with pytest.raises(MediaError, match="encrypted"):
-        await fetch("http://127.0.0.1:9", "t", secret, tmp_path, "!r", 10)
+        await fetch("http://127.0.0.1:9", "t", secret, host, "!r")
 
 
 def test_what_is_kept_is_private_and_for_one_account(tmp_path: Path) -> None:

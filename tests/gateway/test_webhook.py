@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step, call, say
+from gateway.adapter_host import GatewayHost
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.webhook.adapter import WebhookAdapter
@@ -276,19 +277,12 @@ def test_a_route_that_cannot_be_used_says_what_to_change(routes: Any, told: str)
 
 
 async def test_a_route_to_a_platform_that_is_off_is_an_error(tmp_path: Path) -> None:
-    config = GatewayConfig(platforms={})
-
-    class Runner:
-        def __init__(self) -> None:
-            self.config = config
-
     routes = {"a": {"secret": SECRET, "deliver": TO_CHAT}}
 
     async def never(event: MessageEvent) -> None:
         raise AssertionError
 
     adapter = WebhookAdapter(PlatformConfig(extra={"routes": routes, "port": 0}), never)
-    adapter.bind(Runner())  # type: ignore[arg-type]
     with pytest.raises(RouteError, match=r"Enable platforms\.local"):
         await adapter.connect()
 
@@ -383,8 +377,7 @@ class WebhookPlace(Place):
     def __init__(self, runner: GatewayRunner) -> None:
         route = {"secret": SECRET, "prompt": "{text}", "deliver": TO_CHAT}
         config = PlatformConfig(enabled=True, extra={"port": 0, "routes": {"hook": route}})
-        self.adapter = WebhookAdapter(config, runner.handle_message)
-        self.adapter.bind(runner)
+        self.adapter = WebhookAdapter(config, GatewayHost(runner, Platform.WEBHOOK))
         self._db: SessionDB = runner._session_db._db
         self._ids = itertools.count(1)
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from release_parts import ROOT, source_files
 
-from gateway.platforms.api.adapter import PORT
+from gateway.platforms.api.manifest import MANIFEST, PORT
 from hermes_cli.main import build_parser
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -95,10 +95,7 @@ def test_it_is_nobody_special_and_keeps_its_things_in_the_volume() -> None:
 def test_the_api_is_published_to_this_machine_only() -> None:
     assert SERVICE["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
     assert values("EXPOSE") == [str(PORT)]
-    from gateway.config import Platform
-    from gateway.config_load import _ENVIRONMENT
-
-    assert set(SERVICE["environment"]) <= set(_ENVIRONMENT[Platform.API_SERVER].values())
+    assert set(SERVICE["environment"]) <= set(MANIFEST.environment.values())
 
 
 def documented() -> list[str]:

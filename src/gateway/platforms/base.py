@@ -15,6 +15,13 @@ from typing import Any
 
 from ..config import Platform, PlatformConfig
 from ..session import SessionSource
+from .host import AdapterHost, StandaloneHost
+from .manifest import Capabilities, Manifest
+
+__all__ = [
+    "AdapterHost", "Button", "Capabilities", "Manifest", "MessageEvent", "OnMessage",
+    "PlatformAdapter", "SendError",
+]  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -62,23 +69,6 @@ class SendError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a platform can do."""
-
-    max_length: int = 4000
-    """How long one message may be, as `PlatformAdapter.measure` counts."""
-    edits: bool = False
-    buttons: bool = False
-    typing: bool = False
-    reactions: bool = False
-    media: bool = False
-    repeatable: bool = False
-    """Whether a text that is sent again under the same key is shown once, by whichever process."""
-    edit_interval: float = 1.0
-    """Seconds between two edits of a streamed answer, by the platform's rate limit."""
-
-
-@dataclass(frozen=True, slots=True)
 class Button:
     """A choice under a message."""
 
@@ -94,10 +84,21 @@ class PlatformAdapter(ABC):
 
     platform: Platform
     capabilities = Capabilities()
+    manifest: Manifest | None = None
+    """What its package or plugin says of its platform."""
 
-    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
+    def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
+        """`host` is the gateway; a function that takes messages stands for one in programs."""
         self.config = config
-        self.on_message = on_message
+        self.host: AdapterHost = StandaloneHost(config, host) if callable(host) else host
+        self.on_message: OnMessage = self.host.accept
+
+    def describe(self, manifest: Manifest) -> None:
+        """Take over what the class does not say itself of its platform."""
+        if self.manifest is None:
+            self.manifest = manifest
+        if type(self).capabilities is PlatformAdapter.capabilities:
+            self.capabilities = manifest.capabilities
 
     @abstractmethod
     async def connect(self) -> None:
@@ -147,8 +148,8 @@ class PlatformAdapter(ABC):
         return await self.send(chat_id, f"{caption}\n[{path}]".strip(), thread_id=thread_id)
 
     def format(self, markdown: str) -> str:
-        """Markdown as the platform wants it; plain text by default."""
-        return markdown
+        """Markdown as the platform takes it, by its manifest's formatter."""
+        return markdown if self.manifest is None else self.manifest.format(markdown)
 
     def measure(self, markdown: str) -> int:
         """How long the platform takes a text to be; never less than its characters."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..config import PlatformConfig
-from .base import OnMessage, PlatformAdapter
+from .base import AdapterHost, OnMessage, PlatformAdapter
 
 if TYPE_CHECKING:
-    from ..run import GatewayRunner
     from .http_server import HttpServer
 
 HOST = "127.0.0.1"
@@ -19,15 +18,10 @@ STOP_SECONDS = 3.0
 class HttpAdapter(PlatformAdapter):
     """A platform that listens; `connect` of the subclass starts `_server`."""
 
-    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
-        super().__init__(config, on_message)
-        self.host = str(config.extra.get("host") or HOST)
-        self._runner: GatewayRunner | None = None
+    def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
+        super().__init__(config, host)
+        self.address = str(config.extra.get("host") or HOST)
         self._server: HttpServer | None = None
-
-    def bind(self, runner: GatewayRunner) -> None:
-        """Know the gateway it belongs to."""
-        self._runner = runner
 
     @property
     def port(self) -> int:

@@ -24,6 +24,7 @@ from .registrations import (
     CliCommand,
     Kept,
     ModelProvider,
+    PlatformManifest,
     PluginCommand,
     PluginPlatform,
     PluginSkill,
@@ -123,20 +124,30 @@ class PluginContext:
 
     def register_platform(
         self,
-        name: str,
-        label: str,
-        adapter_factory: Callable[..., Any],
-        check_fn: Callable[..., Any],
+        name: str | PlatformManifest,
+        label: str = "",
+        adapter_factory: Callable[..., Any] | None = None,
+        check_fn: Callable[..., Any] | None = None,
         validate_config: Callable[..., Any] | None = None,
         required_env: list[str] | None = None,
         install_hint: str = "",
         **entry_kwargs: Any,
     ) -> None:
-        """Add a chat platform; `adapter_factory(config, on_message)` makes its adapter.
+        """Add a chat platform: a `gateway.platforms.manifest.Manifest`, or its pieces by name.
 
-        It is served if every variable of `required_env` is set, `check_fn()` is true (else
-        `install_hint` is shown) and `validate_config(config)` is not false.
+        By name, `adapter_factory(config, on_message)` makes its adapter. It is served if every
+        variable of `required_env` is set, `check_fn()` is true (else `install_hint` is shown) and
+        `validate_config(config)` is not false. Of further keywords `allowed_users_env`,
+        `allow_all_env` and `platform_hint` are read.
         """
+        if not isinstance(name, str):
+            self._refuse_if_closed()
+            manifest = name
+            platform = PluginPlatform(
+                self._plugin, manifest.name, manifest.label, manifest=manifest
+            )
+            self.registrations.platforms[manifest.name] = platform
+            return
         self._check(name, adapter_factory)
         self.registrations.platforms[name] = PluginPlatform(
             self._plugin, name, label, adapter_factory, check_fn, validate_config,
@@ -248,7 +259,7 @@ class PluginContext:
     def _plugin(self) -> str:
         return self.manifest.name
 
-    def _check(self, name: str, function: Callable[..., Any]) -> None:
+    def _check(self, name: str, function: Callable[..., Any] | None) -> None:
         self._refuse_if_closed()
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name: use letters, digits, - and _")

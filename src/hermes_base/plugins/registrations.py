@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 log = logging.getLogger(__name__)
 
@@ -53,18 +53,31 @@ class CliCommand(NamedTuple):
     description: str = ""
 
 
+class PlatformManifest(Protocol):
+    """As `gateway.platforms.manifest.Manifest` is, as far as it is looked into here."""
+
+    @property
+    def name(self) -> str:
+        """Of its section in config.yaml."""
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+
+
 class PluginPlatform(NamedTuple):
-    """A chat platform that a plugin brings."""
+    """A chat platform that a plugin brings: a manifest, or the pieces that Hermes Agent knows."""
 
     plugin: str
     name: str
     label: str
-    adapter_factory: Callable[..., Any]
-    check_fn: Callable[..., Any]
+    adapter_factory: Callable[..., Any] | None = None
+    check_fn: Callable[..., Any] | None = None
     validate_config: Callable[..., Any] | None = None
     required_env: tuple[str, ...] = ()
     install_hint: str = ""
     extra: Mapping[str, Any] = {}
+    manifest: PlatformManifest | None = None
 
 
 class ModelProvider(NamedTuple):

@@ -9,23 +9,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from agent.config import Config
 
-EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "telegram": ("telegram", ("telegram",)),
-    "matrix": ("matrix", ("nio",)),
-    "api_server": ("api", ("starlette", "uvicorn")),
-    "webhook": ("api", ("starlette", "uvicorn")),
-}
-"""Platform → the extra that brings its packages, and what they are imported as."""
-
 
 def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
     """What is configured and cannot work for want of a package, each with how to get it."""
     from gateway.config_load import load_gateway_config
+    from gateway.platforms.registry import find_manifest
 
     for platform, settings in load_gateway_config(config).platforms.items():
-        extra, modules = EXTRAS.get(platform.value, ("", ()))
-        if settings.enabled and not all(find_spec(module) for module in modules):
-            yield f"The platform {platform.value}", _advice(extra)
+        manifest = find_manifest(platform.value)
+        if manifest is None or not settings.enabled:
+            continue
+        if not all(find_spec(module) for module in manifest.modules):
+            advice = _advice(manifest.extra) if manifest.extra else manifest.install_hint
+            yield f"The platform {platform.value}", advice
     servers = config.section("mcp_servers").values()
     is_used = any(not isinstance(one, dict) or one.get("enabled") is not False for one in servers)
     if is_used and find_spec("mcp") is None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...config import Platform, PlatformConfig
 from ...session import SessionSource
-from ..base import Button, Capabilities, OnMessage, SendError
+from ..base import AdapterHost, Button, OnMessage, SendError
 from ..http_adapter import HttpAdapter
+from .manifest import MANIFEST, PORT
 
 if TYPE_CHECKING:
     from .asker import ApiAsker
@@ -22,17 +23,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PORT = 8642
-
 
 class ApiServerAdapter(HttpAdapter):
     """Serves the API."""
 
     platform = Platform.API_SERVER
-    capabilities = Capabilities(max_length=10_000_000)
+    manifest = MANIFEST
+    capabilities = MANIFEST.capabilities
 
-    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
-        super().__init__(config, on_message)
+    def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
+        super().__init__(config, host)
         self._api: Api | None = None
         self._runs: Runs | None = None
 
@@ -52,19 +52,17 @@ class ApiServerAdapter(HttpAdapter):
         from .auth import load_keys
         from .reading import MAX_BODY
 
-        runner = self._runner
-        assert runner is not None, "bind a runner first"
         if self._api is None:
             settings = self.config.extra
-            keys = load_keys(settings, runner.home, self.host)
-            self._api = Api(runner, keys, _number(settings, "max_body_bytes", MAX_BODY))
+            keys = load_keys(settings, self.host.home, self.address)
+            self._api = Api(self.host.requests, keys, _number(settings, "max_body_bytes", MAX_BODY))
             self._runs = Runs(self._api)
         assert self._runs is not None
         app = build_app(self._api, self._runs)
-        server = HttpServer(app, self.host, _number(self.config.extra, "port", PORT))
+        server = HttpServer(app, self.address, _number(self.config.extra, "port", PORT))
         await server.start()
         self._server = server
-        log.info("The API is served on http://%s:%d", self.host, server.port)
+        log.info("The API is served on http://%s:%d", self.address, server.port)
 
     async def run(self) -> None:
         """Go on with what waits, then serve until cancelled."""
@@ -76,8 +74,8 @@ class ApiServerAdapter(HttpAdapter):
         """Whom the tools of a conversation ask."""
         from .asker import ApiAsker
 
-        assert self._runner is not None and self._runs is not None
-        return ApiAsker(self._runner, session_key, source, self._runs)
+        assert self._runs is not None, "connect first"
+        return ApiAsker(self.host.requests.questions, session_key, self._runs)
 
     async def send(
         self,

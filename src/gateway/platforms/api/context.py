@@ -20,11 +20,9 @@ from gateway.config import Platform
 from gateway.requests import (
     AlreadyAskedError,
     Request,
-    Requests,
     StoppingError,
     TooManyWaitingError,
     conversation_key,
-    event_of,
     stored_answer,
 )
 from gateway.session import SessionSource
@@ -46,8 +44,9 @@ from .reading import (
 
 if TYPE_CHECKING:
     from agent.events import Event
-    from gateway.run import GatewayRunner
     from hermes_state import SessionDB
+
+    from ..request_host import RequestHost
 
 ON_DISCONNECT_HEADER = "X-Hermes-On-Disconnect"
 _UNSAFE = re.compile(r"[^\x20-\x7e]+")
@@ -85,21 +84,22 @@ class Place:
 class Api:
     """The server's state, shared by its routes."""
 
-    def __init__(self, runner: GatewayRunner, keys: Keys, max_body: int = MAX_BODY) -> None:
-        self.runner = runner
+    def __init__(self, host: RequestHost, keys: Keys, max_body: int = MAX_BODY) -> None:
+        self.host = host
         self.keys = keys
         self.max_body = max_body
-        self.requests = Requests(runner)
+        self.store = host.store
+        self.requests = host.queue
 
     @property
     def db(self) -> SessionDB:
         """The store, for short reads."""
-        return self.runner._session_db.sync
+        return self.store.sync
 
     @property
     def model(self) -> str:
         """The name of the model that answers."""
-        return self.runner.settings.model.name or "hermes"
+        return self.host.settings.model.name or "hermes"
 
     async def body(self, request: HttpRequest) -> dict[str, Any]:
         """The request's JSON object."""
@@ -138,8 +138,7 @@ class Api:
             source = SessionSource(
                 Platform.API_SERVER, owner, user_id=owner, thread_id=f"key={client_key}"
             )
-            entry = self.runner.session_store.get_or_create_session(source)
-            return self.named(owner, entry.session_id, client_key)
+            return self.named(owner, self.host.session_for(source), client_key)
         once = header(http, IDEMPOTENCY_HEADER)
         new_id = new_gateway_session_id() if once is None else _id_for(owner, once)
         return self.named(owner, new_id) if once else Place(owner, new_id, new_id, True)
@@ -189,7 +188,8 @@ class Api:
         on_accepted: Callable[[], None] | None = None,
     ) -> dict[str, Any]:
         """Run the message's turn; what was answered before is answered the same. ApiError."""
-        await self._let_plugins_see(request)
+        if not await self.host.passes_hooks(request):
+            raise ApiError(403, "A plugin left this message out.", code="left_out")
         watcher = self._stop_when_gone(http, request)
         try:
             return await self.requests.ask(request, on_event, on_accepted=on_accepted)
@@ -207,20 +207,6 @@ class Api:
             if watcher is not None:
                 watcher.cancel()
 
-    async def _let_plugins_see(self, request: Request) -> None:
-        from hermes_base import plugins
-
-        if not plugins.has_hook("pre_gateway_dispatch"):
-            return
-        from gateway.pipeline import Inbound
-
-        event = event_of(request)
-        before = event.text
-        if not await self.runner.pipeline._hooked(Inbound(event, request.key, request.id)):
-            raise ApiError(403, "A plugin left this message out.", code="left_out")
-        if event.text != before:
-            request.content = event.text
-
     def _stop_when_gone(self, http: HttpRequest, request: Request) -> asyncio.Task[None] | None:
         if http.headers.get(ON_DISCONNECT_HEADER, "").lower() != "stop":
             return None
@@ -235,7 +221,7 @@ class Api:
 
     def interrupt(self, key: str) -> bool:
         """Stop the turn that runs in a conversation; False if none does."""
-        agent = self.runner._running_agents.get(key)
+        agent = self.host.running_agent(key)
         interrupt = getattr(agent, "interrupt", None)
         return bool(interrupt is not None and interrupt())
 

@@ -50,25 +50,21 @@ ENDPOINTS = {
 
 async def health(api: Api, owner: str, request: Request) -> Response:
     """GET /health: whether it serves; needs no key."""
-    status = "ok" if api.runner._running else "stopping"
+    status = "ok" if api.host.is_running else "stopping"
     return json_response({"status": status, "platform": "hermes", "version": __version__})
 
 
 async def detailed(api: Api, owner: str, request: Request) -> Response:
     """GET /health/detailed: platforms, turns, memory."""
-    runner = api.runner
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return json_response(
         {
-            "status": "ok" if runner._running else "stopping",
+            "status": "ok" if api.host.is_running else "stopping",
             "platform": "hermes",
             "version": __version__,
             "pid": os.getpid(),
             "uptime_seconds": round(time.time() - _STARTED, 1),
-            "platforms": dict(runner.supervisor.states),
-            "active_agents": len(runner._running_agents),
-            "cached_agents": len(runner._agent_cache),
-            "turns_in_flight": runner.turns.in_flight,
+            **api.host.health(),
             "max_memory_bytes": used if sys.platform == "darwin" else used * 1024,
         }
     )
@@ -76,7 +72,7 @@ async def detailed(api: Api, owner: str, request: Request) -> Response:
 
 async def metrics(api: Api, owner: str, request: Request) -> Response:
     """GET /metrics: the gateway in numbers, as Prometheus reads them."""
-    return Response(prometheus(api.runner.facts()), media_type=CONTENT_TYPE)
+    return Response(prometheus(api.host.facts()), media_type=CONTENT_TYPE)
 
 
 async def models(api: Api, owner: str, request: Request) -> Response:
@@ -130,7 +126,7 @@ async def skills(api: Api, owner: str, request: Request) -> Response:
     """GET /v1/skills: the skills in the home."""
     from tools.skills.index import skills_of
 
-    found = await asyncio.to_thread(skills_of, api.runner.home, api.runner.settings.skills)
+    found = await asyncio.to_thread(skills_of, api.host.home, api.host.settings.skills)
     listed = [{"name": one.name, "description": one.description} for one in found]
     return json_response({"object": "list", "data": listed})
 
@@ -139,7 +135,7 @@ async def toolsets(api: Api, owner: str, request: Request) -> Response:
     """GET /v1/toolsets: the tools that turns here have, by group."""
     from agent.build import usable_tools
 
-    tools = await asyncio.to_thread(usable_tools, api.runner.settings, "api_server")
+    tools = await asyncio.to_thread(usable_tools, api.host.settings, "api_server")
     groups: dict[str, list[str]] = {}
     for one in tools:
         groups.setdefault(one.toolset, []).append(one.name)

@@ -87,7 +87,7 @@ async def delete(api: Api, owner: str, http: HttpRequest) -> Response:
     """DELETE: a response cannot be fetched any more; the conversation keeps what was said."""
     given = http.path_params["response_id"]
     _stored(api, owner, given)
-    await api.runner._session_db.set_meta(DELETED + given, "1")
+    await api.store.set_meta(DELETED + given, "1")
     return json_response({"id": given, "object": "response", "deleted": True})
 
 
@@ -114,9 +114,7 @@ async def _after(api: Api, owner: str, previous: str, http: HttpRequest) -> Plac
     if row_of(turn[0]) in (first.get("id"), first.get("origin_id")):
         return api.place(http, owner, tip)
     branch = new_gateway_session_id()
-    await api.runner._session_db.branch_session(
-        session_id, branch, until_message_id=row_of(turn[-1])
-    )
+    await api.store.branch_session(session_id, branch, until_message_id=row_of(turn[-1]))
     return api.place(http, owner, branch)
 
 
@@ -157,7 +155,8 @@ async def _streamed(
 
     def on_event(event: Event) -> None:
         if type(event) is TurnStarted:
-            agent = api.runner._running_agents[request.key]
+            agent = api.host.running_agent(request.key)
+            assert agent is not None, "its turn has just begun"
             asked = agent._session_messages[-1]
             outlet.put(events.begin(response_id(event.session_id, row_of(asked))))
             begun.set()

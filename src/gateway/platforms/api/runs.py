@@ -131,7 +131,7 @@ class Runs:
         _, _, name = run_id.partition(".")
         session_id = api.own_id(owner, name)
         shown = {"object": "hermes.run", "run_id": run_id, "session_id": name}
-        waiting = await api.runner._session_db.list_waiting(source="api_server")
+        waiting = await api.store.list_waiting(source="api_server")
         if any(row["id"] == f"api_server:{owner}:{run_id}" for row in waiting):
             return {**shown, "status": "queued"}
         row = api.db.get_session(session_id)
@@ -171,7 +171,7 @@ class Runs:
                 code="invalid_approval_choice",
                 param="choice",
             )
-        answered = api.runner.questions.answer(
+        answered = api.host.questions.answer(
             run.key, "approval", choice, id=body.get("approval_id"),
             all=flag(body.get("all", body.get("resolve_all", False))),
         )  # fmt: skip

@@ -39,7 +39,7 @@ _MESSAGE = (
 async def list_all(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET: the newest first."""
     limit, offset = number(http, "limit", 50, 200), number(http, "offset", 0, 10**8)
-    found = await api.runner._session_db.list_sessions_rich(
+    found = await api.store.list_sessions_rich(
         user_id=owner_id(owner), limit=limit + 1, offset=offset, order_by_last_active=True,
         include_children=flag(http.query_params.get("include_children", "")),
         include_archived=flag(http.query_params.get("include_archived", "")),
@@ -70,11 +70,11 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
         if not isinstance(body["system_prompt"], str):
             raise ApiError(400, "system_prompt must be text.", param="system_prompt")
         facts["system_prompt"] = body["system_prompt"]
-    await api.runner._session_db.create_session(session_id, "api_server", **facts)
+    await api.store.create_session(session_id, "api_server", **facts)
     try:
         await _set_title(api, session_id, body.get("title"))
     except ApiError:
-        await api.runner._session_db.delete_session(session_id)
+        await api.store.delete_session(session_id)
         raise
     return _session(api.owned(owner, session_id), owner, 201)
 
@@ -94,7 +94,7 @@ async def update(api: Api, owner: str, http: HttpRequest) -> Response:
         raise ApiError(400, f"{min(unknown)} cannot be changed; title and archived can.")
     await _set_title(api, session_id, body.get("title"))
     if "archived" in body:
-        await api.runner._session_db.set_session_archived(session_id, flag(body["archived"]))
+        await api.store.set_session_archived(session_id, flag(body["archived"]))
     return _session(api.owned(owner, session_id), owner)
 
 
@@ -105,8 +105,8 @@ async def delete(api: Api, owner: str, http: HttpRequest) -> Response:
     place = api.named(owner, session_id)
     if api.requests.is_busy(place.key):
         raise ApiError(409, "A turn runs in it; stop it first.", code="session_busy")
-    api.runner._evict_cached_agent(place.key)
-    await api.runner._session_db.delete_conversation(session_id)
+    api.host.forget_agent(place.key)
+    await api.store.delete_conversation(session_id)
     shown = {"object": "hermes.session.deleted", "id": shown_id(owner, session_id), "deleted": True}
     return json_response(shown)
 
@@ -118,10 +118,10 @@ async def messages(api: Api, owner: str, http: HttpRequest) -> Response:
     tip = api.db.get_compression_tip(session_id)
     limit, offset = number(http, "limit", 10**6, 10**6), number(http, "offset", 0, 10**8)
     if flag(http.query_params.get("include_ancestors", "")):
-        rows = await api.runner._session_db.get_messages_as_conversation(tip, True)
+        rows = await api.store.get_messages_as_conversation(tip, True)
         rows = rows[offset : offset + limit]
     else:
-        rows = await api.runner._session_db.get_messages(tip, limit=limit, offset=offset)
+        rows = await api.store.get_messages(tip, limit=limit, offset=offset)
     rows = [with_shown_ids(row, owner) for row in rows]
     listed = [{name: row[name] for name in _MESSAGE if name in row} for row in rows]
     return json_response({"object": "list", "session_id": shown_id(owner, tip), "data": listed})
@@ -142,9 +142,7 @@ async def fork(api: Api, owner: str, http: HttpRequest) -> Response:
     if until is not None and (not isinstance(until, int) or isinstance(until, bool)):
         raise ApiError(400, "until_message_id must be a number.", param="until_message_id")
     tip = api.db.get_compression_tip(session_id)
-    await api.runner._session_db.branch_session(
-        tip, new_id, until_message_id=until, source="api_server"
-    )
+    await api.store.branch_session(tip, new_id, until_message_id=until, source="api_server")
     await _set_title(api, new_id, body.get("title"))
     return _session(api.owned(owner, new_id), owner, 201)
 
@@ -222,7 +220,7 @@ async def _set_title(api: Api, session_id: str, title: Any) -> None:
     if title is None:
         return
     try:
-        await api.runner._session_db.set_session_title(session_id, str(title))
+        await api.store.set_session_title(session_id, str(title))
     except (ValueError, StoreError) as error:
         raise ApiError(400, str(error), code="invalid_title", param="title") from error
 

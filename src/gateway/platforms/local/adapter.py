@@ -11,7 +11,8 @@ from typing import Any
 
 from ...config import Platform, PlatformConfig
 from ...session import SessionSource
-from ..base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter, SendError
+from ..base import AdapterHost, Button, MessageEvent, OnMessage, PlatformAdapter, SendError
+from .manifest import MANIFEST
 
 
 @dataclass(slots=True)
@@ -31,12 +32,11 @@ class LocalAdapter(PlatformAdapter):
     """Chats in memory. A test may make it fail: `failures` are raised by the next sends."""
 
     platform = Platform.LOCAL
-    capabilities = Capabilities(
-        max_length=4000, edits=True, buttons=True, typing=True, reactions=True, edit_interval=0.01
-    )
+    manifest = MANIFEST
+    capabilities = MANIFEST.capabilities
 
-    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
-        super().__init__(config, on_message)
+    def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
+        super().__init__(config, host)
         self.shown: list[Shown] = []
         self.failures: list[Exception] = []
         self.reactions: list[tuple[str, str, str]] = []
@@ -75,7 +75,7 @@ class LocalAdapter(PlatformAdapter):
     ) -> None:
         """A message arrives; returns when it was accepted. `more` are further fields of it."""
         source = SessionSource(
-            Platform.LOCAL, chat_id, chat_type=chat_type, user_id=user_id, user_name=user_id,
+            self.platform, chat_id, chat_type=chat_type, user_id=user_id, user_name=user_id,
             thread_id=thread_id,
         )  # fmt: skip
         event = MessageEvent(text, source, message_id or self._new_id(), button=button, **more)

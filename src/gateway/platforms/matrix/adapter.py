@@ -18,16 +18,15 @@ from urllib.parse import urlsplit
 
 from ...config import Platform, PlatformConfig
 from ...session import SessionSource
-from ..base import Button, Capabilities, OnMessage, PlatformAdapter, SendError
+from ..base import AdapterHost, Button, OnMessage, PlatformAdapter, SendError
 from . import media
 from .events import edit_content, fitting, text_content
+from .manifest import MANIFEST
 from .state import Login, MatrixState, Place
 from .sync import Reader
 
 if TYPE_CHECKING:
     import nio  # type: ignore[import-untyped]
-
-    from ...run import GatewayRunner
 
 log = logging.getLogger(__name__)
 
@@ -49,13 +48,11 @@ class MatrixAdapter(PlatformAdapter):
     """One account on one homeserver."""
 
     platform = Platform.MATRIX
-    capabilities = Capabilities(
-        max_length=4000, edits=True, typing=True, reactions=True, media=True, repeatable=True,
-        edit_interval=1.0,
-    )  # fmt: skip
+    manifest = MANIFEST
+    capabilities = MANIFEST.capabilities
 
-    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
-        super().__init__(config, on_message)
+    def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
+        super().__init__(config, host)
         extra = config.extra
         self.homeserver = str(extra.get("homeserver") or "").rstrip("/")
         told = str(extra.get("require_mention", True)).lower()
@@ -66,13 +63,6 @@ class MatrixAdapter(PlatformAdapter):
         self._account = str(extra.get("user_id") or "")
         self._password = str(extra.get("password") or "")
         self._client: nio.AsyncClient | None = None
-        self._runner: GatewayRunner | None = None
-        self._home: Path | None = None
-
-    def bind(self, runner: GatewayRunner) -> None:
-        """Know the gateway: whom it lets in, and where its home is."""
-        self._runner = runner
-        self._home = runner.home
 
     # Connection
 
@@ -116,41 +106,15 @@ class MatrixAdapter(PlatformAdapter):
     @property
     def state(self) -> MatrixState:
         """What is kept in the home."""
-        return MatrixState(self.home)
-
-    @property
-    def home(self) -> Path:
-        """The Hermes home."""
-        if self._home is None:
-            from agent.home import hermes_home
-
-            self._home = hermes_home()
-        return self._home
+        return MatrixState(self.host.home)
 
     def expecting(self, source: SessionSource, has_file: bool) -> AbstractContextManager[None]:
         """While a file is fetched: the message it may belong to waits."""
-        if self._runner is None or not has_file:
-            return contextlib.nullcontext()
-        return self._runner.expecting(source)
-
-    @property
-    def media_limit(self) -> int:
-        """Bytes of a file that is fetched."""
-        return self._runner.config.max_inbound_media_bytes if self._runner else 128 * 1024 * 1024
+        return self.host.expecting(source) if has_file else contextlib.nullcontext()
 
     async def may_talk(self, user_id: str) -> bool:
         """Whether somebody is on the list or has paired."""
-        if self._runner is None:
-            return self.config.allow_all or user_id in self.config.allowed_users
-        from ...authorization import is_allowed
-
-        return await is_allowed(self._runner, SessionSource(self.platform, user_id=user_id))
-
-    @property
-    def gives_codes(self) -> bool:
-        """Whether strangers may ask to be let in, in a direct chat."""
-        runner = self._runner
-        return runner is not None and runner.config.unauthorized_dm_behavior == "pair"
+        return await self.host.is_allowed(SessionSource(self.platform, user_id=user_id))
 
     def _new_client(self) -> nio.AsyncClient:
         try:

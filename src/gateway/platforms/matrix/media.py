@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from ...media import MediaTooLargeError, keep, safe_name
-from ..base import SendError
+from ...media import MediaTooLargeError, safe_name
+from ..base import AdapterHost, SendError
 from .events import Attachment
 
 FETCH_SECONDS = 60.0
@@ -24,9 +24,10 @@ class MediaError(Exception):
 
 
 async def fetch(
-    homeserver: str, token: str, attachment: Attachment, home: Path, chat_id: str, limit: int
+    homeserver: str, token: str, attachment: Attachment, host: AdapterHost, chat_id: str
 ) -> Path:
-    """A message's file on disk; raises MediaError if it cannot be had."""
+    """A message's file on disk, kept by the host; raises MediaError if it cannot be had."""
+    limit = host.limits.media_bytes
     found = _MXC.fullmatch(attachment.url)
     if found is None:
         raise MediaError(f"{attachment.name} has no address I understand")
@@ -38,7 +39,7 @@ async def fetch(
     # Two files of one name are two files.
     name = f"{hashlib.sha256(attachment.url.encode()).hexdigest()[:8]}-{safe_name(attachment.name)}"
     try:
-        return await keep(home, "matrix", chat_id, name, _download(url, token), limit)
+        return await host.keep_file(chat_id, name, _download(url, token))
     except MediaTooLargeError as error:
         raise MediaError(str(error)) from error
     except (httpx.HTTPError, OSError) as error:

@@ -133,7 +133,7 @@ class Reader:
             inviter = str(facts.get("by"))
             # A stranger's direct chat is where they are given their code.
             if not await self._adapter.may_talk(inviter) and not (
-                facts.get("direct") and self._adapter.gives_codes
+                facts.get("direct") and self._adapter.host.limits.gives_pairing_codes
             ):
                 log.info("%s invites into %s and is not known; not joined", inviter, room_id)
                 del self._place.invites[room_id]
@@ -295,9 +295,8 @@ class Reader:
                 adapter.homeserver,
                 self._client.access_token,
                 attachment,
-                adapter.home,
+                adapter.host,
                 room_id,
-                adapter.media_limit,
             )
         except MediaError as error:
             log.warning("A file was left out: %s", error)

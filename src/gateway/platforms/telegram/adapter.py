@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from ...config import Platform, PlatformConfig
 from ...splitting import utf16_length
-from ..base import Button, Capabilities, MessageEvent, OnMessage, PlatformAdapter
-from .formatting import to_telegram_html, without_tags
+from ..base import AdapterHost, Button, OnMessage, PlatformAdapter
+from .manifest import MANIFEST
 from .polling import Poller
 from .sending import Sender
 from .updates import (
@@ -27,7 +27,6 @@ from .updates import (
 if TYPE_CHECKING:
     from telegram import Bot
 
-    from ...run import GatewayRunner
     from .webhook import WebhookServer
 
 log = logging.getLogger(__name__)
@@ -41,25 +40,18 @@ class TelegramAdapter(PlatformAdapter):
     webhook_secret, webhook_host and webhook_port."""
 
     platform = Platform.TELEGRAM
-    capabilities = Capabilities(
-        max_length=4096, edits=True, buttons=True, typing=True, reactions=True, media=True,
-        edit_interval=1.0,
-    )  # fmt: skip
+    manifest = MANIFEST
+    capabilities = MANIFEST.capabilities
 
-    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
-        super().__init__(config, on_message)
+    def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
+        super().__init__(config, host)
         self.bot: Bot | None = None
         self.me = Me(0, "")
-        self._runner: GatewayRunner | None = None
         self._poller = Poller(self)
         self._receiving = asyncio.Event()
         self._webhook: WebhookServer | None = None
         self._aside: set[asyncio.Task[None]] = set()
         self._sender = Sender(self)
-
-    def bind(self, runner: GatewayRunner) -> None:
-        """Who is asked which files may be fetched, and where they are kept."""
-        self._runner = runner
 
     # Connection
 
@@ -167,7 +159,7 @@ class TelegramAdapter(PlatformAdapter):
         try:
             only_named = bool(self.config.extra.get("require_mention", True))
             incoming = read_update(
-                update, self.me, require_mention=only_named, expected=self._expects
+                update, self.me, require_mention=only_named, expected=self.host.expects
             )
         except MalformedUpdateError as error:
             log.warning("Update %s cannot be read: %s", update_id(update), error)
@@ -184,9 +176,8 @@ class TelegramAdapter(PlatformAdapter):
         if incoming.attachments and await self._is_known(incoming):
             from .files import fetch_all
 
-            assert self._runner is not None
-            with self._runner.expecting(event.source):
-                await fetch_all(self, self._runner, incoming)
+            with self.host.expecting(event.source):
+                await fetch_all(self, incoming)
                 await self.on_message(event)
         else:
             if incoming.attachments and not event.text:
@@ -198,15 +189,9 @@ class TelegramAdapter(PlatformAdapter):
             self._aside.add(task)
             task.add_done_callback(self._aside.discard)
 
-    def _expects(self, event: MessageEvent) -> bool:
-        return self._runner is not None and self._runner.turns.parts.expects(event)
-
     async def _is_known(self, incoming: Incoming) -> bool:
         """Whether the sender may use the gateway: nobody else's files are fetched."""
-        from ...authorization import is_allowed
-
-        source = incoming.event.source
-        return self._runner is not None and await is_allowed(self._runner, source)
+        return await self.host.is_allowed(incoming.event.source)
 
     async def _settle_button(self, incoming: Incoming) -> None:
         """End the waiting sign on a pressed button, and take the buttons away."""
@@ -256,11 +241,6 @@ class TelegramAdapter(PlatformAdapter):
     ) -> str | None:
         """Send a file: a picture, sound or film as such, anything else as a document."""
         return await self._sender.send_media(chat_id, path, caption, thread_id)
-
-    def format(self, markdown: str) -> str:
-        """Markdown as Telegram's HTML."""
-        formatted = to_telegram_html(markdown)
-        return formatted if without_tags(formatted).strip() else "…"
 
     def measure(self, markdown: str) -> int:
         """Telegram counts UTF-16 units of the text that is shown."""

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from ...media import MediaTooLargeError, keep
+from ...media import MediaTooLargeError
 from .updates import Attachment, Incoming
 
 if TYPE_CHECKING:
-    from ...run import GatewayRunner
     from .adapter import TelegramAdapter
 
 log = logging.getLogger(__name__)
@@ -27,11 +26,11 @@ class FetchError(Exception):
     """A file could not be had; the text has no address in it, since addresses have the token."""
 
 
-async def fetch_all(adapter: TelegramAdapter, runner: GatewayRunner, incoming: Incoming) -> None:
+async def fetch_all(adapter: TelegramAdapter, incoming: Incoming) -> None:
     """Fetch a message's files; one that cannot be had is named in its text."""
     for attachment in incoming.attachments:
         try:
-            path = await _fetch(adapter, runner, incoming, attachment)
+            path = await _fetch(adapter, incoming, attachment)
         except (FetchError, MediaTooLargeError, OSError) as error:
             log.warning("%s was not fetched: %s", attachment.name, error)
             note = f"[The file {attachment.name} could not be fetched: {error}]"
@@ -40,23 +39,15 @@ async def fetch_all(adapter: TelegramAdapter, runner: GatewayRunner, incoming: I
             incoming.event.media.append(str(path))
 
 
-async def _fetch(
-    adapter: TelegramAdapter, runner: GatewayRunner, incoming: Incoming, attachment: Attachment
-) -> object:
-    limit = runner.config.max_inbound_media_bytes
+async def _fetch(adapter: TelegramAdapter, incoming: Incoming, attachment: Attachment) -> object:
+    limit = adapter.host.limits.media_bytes
     if attachment.size is not None and attachment.size > limit:
         raise MediaTooLargeError(f"it is larger than {limit:,} bytes")
     for attempt in range(1, ATTEMPTS + 1):
         try:
             url = await _address(adapter, attachment)
-            return await keep(
-                runner.home,
-                "telegram",
-                incoming.event.source.chat_id,
-                attachment.name,
-                _download(url),
-                limit,
-            )
+            chat_id = incoming.event.source.chat_id
+            return await adapter.host.keep_file(chat_id, attachment.name, _download(url))
         except httpx.HTTPError as error:
             if attempt == ATTEMPTS:
                 raise FetchError(type(error).__name__) from None

@@ -35,6 +35,12 @@ def to_telegram_html(markdown: str) -> str:
     return joined(parse(markdown), _block)
 
 
+def format_message(markdown: str) -> str:
+    """Markdown as a message that Telegram takes: it refuses one that shows nothing."""
+    formatted = to_telegram_html(markdown)
+    return formatted if without_tags(formatted).strip() else "…"
+
+
 def without_tags(formatted: str) -> str:
     """The text of such HTML, for when Telegram does not take the markup."""
     return html.unescape(_TAG.sub("", formatted))

@@ -18,8 +18,9 @@ from hermes_state import StoreError
 
 from ...config import Platform, PlatformConfig
 from ...session import SessionSource
-from ..base import Button, Capabilities, MessageEvent, OnMessage, SendError
+from ..base import AdapterHost, Button, MessageEvent, OnMessage, SendError
 from ..http_adapter import HttpAdapter
+from .manifest import MANIFEST, PORT
 from .routes import Route, RouteError, read_routes, render
 from .signing import SignatureError, delivery_id
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PORT = 8644
 MAX_BODY = 1024 * 1024
 BODY_SECONDS = 30.0
 
@@ -41,10 +41,11 @@ class WebhookAdapter(HttpAdapter):
     """Takes webhooks in, and hands their answers on."""
 
     platform = Platform.WEBHOOK
-    capabilities = Capabilities(max_length=10_000_000)
+    manifest = MANIFEST
+    capabilities = MANIFEST.capabilities
 
-    def __init__(self, config: PlatformConfig, on_message: OnMessage) -> None:
-        super().__init__(config, on_message)
+    def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
+        super().__init__(config, host)
         self._routes: dict[str, Route] = {}
         self._max_body = MAX_BODY
 
@@ -69,16 +70,16 @@ class WebhookAdapter(HttpAdapter):
             ]
         )
         port = self._number("port", PORT)
-        server = HttpServer(app, self.host, port)
+        server = HttpServer(app, self.address, port)
         try:
             await server.start()
         except OSError as error:
             raise OSError(
-                f"Webhooks cannot be taken on {self.host}:{port}: {error.__cause__ or error}."
+                f"Webhooks cannot be taken on {self.address}:{port}: {error.__cause__ or error}."
                 " Set platforms.webhook.port or host."
             ) from error
         self._server = server
-        log.info("Webhooks are taken on http://%s:%d/hooks/", self.host, server.port)
+        log.info("Webhooks are taken on http://%s:%d/hooks/", self.address, server.port)
 
     def _configure(self) -> None:
         from hermes_base.redaction import register_secret
@@ -88,10 +89,7 @@ class WebhookAdapter(HttpAdapter):
         for route in self._routes.values():
             register_secret(route.secret)
             target = route.deliver
-            if target is None or self._runner is None:
-                continue
-            config = self._runner.config.platforms.get(target.platform)
-            if config is None or not config.enabled:
+            if target is not None and not self.host.serves(target.platform):
                 raise RouteError(
                     f"platforms.webhook.routes.{route.name} delivers to {target.platform.value},"
                     f" which is not enabled. Enable platforms.{target.platform.value}."
@@ -185,22 +183,12 @@ class WebhookAdapter(HttpAdapter):
         route = self._routes.get(chat_id)
         if route is None:
             raise SendError(f"There is no webhook {chat_id} any more.", permanent=True)
-        target, runner = route.deliver, self._runner
-        if target is None or runner is None:
+        if route.deliver is None:
             return None
-        session_key = runner.session_store._generate_session_key(target)
-        # Under one name: what is handed on again is owed once.
-        owed = f"webhook:{key or os.urandom(8).hex()}"
-        await runner._session_db.add_delivery(
-            owed,
-            text,
-            session_key=session_key,
-            platform=target.platform.value,
-            chat_id=target.chat_id,
-            thread_id=target.thread_id,
-        )
-        runner.spawn(runner.delivery.flush(session_key))
-        return owed
+        # Under one name: what is handed on again is delivered once.
+        delivery = f"webhook:{key or os.urandom(8).hex()}"
+        await self.host.deliver(route.deliver, text, delivery)
+        return delivery
 
 
 def _answer(code: int, **facts: Any) -> Response:

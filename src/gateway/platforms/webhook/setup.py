@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from ..manifest import Ask, Say
+from .manifest import PORT
 
 TRY_IT = """\
 Programs POST to {url}, signed with this secret:
@@ -25,13 +27,14 @@ KEPT = "the answer stays in the history: hermes sessions list --source webhook"
 DELIVERED = "the answer comes to {chat}."
 
 
-def set_up_webhook(home: Path, ask: Callable[[str], str], say: Callable[[str], None]) -> int:
+def set_up(home: Path, ask: Ask, ask_secret: Ask, say: Say) -> int:
     """Add a route to config.yaml, and say how a program uses it; returns the exit code."""
     from agent.config import load_config
     from agent.config.write import set_config_values
-    from gateway.config import Platform, PlatformConfig
-    from gateway.config_load import load_gateway_config
-    from gateway.platforms.webhook.routes import RouteError, read_routes
+
+    from ...config import Platform, PlatformConfig
+    from ...config_load import load_gateway_config
+    from .routes import RouteError, read_routes
 
     platforms = load_gateway_config(load_config(home)).platforms
     section = platforms.get(Platform.WEBHOOK, PlatformConfig()).extra
@@ -63,7 +66,7 @@ def set_up_webhook(home: Path, ask: Callable[[str], str], say: Callable[[str], N
             **{f"{where}.{key}": value for key, value in route.items()},
         },
     )
-    url = f"http://{section.get('host') or '127.0.0.1'}:{section.get('port') or 8644}/hooks/{name}"
+    url = f"http://{section.get('host') or '127.0.0.1'}:{section.get('port') or PORT}/hooks/{name}"
     answer = DELIVERED.format(chat=chat) if chat else KEPT
     say(TRY_IT.format(url=shlex.quote(url), secret=route["secret"], answer=answer))
     say(f"Kept in {home / 'config.yaml'}. Now run: hermes gateway start")

@@ -1,0 +1,169 @@
+"""The gateway as its adapters see it: `AdapterHost` and `RequestHost`, for one platform."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import media
+from .authorization import is_allowed
+from .config import Platform
+from .platforms.base import MessageEvent
+from .platforms.host import AdapterLimits
+from .session import SessionSource
+
+if TYPE_CHECKING:
+    from agent.config import Config
+    from hermes_state import AsyncSessionDB
+
+    from .asking import Questions
+    from .requests import Request, Requests
+    from .run import GatewayRunner
+
+
+class GatewayHost:
+    """What one adapter may ask of the gateway."""
+
+    def __init__(self, runner: GatewayRunner, platform: Platform) -> None:
+        self._runner = runner
+        self._platform = platform
+        self.limits = AdapterLimits(
+            media_bytes=runner.config.max_inbound_media_bytes,
+            gives_pairing_codes=runner.config.unauthorized_dm_behavior == "pair",
+        )
+
+    @property
+    def home(self) -> Path:
+        """The Hermes home."""
+        return self._runner.home
+
+    async def accept(self, event: MessageEvent) -> None:
+        """Take a message in; returns when it is stored."""
+        await self._runner.handle_message(event)
+
+    async def is_allowed(self, source: SessionSource) -> bool:
+        """Whether a person is listed or has paired."""
+        return await is_allowed(self._runner, source)
+
+    def expects(self, event: MessageEvent) -> bool:
+        """Whether an earlier message waits for this one, as a part of it."""
+        return self._runner.turns.parts.expects(event)
+
+    def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
+        """While the files of a message are fetched: earlier parts of that message wait."""
+        return self._runner.expecting(source)
+
+    async def keep_file(self, chat_id: str, name: str, data: AsyncGenerator[bytes, None]) -> Path:
+        """Keep a file that came with a message; MediaTooLargeError beyond the limit."""
+        folder, limit = self._platform.value, self.limits.media_bytes
+        return await media.keep(self.home, folder, chat_id, name, data, limit)
+
+    def serves(self, platform: Platform) -> bool:
+        """Whether another platform is enabled."""
+        config = self._runner.config.platforms.get(platform)
+        return config is not None and config.enabled
+
+    async def deliver(self, to: SessionSource, text: str, key: str) -> None:
+        """Enqueue a text for a chat of any platform, once per `key`."""
+        runner = self._runner
+        session_key = runner.session_store._generate_session_key(to)
+        await runner._session_db.add_delivery(
+            key,
+            text,
+            session_key=session_key,
+            platform=to.platform.value,
+            chat_id=to.chat_id,
+            thread_id=to.thread_id,
+        )
+        runner.spawn(runner.delivery.flush(session_key))
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        """Run a coroutine until the gateway stops; a failure is logged."""
+        return self._runner.spawn(work)
+
+    @cached_property
+    def requests(self) -> RequestSide:
+        """For an adapter that answers within a request."""
+        return RequestSide(self._runner)
+
+
+class RequestSide:
+    """What an adapter may ask of the gateway whose requests wait for their answers."""
+
+    def __init__(self, runner: GatewayRunner) -> None:
+        from .requests import Requests
+
+        self._runner = runner
+        self.queue: Requests = Requests(runner)
+
+    @property
+    def home(self) -> Path:
+        """The Hermes home."""
+        return self._runner.home
+
+    @property
+    def settings(self) -> Config:
+        """The configuration of the agent."""
+        return self._runner.settings
+
+    @property
+    def store(self) -> AsyncSessionDB:
+        """The store."""
+        return self._runner._session_db
+
+    @property
+    def questions(self) -> Questions:
+        """What turns ask while they run."""
+        return self._runner.questions
+
+    @property
+    def is_running(self) -> bool:
+        """False once the gateway is being stopped."""
+        return self._runner._running
+
+    async def passes_hooks(self, request: Request) -> bool:
+        """Whether plugins let a request go on; they may have rewritten its text."""
+        from hermes_base import plugins
+
+        if not plugins.has_hook("pre_gateway_dispatch"):
+            return True
+        from .pipeline import Inbound
+        from .requests import event_of
+
+        event = event_of(request)
+        before = event.text
+        if not await self._runner.pipeline._hooked(Inbound(event, request.key, request.id)):
+            return False
+        if event.text != before:
+            request.content = event.text
+        return True
+
+    def session_for(self, source: SessionSource) -> str:
+        """The id of the session that a key is bound to; a new one if there was none."""
+        return self._runner.session_store.get_or_create_session(source).session_id
+
+    def running_agent(self, session_key: str) -> Any | None:
+        """The agent whose turn runs in a conversation."""
+        return self._runner._running_agents.get(session_key)
+
+    def forget_agent(self, session_key: str) -> None:
+        """Let the agent of a conversation go."""
+        self._runner._evict_cached_agent(session_key)
+
+    def facts(self) -> dict[str, Any]:
+        """The gateway in numbers."""
+        return self._runner.facts()
+
+    def health(self) -> Mapping[str, Any]:
+        """Platforms with their states, and how many agents and turns there are."""
+        runner = self._runner
+        return {
+            "platforms": dict(runner.supervisor.states),
+            "active_agents": len(runner._running_agents),
+            "cached_agents": len(runner._agent_cache),
+            "turns_in_flight": runner.turns.in_flight,
+        }

@@ -1,0 +1,147 @@
+"""What an adapter may ask of the gateway that it belongs to: little, and the same for plugins.
+
+An adapter knows its platform and its host, nothing else of the gateway. Without a gateway (in a
+test, in a program of one's own) the host is a `StandaloneHost`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ..config import Platform, PlatformConfig
+    from ..session import SessionSource
+    from .base import MessageEvent
+    from .request_host import RequestHost
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterLimits:
+    """What the configuration allows an adapter."""
+
+    media_bytes: int = 128 * 1024 * 1024
+    """The largest file that is fetched."""
+    gives_pairing_codes: bool = False
+    """Whether a stranger who writes in a direct chat gets a pairing code."""
+
+
+class AdapterHost(Protocol):
+    """The gateway, as one adapter sees it."""
+
+    @property
+    def home(self) -> Path:
+        """The Hermes home: an adapter keeps its state below it."""
+
+    @property
+    def limits(self) -> AdapterLimits:
+        """What the configuration allows."""
+
+    async def accept(self, event: MessageEvent) -> None:
+        """Take a message in; returns when it is stored. Raises StoreError if it cannot be."""
+
+    async def is_allowed(self, source: SessionSource) -> bool:
+        """Whether a person is listed or has paired: nobody else's files are fetched."""
+
+    def expects(self, event: MessageEvent) -> bool:
+        """Whether an earlier message waits for this one, as a part of it."""
+
+    def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
+        """While the files of a message are fetched: earlier parts of that message wait."""
+
+    async def keep_file(self, chat_id: str, name: str, data: AsyncGenerator[bytes, None]) -> Path:
+        """Keep a file that came with a message, privately; MediaTooLargeError beyond the limit."""
+
+    def serves(self, platform: Platform) -> bool:
+        """Whether another platform is enabled, so that its chats can be sent to."""
+
+    async def deliver(self, to: SessionSource, text: str, key: str) -> None:
+        """Enqueue a text for a chat of any platform, once per `key`; it is sent until delivered."""
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        """Run a coroutine until the gateway stops; a failure is logged."""
+
+    @property
+    def requests(self) -> RequestHost:
+        """For adapters that answer within a request, as the API does: turns, and the store."""
+
+
+class StandaloneHost:
+    """A host without a gateway: messages go to a function, and only the section's list talks."""
+
+    def __init__(
+        self,
+        config: PlatformConfig,
+        on_message: Callable[[MessageEvent], Awaitable[None]],
+        home: Path | None = None,
+        limits: AdapterLimits | None = None,
+    ) -> None:
+        self._config = config
+        self._on_message = on_message
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._home = home
+        self.limits = limits or AdapterLimits()
+
+    @property
+    def home(self) -> Path:
+        """The folder that was given, or the Hermes home of the environment."""
+        if self._home is None:
+            from agent.home import hermes_home
+
+            self._home = hermes_home()
+        return self._home
+
+    async def accept(self, event: MessageEvent) -> None:
+        """Hand a message over."""
+        await self._on_message(event)
+
+    async def is_allowed(self, source: SessionSource) -> bool:
+        """Whether the section lists somebody, or everybody."""
+        return self._config.allow_all or source.user_id in self._config.allowed_users
+
+    def expects(self, event: MessageEvent) -> bool:
+        """Nothing waits for its parts."""
+        return False
+
+    def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
+        """Nothing waits for its parts."""
+        return contextlib.nullcontext()
+
+    async def keep_file(self, chat_id: str, name: str, data: AsyncGenerator[bytes, None]) -> Path:
+        """Keep a file below the home."""
+        from ..media import keep
+
+        return await keep(self.home, "standalone", chat_id, name, data, self.limits.media_bytes)
+
+    def serves(self, platform: Platform) -> bool:
+        """No other platform is there."""
+        return False
+
+    async def deliver(self, to: SessionSource, text: str, key: str) -> None:
+        """There is no queue to deliver from."""
+        raise RuntimeError("This adapter has no gateway: nothing can be delivered elsewhere.")
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        """Run a coroutine beside everything else."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("A task of an adapter failed", exc_info=task.exception())
+
+    @property
+    def requests(self) -> RequestHost:
+        """There are no turns to run."""
+        raise RuntimeError("This adapter has no gateway: no turn can be run.")

@@ -1,0 +1,68 @@
+"""Each platform says in its manifest what it is; whoever needs to know reads it there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from gateway.config import Platform
+from gateway.platforms.base import PlatformAdapter
+from gateway.platforms.manifest import Manifest, resolve
+from gateway.platforms.registry import all_manifests, find_manifest, own_manifests
+
+PLATFORMS = Path(__file__).parents[2] / "src" / "gateway" / "platforms"
+
+
+def test_every_package_with_a_manifest_is_found() -> None:
+    packages = {path.parent.name for path in PLATFORMS.glob("*/manifest.py")}
+    assert packages == {path.parent.name for path in PLATFORMS.glob("*/adapter.py")}
+    assert len(own_manifests()) == len(packages) >= 5
+    assert list(all_manifests())[:4] == ["telegram", "matrix", "api_server", "webhook"]
+    assert find_manifest("pigeons") is None
+
+
+@pytest.mark.parametrize("manifest", own_manifests().values(), ids=lambda one: str(one.name))
+def test_a_manifest_and_its_adapter_agree(manifest: Manifest) -> None:
+    adapter = resolve(manifest.adapter)
+    assert issubclass(adapter, PlatformAdapter)
+    assert adapter.manifest is manifest
+    assert adapter.platform is Platform(manifest.name)
+    assert adapter.capabilities is manifest.capabilities
+    if manifest.formatter is not None:
+        assert callable(resolve(manifest.formatter))
+    if manifest.set_up is not None:
+        assert callable(resolve(manifest.set_up))
+    asked = {question.variable for question in manifest.questions}
+    assert asked <= set(manifest.environment.values()), "what is asked is read"
+
+
+def test_no_two_platforms_read_one_variable() -> None:
+    variables = [name for one in own_manifests().values() for name in one.environment.values()]
+    assert len(variables) == len(set(variables))
+
+
+def test_a_manifest_cannot_be_changed() -> None:
+    manifest = own_manifests()["telegram"]
+    with pytest.raises(FrozenInstanceError):
+        manifest.name = "other"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        manifest.environment["token"] = "OTHER"  # type: ignore[index]
+
+
+def test_manifests_are_cheap_to_import() -> None:
+    code = (
+        "import sys\n"
+        "from gateway.platforms.registry import own_manifests\n"
+        "assert len(own_manifests()) >= 5\n"
+        "print(*sorted(name for name in sys.modules if '.' not in name))\n"
+        "print(*(name for name in sys.modules if name.endswith('.adapter')))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules, adapters = done.stdout.split("\n")[:2]
+    heavy = {"telegram", "nio", "starlette", "uvicorn", "httpx", "aiohttp", "asyncio", "apsw"}
+    assert not heavy & set(modules.split())
+    assert not adapters.strip()
