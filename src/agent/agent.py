@@ -393,7 +393,10 @@ class AIAgent:
 
     def interrupt(self) -> bool:
         """Stop the running turn, from any thread; what it did is stored. False if none runs."""
-        return self._occupation.interrupt()
+        is_running = self._occupation.interrupt()
+        if is_running and self.db is not None:
+            self.db.wake.ring()  # for a turn that waits for another's end
+        return is_running
 
     def make_way(self) -> bool:
         """Interrupt the running turn for a further message of the person; False if none runs.

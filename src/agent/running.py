@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WAITING_SECONDS = 0.2
-"""Between two looks whether another process's turn has ended."""
+WAITING_SECONDS = 1.0
+"""After which it is looked whether the process of another turn is gone; its end is a write."""
 WAITING = "Another turn runs in this conversation; yours comes next."
 
 
@@ -164,6 +164,7 @@ async def take_turn(agent: AIAgent, turn: Turn, message: Message | None) -> bool
     """
     waiting = False
     while True:
+        seen = agent.db.wake.number if agent.db is not None else 0
         try:
             if message is None:
                 return await turn.journal.begin_with_notes(agent.deliver_to)
@@ -175,7 +176,8 @@ async def take_turn(agent: AIAgent, turn: Turn, message: Message | None) -> bool
             if not waiting:
                 waiting = True
                 turn.emit(Noticed(WAITING))
-            await asyncio.sleep(WAITING_SECONDS)
+            assert agent.db is not None  # without a store nobody else has a turn
+            await agent.db.wake.wait_async(seen, WAITING_SECONDS)
 
 
 async def run_interruptibly(agent: AIAgent, turn: Turn) -> None:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from .run import GatewayRunner
 
-POLL_SECONDS = 0.2
 CLARIFY_SECONDS = 1800.0
 CHOICES = {"once": "Allow once", "session": "This session", "always": "Always", "deny": "Deny"}
 
@@ -90,6 +89,7 @@ class ChatAsker:
     def approve(self, request: ApprovalRequest) -> Choice:
         """Ask whether something dangerous may be done."""
         from hermes_base.redaction import redact
+        from tools.base import Answered
         from tools.fences import fenced
 
         minutes = max(1, round((request.expires_at - time.time()) / 60))
@@ -99,12 +99,12 @@ class ChatAsker:
             f"🔐 May I do this?\n{fenced(redact(request.command))}\n{request.description}\n"
             f"/approve{longer} or /deny (within {minutes} min)"
         )
-        question = Question("approval", request.id, list(choices))
+        question = Question("approval", request.id, list(choices), answered=Answered(request.wake))
         buttons = [Button(CHOICES[one], f"approval:{request.id}:{one}") for one in choices]
         self._runner.questions.add(self._key, question)
         try:
             self._show(text, buttons)
-            return wait_for_answer(question, request)
+            return request.await_choice(question.answered, lambda: question.answer)
         finally:
             self._runner.questions.remove(self._key, question)
 
@@ -141,17 +141,6 @@ class ChatAsker:
             await self._runner.delivery.say(source, self._key, text)
 
         asyncio.run_coroutine_threadsafe(show(), self._loop).result(timeout=60)
-
-
-def wait_for_answer(question: Question, request: ApprovalRequest) -> Choice:
-    """What was decided, here or elsewhere; nobody deciding in time is a denial."""
-    while not request.cancelled.is_set() and time.time() < request.expires_at:
-        decided = request.decided()
-        if decided is not None:
-            return decided
-        if question.answered.wait(POLL_SECONDS):
-            return question.answer or "deny"  # type: ignore[return-value]
-    return "deny"
 
 
 def _chosen(answer: str, choices: list[str]) -> str:

@@ -8,7 +8,6 @@ under one name.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import time
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
+PACE_SECONDS = 0.25
+"""Between two looks in a store that is written to all the time."""
 CONNECT_SECONDS = 30.0
 """How long a request waits for a platform that is set up and not connected."""
 LAST_LINES = 4
@@ -71,7 +72,9 @@ async def watch_handoffs(runner: GatewayRunner) -> None:
     """Take over what is asked for, until the gateway stops."""
     waiting: dict[str, float] = {}
     is_first = True
+    wake = runner._session_db.wake
     while runner._running:
+        seen = wake.number
         try:
             if is_first:
                 await _go_on(runner)
@@ -80,7 +83,7 @@ async def watch_handoffs(runner: GatewayRunner) -> None:
         except Exception:
             # A look that fails must not be the last one.
             log.exception("Looking for conversations to take over failed")
-        await asyncio.sleep(LOOK_SECONDS)
+        await wake.wait_async(seen, LOOK_SECONDS, PACE_SECONDS)
 
 
 async def take_handoffs(runner: GatewayRunner, waiting: dict[str, float]) -> int:

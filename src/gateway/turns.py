@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Any
@@ -39,8 +38,8 @@ log = logging.getLogger(__name__)
 LOOK_AHEAD = 32
 """Waiting messages of a chat that are looked at for the next turn."""
 
-WAITING_SECONDS = 0.3
-"""Between two looks whether another gateway's turn has ended."""
+WAITING_SECONDS = 1.0
+"""After which it is looked whether another gateway is gone; the end of its turn is a write."""
 
 LAST_SECONDS = 5.0
 """How long a turn that was interrupted by a stop may take to end."""
@@ -202,7 +201,9 @@ class Turns:
         """Have the turn in a conversation, also before other gateways; yields whether it took a
         wait. What another process left in it is gone on with first."""
         waited = False
+        wake = self._runner._session_db.wake
         while True:
+            seen = wake.number
             async with self.conversations.turn(key, session_id) as late:
                 way = take_over.in_the_way(self._runner, session_id())
                 if way is False or not self._runner._running:
@@ -210,7 +211,7 @@ class Turns:
                     return
             waited = True
             if way is True:
-                await asyncio.sleep(WAITING_SECONDS * random.uniform(0.7, 1.3))
+                await wake.wait_async(seen, WAITING_SECONDS)
             else:
                 await self._finish(way)
 

@@ -20,6 +20,7 @@ from .db import SessionDB
 
 if TYPE_CHECKING:
     from .salvage import SalvageReport
+    from .wake import Wake
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,6 +87,11 @@ class AsyncSessionDB:
     def sync(self) -> SessionDB:
         """The wrapped store, for threads and for what must not wait."""
         return self._db
+
+    @property
+    def wake(self) -> Wake:
+        """For whoever waits for a change, made here or by another process."""
+        return self._db.wake
 
     @property
     def db_path(self) -> Path:

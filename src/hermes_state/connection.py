@@ -130,6 +130,8 @@ class Database:
         self._logs_found = self._logs
         self.before_rejoin: Callable[[], None] | None = None
         """Called when every connection of this process must let go of the file for a moment."""
+        self.on_commit: Callable[[], None] | None = None
+        """Called after every commit of this process."""
         self.in_place_for = IN_PLACE_FOR
         self._in_place_until = 0.0
 
@@ -327,6 +329,8 @@ class Database:
                 for waiter in group:
                     waiter.tell()
                 failure = None  # it refers to this frame, and the frame to it
+        if self.on_commit is not None:
+            self.on_commit()
         return result
 
     def _run_others(self, connection: Connection, group: list[Waiter]) -> None:

@@ -53,6 +53,7 @@ from .open_store import open_store
 if TYPE_CHECKING:
     from .group_commit import GroupWriter
     from .search.engine import SearchIndex
+    from .wake import Wake
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +117,19 @@ class SessionDB:
 
         return GroupWriter(self)
 
+    @functools.cached_property
+    def wake(self) -> Wake:
+        """For whoever waits for a change, made here or by another process."""
+        from .wake import Wake
+
+        wake = Wake(self.db_path)
+        self._database.on_commit = wake.ring
+        return wake
+
     def close(self) -> None:
         """Close the store; closing twice is fine."""
+        if "wake" in self.__dict__:  # somebody has waited
+            self.wake.close()
         self._close_search()
         self._database.close()
 

@@ -328,8 +328,9 @@ def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
         return None if found is None or found["state"] == "pending" else found["choice"]
 
     request = ApprovalRequest(
-        new.id, new.token, subject, description, keys, new.expires_at, context.cancelled, decided
-    )
+        new.id, new.token, subject, description, keys, new.expires_at, context.cancelled, decided,
+        db.wake,
+    )  # fmt: skip
     try:
         answer = _put(context, request)
     except BaseException:

@@ -15,6 +15,7 @@ something JSON can hold; it fails by raising ToolError with what to try instead.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from hermes_state import SessionDB
+    from hermes_state.wake import Wake
+
+LOOK_SECONDS = 0.5
+"""After which it is looked whether a question still wants an answer, if nothing was written."""
 
 Effect = Literal["none", "idempotent", "effectful"]
 """Whether running a tool twice, or not knowing if it ran, can do harm."""
@@ -41,6 +46,20 @@ def _undecided() -> Choice | None:
     return None
 
 
+class Answered(threading.Event):
+    """Set when a question was answered here; wakes whoever waits for the store as well."""
+
+    def __init__(self, wake: Wake | None = None) -> None:
+        super().__init__()
+        self._wake = wake
+
+    def set(self) -> None:
+        """The question is answered, or nobody wants an answer any more."""
+        super().set()
+        if self._wake is not None:
+            self._wake.ring()
+
+
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
     """A question to the person; with a store, a row that anybody with the token may decide."""
@@ -57,6 +76,8 @@ class ApprovalRequest:
     cancelled: threading.Event = field(default_factory=threading.Event)
     decided: Callable[[], Choice | None] = _undecided
     """What somebody decided meanwhile, here or in another process."""
+    wake: Wake | None = None
+    """Says when to look again; None without a store."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -66,6 +87,21 @@ class ApprovalRequest:
         if self.pattern_keys and ASKED_EACH_TIME.issuperset(self.pattern_keys):
             return ("once", "deny")
         return ("once", "session", "always", "deny")
+
+    def await_choice(self, answered: threading.Event, answer: Callable[[], str | None]) -> Choice:
+        """What was decided, here (`answered`) or elsewhere; nobody deciding in time is a denial."""
+        while not self.cancelled.is_set() and (left := self.expires_at - time.time()) > 0:
+            seen = self.wake.number if self.wake is not None else 0
+            decided = self.decided()
+            if decided is not None:
+                return decided
+            if answered.is_set():
+                return answer() or "deny"  # type: ignore[return-value]
+            if self.wake is not None:
+                self.wake.wait(seen, min(LOOK_SECONDS, left))
+            else:
+                answered.wait(min(LOOK_SECONDS, left))
+        return "deny"
 
 
 class Asker(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 CLARIFY_SECONDS = 3600.0
 SUDO_SECONDS = 120.0
-POLL_SECONDS = 0.2
 CHOICES = ("once", "session", "always", "deny")
 
 
@@ -44,6 +42,7 @@ class SessionAsker:
     def approve(self, request: ApprovalRequest) -> Choice:
         """Ask whether something dangerous may be done; nobody answering in time denies it."""
         from hermes_base.redaction import redact
+        from tools.base import Answered
 
         question = Question(
             "approval.request",
@@ -58,15 +57,10 @@ class SessionAsker:
                 "expires_at": request.expires_at,
             },
             request,
+            answered=Answered(request.wake),
         )
         with _Asked(self, request.id, question):
-            while not request.cancelled.is_set() and time.time() < request.expires_at:
-                decided = request.decided()  # perhaps in another process
-                if decided is not None:
-                    return decided
-                if question.answered.wait(POLL_SECONDS):
-                    return question.answer or "deny"  # type: ignore[return-value]
-        return "deny"
+            return request.await_choice(question.answered, lambda: question.answer)
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Ask a question; blocks until it is answered or the turn ends."""

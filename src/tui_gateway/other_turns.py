@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from hermes_state import SessionDB
     from hermes_state.take_over import TakenTurn
 
-LOOK_SECONDS = 0.2
-"""Between two looks whether another process's turn has ended."""
+LOOK_SECONDS = 0.5
+"""After which it is looked whether another process is gone; the end of its turn is a write."""
 
 GOING_ON = "The last answer was cut off; going on with it."
 TAKEN_AWAY = "This turn was taken over by another process, which answers it."
@@ -75,8 +75,10 @@ def await_end(
     from agent.running import WAITING
 
     tell(WAITING)
-    while runs_elsewhere(db, session_id):
+    while True:
+        seen = db.wake.number
+        if not runs_elsewhere(db, session_id):
+            return True
         if is_stopped():
             return False
-        time.sleep(LOOK_SECONDS)
-    return True
+        db.wake.wait(seen, LOOK_SECONDS)

@@ -17,6 +17,7 @@ from .hub import Hub, Session
 
 if TYPE_CHECKING:
     from hermes_state import SessionDB
+    from hermes_state.wake import Wake
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +25,19 @@ LOOK_SECONDS = 3.0
 GRACE_SECONDS = 8.0
 """Since its last sign of life (one comes every five), for whoever watched a turn to come back."""
 
+PACE_SECONDS = 0.25
+"""Between two looks in a store that is written to all the time."""
+
 _wanted = threading.Event()
+_wakes: list[Wake] = []
+"""Of the store that is watched, once there is one."""
 
 
 def look_soon() -> None:
     """Have the next look now."""
     _wanted.set()
+    for wake in _wakes:
+        wake.ring()
 
 
 def note_elsewhere(hub: Hub, session: Session) -> None:
@@ -52,19 +60,23 @@ class Watcher:
         grace = 0.0
         while not self._is_over:
             _wanted.clear()
+            seen = _wakes[0].number if _wakes else 0
             try:
                 self.look(grace)
                 self._complaint = ""
             except Exception as error:  # noqa: BLE001 - store, configuration: the next look may do
                 self._complain(error)
             grace = GRACE_SECONDS
-            _wanted.wait(LOOK_SECONDS)
+            if not _wakes:
+                _wanted.wait(LOOK_SECONDS)
+            elif not _wanted.is_set():
+                _wakes[0].wait(seen, LOOK_SECONDS, PACE_SECONDS)
 
     def stop(self) -> None:
         """Take nothing over any more; returns when that is certain."""
         with live.OPENING:
             self._is_over = True
-        _wanted.set()
+        look_soon()
 
     def look(self, grace: float) -> None:
         """Take over what nobody has worked on for `grace` seconds, and tell what was answered."""
@@ -76,6 +88,7 @@ class Watcher:
         from hermes_state.lineage import SUB_AGENT
 
         db = self._hub._get_db()
+        _wakes[:] = [db.wake]
         end_lost_tasks(db)
         for turn in db.list_abandoned_turns():
             if turn["source"] == SUB_AGENT:

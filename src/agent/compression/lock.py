@@ -19,7 +19,7 @@ from hermes_state import SessionDB, StoreError
 log = logging.getLogger(__name__)
 
 LEASE = 60.0
-_LOOK_INTERVAL = 0.1
+_LOOK_INTERVAL = 1.0
 
 
 @contextlib.asynccontextmanager
@@ -54,15 +54,17 @@ async def _acquire(
 ) -> bool:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience
-    while not db.try_acquire_compression_lock(session_id, holder, lease):
+    while True:
+        seen = db.wake.number
+        if db.try_acquire_compression_lock(session_id, holder, lease):
+            return True
         other = db.get_compression_lock_holder(session_id)
         if other is not None and _is_gone(other):
             db.release_compression_lock(session_id, other)
             continue
         if db.get_compression_tip(session_id) != session_id or loop.time() >= deadline:
             return False
-        await asyncio.sleep(_LOOK_INTERVAL)
-    return True
+        await db.wake.wait_async(seen, min(_LOOK_INTERVAL, max(0.0, deadline - loop.time())))
 
 
 def _is_gone(holder: str) -> bool:

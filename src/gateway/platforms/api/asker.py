@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.asking import Question, Questions, wait_for_answer
-from tools.base import NobodyToAsk
+from gateway.asking import Question, Questions
+from tools.base import Answered, NobodyToAsk
 
 from .runs import Runs
 
@@ -24,11 +24,13 @@ class ApiAsker:
         run = self._runs.active(self._key)
         if run is None:
             return "deny"
-        question = Question("approval", request.id, list(request.choices))
+        question = Question(
+            "approval", request.id, list(request.choices), answered=Answered(request.wake)
+        )
         self._questions.add(self._key, question)
         try:
             run.ask(request, list(request.choices))
-            return wait_for_answer(question, request)
+            return request.await_choice(question.answered, lambda: question.answer)
         finally:
             self._questions.remove(self._key, question)
 

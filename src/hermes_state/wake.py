@@ -1,0 +1,207 @@
+"""Waking up when something was written to the store, in this process or in another.
+
+Whoever waits for a change takes the number, looks, and waits for the number to change:
+
+    seen = db.wake.number
+    while not_yet():
+        seen = db.wake.wait(seen, timeout=1.0)
+
+A commit of this process is known at once. Those of others are known from their writes to the
+write-ahead log, which the kernel reports (inotify). They are reported when the log is written,
+shortly before the commit counts: so whoever waits is woken several times within a blink. Where the
+kernel reports nothing (another system, a network disk) they are looked for a few times a second.
+What is no write (a process that died, a time that has come) is the caller's own timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import logging
+import os
+import select
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+AFTER_WRITE = (0.002, 0.010, 0.030, 0.080, 0.200)
+"""Seconds after a write of others at which the commit it belongs to may count."""
+
+POLL_SECONDS = 0.2
+"""Between two looks where the kernel reports nothing."""
+
+PACE_SECONDS = 0.02
+"""How long a wait takes at least, so that a busy store does not keep those awake who wait."""
+
+_IN_MODIFY, _IN_DELETE_SELF, _IN_MOVE_SELF, _IN_IGNORED = 0x2, 0x400, 0x800, 0x8000
+_EVENT = struct.Struct("iIII")
+
+
+class Wake:
+    """Tells whoever waits that the store at a path has changed; usable by threads and loops."""
+
+    def __init__(self, path: Path) -> None:
+        self._log_path = os.fsencode(f"{path}-wal")
+        self._changed = threading.Condition()
+        self._futures: set[asyncio.Future[None]] = set()
+        self._thread: threading.Thread | None = None
+        self._stop: int | None = None
+        self.number = 0
+        """Another one after every change that was noticed."""
+
+    def ring(self) -> None:
+        """Something was committed here, or has changed that a waiting thread must see."""
+        with self._changed:
+            self.number += 1
+            self._changed.notify_all()
+            futures, self._futures = self._futures, set()
+        for future in futures:
+            with contextlib.suppress(RuntimeError):  # its loop was closed: nobody waits any more
+                future.get_loop().call_soon_threadsafe(_set, future)
+
+    def wait(self, seen: int, timeout: float, pace: float = PACE_SECONDS) -> int:
+        """Wait until the number is not `seen` any more, for so long at most; returns the number."""
+        began = time.monotonic()
+        self._listen()
+        with self._changed:
+            if self._changed.wait_for(lambda: self.number != seen, timeout):
+                self._changed.wait_for(lambda: False, began + pace - time.monotonic())
+            return self.number
+
+    async def wait_async(self, seen: int, timeout: float, pace: float = PACE_SECONDS) -> int:
+        """The same for coroutines."""
+        began = time.monotonic()
+        self._listen()
+        future = asyncio.get_running_loop().create_future()
+        with self._changed:
+            if self.number == seen:
+                self._futures.add(future)
+            else:
+                future.set_result(None)
+        try:
+            async with asyncio.timeout(timeout):
+                await future
+                await asyncio.sleep(max(0.0, began + pace - time.monotonic()))
+        except TimeoutError:
+            pass  # nothing has changed, and the caller looks all the same
+        finally:
+            with self._changed:
+                self._futures.discard(future)
+        return self.number
+
+    def close(self) -> None:
+        """Notice nothing more; whoever waits is woken."""
+        with self._changed:
+            thread, self._thread = self._thread, None
+            stop, self._stop = self._stop, None
+        if stop is not None:
+            os.close(stop)
+        self.ring()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(5)
+
+    # Noticing what others write
+
+    def _listen(self) -> None:
+        """Begin to notice; what was written before is for the caller to look at once more."""
+        thread = self._thread
+        if thread is not None and thread.is_alive():  # not after a fork
+            return
+        with self._changed:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            ended, self._stop = os.pipe()
+            self._thread = threading.Thread(
+                target=self._notice, args=(ended,), name="hermes-wake", daemon=True
+            )
+            self._thread.start()
+
+    def _notice(self, ended: int) -> None:
+        reports = _open_inotify()
+        try:
+            if reports is None:
+                self._look_often(ended)
+            else:
+                self._follow_log(reports, ended)
+        finally:
+            os.close(ended)
+            if reports is not None:
+                os.close(reports)
+
+    def _look_often(self, ended: int) -> None:
+        while not select.select([ended], [], [], POLL_SECONDS)[0]:
+            self.ring()
+
+    def _follow_log(self, reports: int, ended: int) -> None:
+        poll = select.poll()
+        poll.register(reports, select.POLLIN)
+        poll.register(ended, select.POLLIN | select.POLLHUP)
+        is_watched = False
+        due: list[float] = []
+        while True:
+            if not is_watched:
+                is_watched = _watch(reports, self._log_path)
+                self.ring()  # what was written before it was watched
+            wait = POLL_SECONDS if not is_watched else None
+            if due:
+                wait = max(0.0, due[0] - time.monotonic())
+            milliseconds = None if wait is None else wait * 1000
+            ready = {descriptor for descriptor, _ in poll.poll(milliseconds)}
+            if ended in ready:
+                return
+            now = time.monotonic()
+            if reports in ready:
+                is_watched = not _is_lost(os.read(reports, 4096))
+                if not due or due[-1] - now < AFTER_WRITE[-1] / 2:
+                    due = [now + seconds for seconds in AFTER_WRITE]
+            if due and due[0] <= now:
+                due = [moment for moment in due if moment > now]
+                self.ring()
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _open_inotify() -> int | None:
+    """Where the kernel reports writes to; None if it does not."""
+    if not sys.platform.startswith("linux"):
+        return None
+    descriptor = int(_libc().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+    if descriptor < 0:
+        reason = os.strerror(ctypes.get_errno())
+        log.info("Writes of other processes are looked for instead of reported: %s", reason)
+        return None
+    return descriptor
+
+
+def _watch(reports: int, path: bytes) -> bool:
+    """Have writes to a file reported; False if there is none yet, or that cannot be done."""
+    mask = _IN_MODIFY | _IN_DELETE_SELF | _IN_MOVE_SELF
+    if _libc().inotify_add_watch(reports, path, mask) >= 0:
+        return True
+    if ctypes.get_errno() != errno.ENOENT:
+        log.info("Writes to %s are not reported: %s", path, os.strerror(ctypes.get_errno()))
+    return False
+
+
+def _is_lost(reported: bytes) -> bool:
+    """Whether the file that was watched is gone or another one has its name."""
+    offset = 0
+    while offset + _EVENT.size <= len(reported):
+        _, mask, _, length = _EVENT.unpack_from(reported, offset)
+        if mask & (_IN_DELETE_SELF | _IN_MOVE_SELF | _IN_IGNORED):
+            return True
+        offset += _EVENT.size + length
+    return False
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
