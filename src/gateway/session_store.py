@@ -1,8 +1,10 @@
 """Which session a chat is in: the routing table, and the rules by which a chat begins anew.
 
-Entries live in the store's routing table, one row per key, written when they change; the copy in
-memory is a cache. A key that points at a session that was compressed elsewhere follows it to the
-tip; one whose session has ended begins anew.
+Entries live in the store's routing table; what is in memory is a cache that follows it
+(`bindings`), so that several processes may serve the same chats. Whoever decides something about an
+entry decides again if another process has bound its key to another session first. A key that points
+at a session that was compressed elsewhere follows it to the tip; one whose session has ended begins
+anew.
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_state import StoreBusyError
+
+from .bindings import Bindings
 from .config import GatewayConfig
 from .reset_policy import expired_because
 from .session import SessionEntry, SessionSource, build_session_key
@@ -26,6 +32,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESET_REASON = "session_reset"
+MAX_ATTEMPTS = 100
+"""How often something is decided again because another process was first."""
+
+_LONE_SURROGATE = re.compile("[\\ud800-\\udfff]")
 
 
 def sharing(
@@ -63,38 +73,51 @@ class SessionStore:
         self._is_busy = is_busy or (lambda session_id: False)
         self._now = now
         self._lock = threading.RLock()
-        self._entries: dict[str, SessionEntry] = {}
-        self._saved: dict[str, str] = {}
-        self._linked: set[str] = set()
-        self._loaded = False
+        self._bindings = Bindings(db, scope)
+
+    @property
+    def _entries(self) -> dict[str, SessionEntry]:
+        """The entries by their keys, as the store has them now."""
+        with self._lock:
+            self._ensure_loaded()
+            return self._bindings.entries
 
     # Finding a session
 
     def get_or_create_session(self, source: SessionSource, force_new: bool = False) -> SessionEntry:
         """The entry of the chat a message came from; a new one if it has none or begins anew."""
+        key = self._generate_session_key(source)
         with self._lock:
-            self._ensure_loaded()
-            key = self._generate_session_key(source)
-            entry = self._entries.get(key)
-            if entry is None:
-                entry = self._recovered(key, source) or self._new_entry(key, source)
-            elif force_new:
-                entry = self._replace(entry, source)
-            else:
-                entry = self._continued(entry, source)
-            entry.updated_at = self._now()
-            entry.origin = source
-            self._entries[key] = entry
-            self._save_entry(entry)
-            return entry
+            for _ in range(MAX_ATTEMPTS):
+                entry = self._entries.get(key)
+                if entry is None:
+                    kept = self._add(key, source)
+                elif force_new:
+                    kept = self._replace(entry, source)
+                else:
+                    kept = self._continued(entry, source)
+                if kept is None:
+                    continue
+                kept.updated_at = self._now()
+                kept.origin = source
+                if self._bindings.save(kept):
+                    return kept
+            raise StoreBusyError(f"Other processes keep changing what {key} is bound to.")
 
-    def _continued(self, entry: SessionEntry, source: SessionSource) -> SessionEntry:
-        """The entry as it goes on: healed, or replaced by a new one."""
+    def _add(self, key: str, source: SessionSource) -> SessionEntry | None:
+        """Add an entry for a new chat; None if another process was first."""
+        entry = self._recovered(key, source) or self._new_entry(key, source)
+        return entry if self._bindings.create([entry]) else None
+
+    def _continued(self, entry: SessionEntry, source: SessionSource) -> SessionEntry | None:
+        """The entry as it goes on: healed, or replaced by a new one; None if that must wait."""
         if entry.suspended:
             return self._replace(entry, source, "suspended")
         reason = self._expired_because(entry)
         if reason is not None and not entry.resume_pending:
-            return self._replace_together(entry, source, reason)
+            # Chats that are linked stay in one conversation.
+            linked = self.linked_with(entry.session_id, entry.session_key) if entry.linked else []
+            return self._replace(entry, source, reason, along=linked)
         row = self._db.get_session(entry.session_id)
         if row is not None and row["end_reason"] is not None:
             tip = self._db.resolve_resume_session_id(entry.session_id)
@@ -134,44 +157,37 @@ class SessionStore:
         )
 
     def _replace(
-        self, entry: SessionEntry, source: SessionSource | None, reason: str | None = None
-    ) -> SessionEntry:
-        """A new session under the same key; the old one is ended in the store."""
-        had_activity = self._db.message_count(entry.session_id) > 0
-        if not sharing(self._entries, entry.session_key, entry.session_id):
-            self._db.end_session(entry.session_id, RESET_REASON)
-            self._db.promote_to_session_reset(entry.session_id)
+        self,
+        entry: SessionEntry,
+        source: SessionSource | None,
+        reason: str | None = None,
+        along: Iterable[SessionEntry] = (),
+        display_name: str | None = None,
+    ) -> SessionEntry | None:
+        """Bind a key, and those of the entries in `along`, to a new session.
+
+        The old session is ended in the store, unless other chats stay in it. None if another
+        process has bound the key to another session first.
+        """
+        others = [other.session_key for other in along]
         now = self._now()
-        return SessionEntry(
+        fresh = SessionEntry(
             session_key=entry.session_key,
             session_id=new_gateway_session_id(),
             created_at=now,
             updated_at=now,
-            display_name=entry.display_name,
+            display_name=display_name or entry.display_name,
             platform=entry.platform,
             chat_type=entry.chat_type,
             is_fresh_reset=True,
             was_auto_reset=reason is not None,
             auto_reset_reason=reason,
-            reset_had_activity=had_activity,
+            reset_had_activity=self._db.message_count(entry.session_id) > 0,
             model_override=None if reason else entry.model_override,
             origin=source or entry.origin,
+            linked=True if others else None,
         )
-
-    def _replace_together(
-        self, entry: SessionEntry, source: SessionSource, reason: str
-    ) -> SessionEntry:
-        """A new session for a chat and those linked with it: they stay in one conversation."""
-        linked = self.linked_with(entry.session_id, entry.session_key) if entry.linked else []
-        fresh = self._replace(entry, source, reason)
-        for other in linked:
-            other.session_id, other.expiry_finalized = fresh.session_id, False
-            fresh.linked = True
-            self._save_entry(other)
-        if linked and not sharing(self._entries, entry.session_key, entry.session_id):
-            self._db.end_session(entry.session_id, RESET_REASON)
-            self._db.promote_to_session_reset(entry.session_id)
-        return fresh
+        return fresh if self._bindings.rebind(entry, fresh, others, RESET_REASON) else None
 
     # Changing what a key is bound to
 
@@ -180,79 +196,61 @@ class SessionStore:
     ) -> SessionEntry | None:
         """Begin anew under a key; None if it is unknown."""
         with self._lock:
-            self._ensure_loaded()
-            entry = self._entries.get(session_key)
-            if entry is None:
-                return None
-            fresh = self._replace(entry, None)
-            if display_name:
-                fresh.display_name = display_name
-            self._entries[session_key] = fresh
-            self._save_entry(fresh)
-            return fresh
+            for _ in range(MAX_ATTEMPTS):
+                entry = self._entries.get(session_key)
+                if entry is None:
+                    return None
+                fresh = self._replace(entry, None, display_name=display_name)
+                if fresh is not None:
+                    return fresh
+            raise StoreBusyError(f"Other processes keep changing what {session_key} is bound to.")
 
     def switch_session(self, session_key: str, target_session_id: str) -> SessionEntry | None:
         """Bind a key to another conversation's tip; None if key or session is unknown."""
         with self._lock:
-            self._ensure_loaded()
-            entry = self._entries.get(session_key)
-            row = self._db.get_session(target_session_id)
-            if entry is None or row is None:
+            if self._db.get_session(target_session_id) is None or session_key not in self._entries:
                 return None
-            entry.session_id = self._db.resolve_resume_session_id(target_session_id)
-            self._db.reopen_session(entry.session_id)
-            entry.expiry_finalized = entry.suspended = entry.resume_pending = False
-            entry.linked = None
-            entry.updated_at = self._now()
-            self._save_entry(entry)
-            return entry
+            tip = self._db.resolve_resume_session_id(target_session_id)
+            self._db.reopen_session(tip)
+            return self._change(
+                session_key,
+                session_id=tip,
+                expiry_finalized=False,
+                suspended=False,
+                resume_pending=False,
+                linked=None,
+                updated_at=self._now(),
+            )
 
     def follow(self, old_session_id: str, new_session_id: str) -> None:
         """A session goes on in another one: every key that is bound to it is so too."""
         with self._lock:
             self._ensure_loaded()
-            for entry in self._entries.values():
-                if entry.session_id == old_session_id:
-                    entry.session_id = new_session_id
-                    self._save_entry(entry)
+            self._bindings.follow(old_session_id, new_session_id)
 
     def mark_linked(self, session_key: str) -> bool:
         """Let a chat see what is said in its conversation elsewhere, and the others see it."""
-        self._linked.add(session_key)
-        return self._mark(session_key, linked=True)
+        return self._change(session_key, linked=True) is not None
 
     def linked_with(self, session_id: str, session_key: str) -> list[SessionEntry]:
         """The entries of other chats that see what is said in a session."""
         with self._lock:
-            self._ensure_loaded()
-            found = {key: self._entries[key] for key in self._linked if key in self._entries}
-            others = sharing(found, session_key, session_id)
-        return [one for one in others if one.linked]
+            entries = self._entries
+            linked = {key: entries[key] for key in self._bindings.linked}
+            return sharing(linked, session_key, session_id)
 
     def update_session(self, session_key: str, last_prompt_tokens: int | None = None) -> None:
         """The session was used now."""
-        with self._lock:
-            entry = self._entries.get(session_key)
-            if entry is None:
-                return
-            entry.updated_at = self._now()
-            if last_prompt_tokens is not None:
-                entry.last_prompt_tokens = last_prompt_tokens
-            self._save_entry(entry)
+        facts: dict[str, Any] = {"updated_at": self._now()}
+        if last_prompt_tokens is not None:
+            facts["last_prompt_tokens"] = last_prompt_tokens
+        self._change(session_key, **facts)
 
     def set_model_override(self, session_key: str, override: dict[str, Any] | None) -> None:
         """Use another model in this chat; credentials are never kept."""
-        with self._lock:
-            entry = self._entries.get(session_key)
-            if entry is not None:
-                allowed = ("model", "provider", "base_url")
-                kept = (
-                    {name: str(override[name]) for name in allowed if override.get(name)}
-                    if override
-                    else None
-                )
-                entry.model_override = kept or None
-                self._save_entry(entry)
+        allowed = ("model", "provider", "base_url")
+        kept = {name: str(override[name]) for name in allowed if override and override.get(name)}
+        self._change(session_key, model_override=kept or None)
 
     def get_model_override(self, session_key: str) -> dict[str, str] | None:
         """The model this chat uses instead of the configured one."""
@@ -262,39 +260,41 @@ class SessionStore:
 
     def suspend_session(self, session_key: str) -> bool:
         """Let the next message begin anew, e.g. after a session that keeps breaking restarts."""
-        return self._mark(session_key, suspended=True)
+        return self._change(session_key, suspended=True) is not None
 
     def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
         """Remember that a turn was cut off and is to be gone on with."""
-        return self._mark(
+        marked = self._change(
             session_key,
             resume_pending=True,
             resume_reason=reason,
             last_resume_marked_at=self._now(),
         )
+        return marked is not None
 
     def clear_resume_pending(self, session_key: str) -> bool:
         """That is done."""
-        return self._mark(session_key, resume_pending=False, resume_reason=None)
+        return self._change(session_key, resume_pending=False, resume_reason=None) is not None
 
     def suspend_recently_active(self, max_age_seconds: int = 120) -> int:
         """After a crash: mark what was in use as to be gone on with; returns how many."""
         edge = self._now() - timedelta(seconds=max_age_seconds)
         with self._lock:
-            self._ensure_loaded()
-            recent = [one.session_key for one in self._entries.values() if one.updated_at >= edge]
+            recent = [key for key, one in self._entries.items() if one.updated_at >= edge]
         return sum(self.mark_resume_pending(key, "restart_interrupted") for key in recent)
 
-    def _mark(self, session_key: str, **facts: Any) -> bool:
+    def _change(self, session_key: str, **facts: Any) -> SessionEntry | None:
+        """Set fields of a key's entry; None if the key is unknown."""
         with self._lock:
-            self._ensure_loaded()
-            entry = self._entries.get(session_key)
-            if entry is None:
-                return False
-            for name, value in facts.items():
-                setattr(entry, name, value)
-            self._save_entry(entry)
-            return True
+            for _ in range(MAX_ATTEMPTS):
+                entry = self._entries.get(session_key)
+                if entry is None:
+                    return None
+                for name, value in facts.items():
+                    setattr(entry, name, value)
+                if self._bindings.save(entry):
+                    return entry
+            raise StoreBusyError(f"Other processes keep changing what {session_key} is bound to.")
 
     # Expiry
 
@@ -308,7 +308,7 @@ class SessionStore:
         if reason is None or self._is_busy(entry.session_id):
             return None
         # A conversation is in use if it is in use from any of its keys, as each one's policy says.
-        others = sharing(self._entries, entry.session_key, entry.session_id)
+        others = sharing(self._bindings.entries, entry.session_key, entry.session_id)
         last = max(one.updated_at for one in (entry, *others))
         for one in (entry, *others):
             platform = one.platform.value if one.platform else ""
@@ -324,12 +324,16 @@ class SessionStore:
     def set_expiry_finalized(
         self, entry: SessionEntry, *, clear_model_override: bool = True
     ) -> None:
-        """The end of an expired session was told; never again."""
+        """The end of an expired session was told; never again.
+
+        Nothing happens if another process has used the entry since, or bound its key anew.
+        """
         with self._lock:
             entry.expiry_finalized = True
             if clear_model_override:
                 entry.model_override = None
-            self._save_entry(entry)
+            if not self._bindings.save(entry, "updated_at"):
+                return
         self._db.set_expiry_finalized(entry.session_id)
         self._db.end_session(entry.session_id, RESET_REASON)
 
@@ -337,27 +341,19 @@ class SessionStore:
         """Forget keys that were not used for so long; their conversations stay."""
         edge = self._now() - timedelta(days=max_age_days)
         with self._lock:
-            self._ensure_loaded()
             old = [key for key, one in self._entries.items() if one.updated_at < edge]
-            for key in old:
-                del self._entries[key]
-                self._saved.pop(key, None)
-            if old:
-                self._db.delete_gateway_routing_entries(old, scope=self._scope)
-        return len(old)
+            return len(self._bindings.forget(old))
 
     # Looking
 
     def has_any_sessions(self) -> bool:
         """Whether any chat has ever written."""
         with self._lock:
-            self._ensure_loaded()
             return bool(self._entries)
 
     def list_sessions(self, active_minutes: int | None = None) -> list[SessionEntry]:
         """The entries, most recently used first."""
         with self._lock:
-            self._ensure_loaded()
             found = sorted(self._entries.values(), key=lambda one: one.updated_at, reverse=True)
         if active_minutes is None:
             return found
@@ -367,77 +363,61 @@ class SessionStore:
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
         """The entry that is bound to a session."""
         with self._lock:
-            self._ensure_loaded()
             return next((e for e in self._entries.values() if e.session_id == session_id), None)
 
     def peek_session_id(self, session_key: str) -> str | None:
         """The session a key is bound to, without using it."""
         with self._lock:
-            self._ensure_loaded()
             entry = self._entries.get(session_key)
             return entry.session_id if entry else None
 
     def entry(self, session_key: str) -> SessionEntry | None:
         """What is remembered about a key, without using it."""
         with self._lock:
-            self._ensure_loaded()
             return self._entries.get(session_key)
 
     def _generate_session_key(self, source: SessionSource) -> str:
-        return build_session_key(
+        key = build_session_key(
             source,
             self._config.group_sessions_per_user,
             self._config.thread_sessions_per_user,
         )
+        return _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", key)  # as the store keeps it
 
     # Keeping
 
     def _ensure_loaded(self) -> None:
-        if self._loaded:
-            return
-        self._loaded = True
-        kept = self._db.load_gateway_routing_entries(scope=self._scope)
-        if not kept and self._home is not None:
-            kept = _legacy_entries(self._home / "sessions" / "sessions.json")
-        else:
-            self._saved = dict(kept)
-        for key, text in kept.items():
-            try:
-                self._entries[key] = SessionEntry.from_dict(
-                    {**json.loads(text), "session_key": key}
-                )
-            except (ValueError, KeyError, TypeError) as error:
-                # One row that cannot be read must not cost the other chats theirs.
-                log.warning("The routing entry of %s is left out: %s", key, error)
-        self._linked = {key for key, one in self._entries.items() if one.linked}
+        """Know what the store has now."""
+        is_first = not self._bindings.is_loaded
+        self._bindings.refresh()
+        if is_first and self._bindings.is_empty and self._home is not None:
+            old = _legacy_entries(self._home / "sessions" / "sessions.json")
+            if old:
+                self._bindings.create(old)
 
     def _save(self) -> None:
-        """Write every entry that has changed."""
+        """Store every entry that has changed."""
         with self._lock:
-            for entry in list(self._entries.values()):
-                self._save_entry(entry)
-
-    def _save_entry(self, entry: SessionEntry) -> None:
-        text = json.dumps(entry.to_dict())
-        if self._saved.get(entry.session_key) != text:
-            self._db.save_gateway_routing_entry(entry.session_key, text, scope=self._scope)
-            self._saved[entry.session_key] = text
+            for entry in list(self._bindings.entries.values()):
+                self._bindings.save(entry)
 
 
-def _legacy_entries(path: Path) -> dict[str, str]:
+def _legacy_entries(path: Path) -> list[SessionEntry]:
     """The entries of an older version's file; keys that begin with _ are remarks."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return {}
+        return []
     except (OSError, ValueError) as error:
         log.warning("%s cannot be read and is left out: %s", path, error)
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    log.info("Took %d chats over from %s", len(found), path)
-    return {
-        str(key): json.dumps(value)
-        for key, value in found.items()
-        if not str(key).startswith("_") and isinstance(value, dict)
-    }
+        return []
+    entries = []
+    for key, fields in found.items() if isinstance(found, dict) else ():
+        if key.startswith("_") or not isinstance(fields, dict):
+            continue
+        try:
+            entries.append(SessionEntry.from_dict({**fields, "session_key": key}))
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("The entry of %s in %s is left out: %s", key, path, error)
+    log.info("Took %d chats over from %s", len(entries), path)
+    return entries

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from . import checkup_turns
+from .bindings import delete_gateway_routing_entries
 from .changes import note_session_changed
 from .codec import decode_json
 from .connection import Connection, tuples, value
@@ -235,7 +236,8 @@ def _one_tip(conn: Connection, conversations: list[str]) -> None:
 
 
 def _forget_routes(conn: Connection, routes: list[tuple[str, str]]) -> None:
-    conn.executemany("DELETE FROM gateway_routing WHERE scope = ? AND session_key = ?", routes)
+    for scope, key in routes:
+        delete_gateway_routing_entries(conn, [key], scope=scope)
 
 
 def _index(conn: Connection, names: list[str]) -> None:

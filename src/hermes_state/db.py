@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from . import (
     activity,
     approvals,
+    bindings,
     checkup,
     compression_state,
     delegations,
@@ -286,10 +287,16 @@ class SessionDB:
 
     # Routing and hand-off
     record_gateway_session_peer = _writes(routing.record_gateway_session_peer)
-    save_gateway_routing_entry = _writes(routing.save_gateway_routing_entry)
-    replace_gateway_routing_entries = _writes(routing.replace_gateway_routing_entries)
-    load_gateway_routing_entries = _reads(routing.load_gateway_routing_entries)
-    delete_gateway_routing_entries = _writes(routing.delete_gateway_routing_entries)
+    save_gateway_routing_entry = _writes(bindings.save_gateway_routing_entry)
+    replace_gateway_routing_entries = _writes(bindings.replace_gateway_routing_entries)
+    load_gateway_routing_entries = _reads(bindings.load_gateway_routing_entries)
+    delete_gateway_routing_entries = _writes(bindings.delete_gateway_routing_entries)
+    list_binding_changes = _reads(bindings.list_binding_changes)
+    create_bindings = _writes(bindings.create_bindings)
+    update_binding = _writes(bindings.update_binding)
+    rebind_key = _writes(bindings.rebind_key)
+    move_bindings = _writes(bindings.move_bindings)
+    forget_bindings = _writes(bindings.forget_bindings)
     list_gateway_sessions = _reads(routing.list_gateway_sessions)
     find_session_by_origin = _reads(routing.find_session_by_origin)
     find_latest_gateway_session_for_peer = _reads(routing.find_latest_gateway_session_for_peer)

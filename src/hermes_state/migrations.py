@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apsw
 
-from . import lineage, schema, titles
+from . import bindings, lineage, schema, titles
 from .connection import Connection, Database, open_connection, private_folder, tuples, value
 from .errors import NewerStoreError
 
@@ -174,6 +174,14 @@ def settle_old_rows(conn: Connection) -> None:
         " WHERE last_active IS NULL"
     )
     conn.execute("UPDATE messages SET active = 1 WHERE active IS NULL")
+    for scope, key, entry_json in tuples(
+        conn,
+        "SELECT scope, session_key, entry_json FROM gateway_routing WHERE session_id IS NULL",
+    ):
+        conn.execute(
+            "UPDATE gateway_routing SET session_id = ? WHERE scope = ? AND session_key = ?",
+            (bindings.session_of(entry_json), scope, key),
+        )
 
 
 def _settle_lineages(conn: Connection) -> None:

@@ -7,15 +7,15 @@ second, in this process or another, gets what the first one made.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from .bindings import move_bindings
 from .changes import note_title_changed
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
-from .connection import Connection, tuples
+from .connection import Connection
 from .errors import InvalidMessageError, SessionEndedError
 from .lineage import BRANCH_MARK, conversation_facts, get_compression_tip, get_continuation
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
@@ -255,26 +255,6 @@ def branch_session(
         )
     note_title_changed(conn, new_session_id)
     return new_session_id
-
-
-def move_bindings(conn: Connection, old_session_id: str, new_session_id: str) -> None:
-    """Point every routing entry of the old session at the new one."""
-    for scope, key, entry_json in tuples(
-        conn,
-        "SELECT scope, session_key, entry_json FROM gateway_routing WHERE instr(entry_json, ?) > 0",
-        (old_session_id,),
-    ):
-        try:
-            entry = json.loads(entry_json)
-        except ValueError:
-            continue  # not ours to mend; it does not name the session as JSON would
-        if isinstance(entry, dict) and entry.get("session_id") == old_session_id:
-            entry["session_id"] = new_session_id
-            conn.execute(
-                "UPDATE gateway_routing SET entry_json = ?, updated_at = ?"
-                " WHERE scope = ? AND session_key = ?",
-                (json.dumps(entry), time.time(), scope, key),
-            )
 
 
 _Origins = dict[tuple[str | None, ...], deque[int]]

@@ -1,8 +1,7 @@
-"""Where a conversation is reached from: chat peers, the routing table, hand-off."""
+"""Where a conversation is reached from: chat peers, hand-off."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from .changes import note_session_changed
@@ -49,51 +48,6 @@ def record_gateway_session_peer(
     )
     if any(name in known and known[name] != before[name] for name in before):
         note_session_changed(conn, session_id)
-
-
-def save_gateway_routing_entry(
-    conn: Connection, session_key: str, entry_json: str, *, scope: str = ""
-) -> None:
-    """Set one entry of the routing table."""
-    conn.execute(
-        "INSERT INTO gateway_routing (scope, session_key, entry_json, updated_at)"
-        " VALUES (?, ?, ?, ?) ON CONFLICT (scope, session_key)"
-        " DO UPDATE SET entry_json = excluded.entry_json, updated_at = excluded.updated_at",
-        (
-            scope,
-            encode_text(session_key, "session_key"),
-            encode_text(entry_json, "entry_json"),
-            time.time(),
-        ),
-    )
-
-
-def replace_gateway_routing_entries(
-    conn: Connection, entries: dict[str, str], *, scope: str = ""
-) -> None:
-    """Make the routing table of a scope equal to `entries`, as one change."""
-    conn.execute("DELETE FROM gateway_routing WHERE scope = ?", (scope,))
-    for session_key, entry_json in entries.items():
-        save_gateway_routing_entry(conn, session_key, entry_json, scope=scope)
-
-
-def load_gateway_routing_entries(conn: Connection, *, scope: str = "") -> dict[str, str]:
-    """The routing table of a scope: session key → entry."""
-    return dict(
-        tuples(
-            conn, "SELECT session_key, entry_json FROM gateway_routing WHERE scope = ?", (scope,)
-        )
-    )
-
-
-def delete_gateway_routing_entries(
-    conn: Connection, session_keys: list[str], *, scope: str = ""
-) -> None:
-    """Remove entries of a scope."""
-    conn.executemany(
-        "DELETE FROM gateway_routing WHERE scope = ? AND session_key = ?",
-        [(scope, key) for key in session_keys],
-    )
 
 
 def list_gateway_sessions(

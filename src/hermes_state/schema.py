@@ -10,6 +10,8 @@ our own are further columns and tables:
                              parent cannot have two continuations
 - messages.origin_id         the message this row repeats (the tail a rotation or a branch carried
                              over), so that search and display show it once
+- gateway_routing.session_id the session that the entry names
+- gateway_routing.version    the number of its newest change, among those of all entries
 - approvals, approval_grants what was asked and decided, by people or by rule; what is always
                              allowed
 - turns, tool_runs           who runs the turn of a conversation, and which of its tools had started
@@ -19,7 +21,7 @@ our own are further columns and tables:
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 6
+OWN_SCHEMA_VERSION = 7
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -137,6 +139,8 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "session_key": "TEXT NOT NULL",
             "entry_json": "TEXT NOT NULL",
             "updated_at": "REAL NOT NULL",
+            "session_id": "TEXT",
+            "version": "INTEGER NOT NULL DEFAULT 0",
         },
         "PRIMARY KEY (scope, session_key)",
     ),
@@ -315,6 +319,8 @@ INDEXES: dict[str, str] = {
     "idx_compression_locks_expires": "compression_locks(expires_at)",
     "idx_session_model_usage_model": "session_model_usage(model)",
     "idx_delivery_obligations_state": "delivery_obligations(state, session_key)",
+    "idx_gateway_routing_session": "gateway_routing(session_id)",
+    "idx_gateway_routing_version": "gateway_routing(scope, version)",
     "idx_inbox_key": "inbox(session_key) WHERE state = 'waiting'",
     "idx_inbox_session": "inbox(session_id, state)",
     "idx_inbox_waiting": "inbox(source, received_at) WHERE state = 'waiting'",

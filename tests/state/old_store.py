@@ -239,6 +239,7 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     own = {
         "sessions": {"conversation_id", "version", "last_active", "continuation_of"},
         "messages": {"origin_id"},
+        "gateway_routing": {"session_id", "version"},
     }
     found = {}
     for (table,) in db.execute(

@@ -21,6 +21,8 @@ _PLAUSIBLE: dict[str, Any] = {
     "list[int]": [10**9],
     "dict[str, str]": {UNKNOWN: "text"},
     "list[dict[str, Any]]": [],
+    "Mapping[str, int]": {UNKNOWN: 1},
+    "Mapping[str, Mapping[str, Any]]": {UNKNOWN: {"session_id": UNKNOWN}},
     "Mapping[str, Any]": {"role": "user", "content": "text"},
     "Mapping[str, Any] | None": {"role": "user", "content": "text"},
     "Iterable[Mapping[str, Any]]": [{"role": "user", "content": "text"}],

@@ -33,6 +33,7 @@ CREATES = {
     "ensure_session",
     "grant_patterns",
     "maybe_auto_prune_and_vacuum",
+    "create_bindings",
     "replace_gateway_routing_entries",
     "save_gateway_routing_entry",
     "set_meta",

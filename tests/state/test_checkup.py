@@ -124,8 +124,8 @@ BROKEN = {
     ),
     "routes_lead_somewhere": (
         [
-            "INSERT INTO gateway_routing VALUES ('', 'lost',"
-            ' \'{"session_id": "gone", "total_tokens": 5}\', 1)'
+            "INSERT INTO gateway_routing (scope, session_key, entry_json, updated_at)"
+            " VALUES ('', 'lost', '{\"session_id\": \"gone\", \"total_tokens\": 5}', 1)"
         ],
         ("('', 'lost')",),
     ),

@@ -1,0 +1,210 @@
+"""The routing entries of a gateway, as the store has them.
+
+The store is the truth; what is kept here is a cache that the table's version guards, so that two
+gateways on one store see each other's changes. A change writes the fields that differ from what the
+store was last known to have, and only while the key is bound to the session it was bound to then.
+
+Not for several threads at once: whoever owns it (`SessionStore`) holds a lock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hermes_state import StoreError
+
+from .session import SessionEntry
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(slots=True)
+class _Known:
+    """A row as it was last seen."""
+
+    version: int
+    fields: dict[str, Any]
+
+
+class Bindings:
+    """Session keys and their entries."""
+
+    def __init__(self, db: SessionDB, scope: str = "") -> None:
+        self._db = db
+        self._scope = scope
+        self.entries: dict[str, SessionEntry] = {}
+        """What each key is bound to. Whoever holds an entry sees later changes of its fields; once
+        its key is bound to another session, another entry stands here."""
+        self.linked: set[str] = set()
+        """The keys whose entries are linked."""
+        self._known: dict[str, _Known] = {}
+        self._unreadable: dict[str, int] = {}
+        """The versions of rows that are no entries."""
+        self._version: int | None = None
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the store was ever asked."""
+        return self._version is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the store has no row of this scope."""
+        return not self._known and not self._unreadable
+
+    def refresh(self) -> None:
+        """Take over what other processes (and rotations of this one) have changed.
+
+        A store that cannot be read now leaves the entries as they were: a session id that is too
+        old resolves to its tip when it is used, and what is to be written says what is wrong.
+        """
+        try:
+            changes = self._db.list_binding_changes(self._version, scope=self._scope)
+        except StoreError as error:
+            if not self.is_loaded:
+                raise
+            log.warning("The chats' bindings could not be looked at again: %s", error)
+            return
+        if changes is None:
+            return
+        for key, binding in changes.changed.items():
+            self._merge(key, binding.version, binding.entry_json)
+        if changes.keys is not None:
+            for key in (self._known.keys() | self._unreadable.keys()) - changes.keys:
+                self._drop(key)
+        self._version = changes.version
+
+    def create(self, entries: Iterable[SessionEntry]) -> list[str]:
+        """Store new entries; returns the keys of those whose key had none in the meantime."""
+        new = {entry.session_key: entry for entry in entries}
+        unreadable = {key: self._unreadable[key] for key in new if key in self._unreadable}
+        if unreadable:  # nothing in them that could be lost
+            self._db.forget_bindings(unreadable, scope=self._scope)
+        fields = {key: entry.to_dict() for key, entry in new.items()}
+        added = self._db.create_bindings(fields, scope=self._scope)
+        self.entries.update((key, new[key]) for key in added)
+        self.refresh()
+        return added
+
+    def save(self, entry: SessionEntry, *expected: str) -> bool:
+        """Store the fields of an entry that have changed.
+
+        False, and nothing is stored, if its key is bound to another session by now, or if one of
+        the fields that `expected` names was changed by somebody else; the entry then has the
+        fields of the store again.
+        """
+        key = entry.session_key
+        known = self._known.get(key)
+        if known is None or self.entries.get(key) is not entry:
+            return False
+        fields = entry.to_dict()
+        changed = {name: fact for name, fact in fields.items() if known.fields.get(name) != fact}
+        removed = [name for name in _left_out(fields) if name in known.fields]
+        if not changed and not removed:
+            return True
+        saved = self._db.update_binding(
+            key,
+            changed,
+            removed=removed,
+            expected={name: known.fields.get(name) for name in ("session_id", *expected)},
+            scope=self._scope,
+        )
+        self.refresh()
+        if not saved and self.entries.get(key) is entry:
+            kept = SessionEntry.from_dict({**self._known[key].fields, "session_key": key})
+            for name in (*changed, *removed):
+                setattr(entry, name, getattr(kept, name))
+        return saved
+
+    def rebind(
+        self, old: SessionEntry, fresh: SessionEntry, along: Iterable[str], end_reason: str
+    ) -> bool:
+        """Put `fresh` in the place of `old`, and the keys in `along` into the same session.
+
+        The session they leave is ended, unless other keys stay in it. False, and nothing is
+        changed, if another process has bound the key to another session first.
+        """
+        along = list(along)
+        if not self._db.rebind_key(
+            old.session_key,
+            fresh.to_dict(),
+            instead_of=old.session_id,
+            along=along,
+            end_reason=end_reason,
+            scope=self._scope,
+        ):
+            self.refresh()
+            return False
+        self.entries[old.session_key] = fresh
+        for key in along:
+            other = self.entries.get(key)
+            if other is not None and other.session_id == old.session_id:
+                other.session_id, other.expiry_finalized = fresh.session_id, False
+        self.refresh()
+        return True
+
+    def follow(self, old_session_id: str, new_session_id: str) -> None:
+        """Bind every key of a session to the one it goes on in."""
+        held = [one for one in self.entries.values() if one.session_id == old_session_id]
+        if held:
+            for entry in held:
+                entry.session_id = new_session_id
+            self._db.move_bindings(old_session_id, new_session_id)
+            self.refresh()
+
+    def forget(self, keys: Iterable[str]) -> list[str]:
+        """Remove entries that nobody has changed meanwhile; returns the keys of those removed."""
+        seen = {key: self._known[key].version for key in keys if key in self._known}
+        if not seen:
+            return []
+        forgotten = self._db.forget_bindings(seen, scope=self._scope)
+        self.refresh()
+        return forgotten
+
+    def _merge(self, key: str, version: int, text: str) -> None:
+        try:
+            fields = json.loads(text)
+            theirs = SessionEntry.from_dict({**fields, "session_key": key})
+        except (ValueError, KeyError, TypeError) as error:
+            # One row that cannot be read must not cost the other chats theirs.
+            log.warning("The routing entry of %s is left out: %s", key, error)
+            self._drop(key)
+            self._unreadable[key] = version
+            return
+        known = self._known.get(key)
+        ours = self.entries.get(key)
+        if ours is None or ours.session_id != theirs.session_id:
+            self.entries[key] = theirs
+        elif known is not None:
+            _take_over(ours, theirs, known.fields, fields)
+        self._known[key] = _Known(version, fields)
+        self._unreadable.pop(key, None)
+        (self.linked.add if self.entries[key].linked else self.linked.discard)(key)
+
+    def _drop(self, key: str) -> None:
+        self.entries.pop(key, None)
+        self._known.pop(key, None)
+        self._unreadable.pop(key, None)
+        self.linked.discard(key)
+
+
+def _take_over(
+    ours: SessionEntry, theirs: SessionEntry, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    """Give an entry the fields that somebody else has changed."""
+    mine = ours.to_dict()
+    for name in before.keys() | now.keys():
+        if before.get(name) != now.get(name) != mine.get(name) and hasattr(ours, name):
+            setattr(ours, name, getattr(theirs, name))
+
+
+def _left_out(fields: Mapping[str, Any]) -> list[str]:
+    """The fields that an entry has and that are not kept because they are empty."""
+    return [one.name for one in dataclasses.fields(SessionEntry) if one.name not in fields]
