@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tools.danger.analyse import LONGEST, analyse
 from tools.danger.budget import Budget
 
+from .. import seeds
+
 
 @pytest.fixture
 def look(tmp_path: Path) -> Callable[..., dict[str, bool]]:
@@ -168,7 +170,7 @@ def test_a_long_command_is_looked_through_and_a_longer_one_asked(tmp_path: Path)
     assert analyse("#" * (LONGEST + 1), tmp_path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=seeds.examples(60), deadline=None)
 @given(
     st.lists(st.sampled_from([*PIECES, " ", "\n", "rm ", "x", "}", ")", "fi", "done"]), max_size=30)
 )

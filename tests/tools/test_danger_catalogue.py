@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tools.danger.analyse import Finding, analyse
 
+from .. import seeds
 from .danger_catalogue import ASKED, FORBIDDEN, HARMLESS
 
 PROJECT, USER = Path("/home/ada/project"), Path("/home/ada")
@@ -76,7 +77,7 @@ GUISES = [
 DANGEROUS = [one for one in (*commands(FORBIDDEN), *commands(ASKED)) if one.isascii()]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=seeds.examples(120), deadline=None)
 @given(
     command=st.sampled_from(DANGEROUS),
     how=st.lists(st.sampled_from(GUISES), min_size=1, max_size=2),
@@ -87,7 +88,7 @@ def test_no_guise_makes_a_dangerous_command_pass(command: str, how: list[str]) -
     assert look(command)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=seeds.examples(100), deadline=None)
 @given(st.text(max_size=200) | st.text(alphabet="rm -f/$`'\"\\(){}<>|&;*~\n=EOF", max_size=60))
 def test_any_text_is_looked_through(text: str) -> None:
     assert isinstance(look(text), list)

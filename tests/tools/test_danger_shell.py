@@ -24,7 +24,7 @@ from tools.danger.budget import Budget, TooComplex
 from tools.danger.paths import Places
 from tools.danger.walk import Walker
 
-from .. import skips
+from .. import seeds, skips
 
 PROBE = """#!/bin/sh
 [ $# -gt 0 ] && printf '%s\\037' "$@" >> "$PROBED"
@@ -213,11 +213,13 @@ def test_scripts_that_make_sense(ground: Ground, block: int) -> None:
     assert sure > 10  # the test would mean nothing if everything were unclear
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 def test_scripts_that_hardly_make_sense(ground: Ground, shell: str) -> None:
     skips.need(shell)
     ran = 0
-    for seed in range(1500):
+    first = 10_000 * (seeds.fuzz_seed() or 0)
+    for seed in range(first, first + seeds.times(500, 3_000)):
         script = soup(seed)
         seen = ground.seen(shell, script)
         if seen is None:

@@ -19,6 +19,8 @@ from tools.files.patch import patch
 from tools.files.read import read_file
 from tools.files.write import write_file
 
+from .. import seeds
+
 WRITER = """
 import sys
 from pathlib import Path
@@ -36,6 +38,7 @@ while True:
 """
 
 
+@pytest.mark.fuzz
 def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "project"
     home.mkdir()
@@ -43,7 +46,7 @@ def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
     whole = [(letter * 99 + b"\n") * 2_000 for letter in (b"a", b"b")]
     (folder / "x").write_bytes(whole[0])
     (folder / "x").chmod(0o640)
-    for _ in range(12):
+    for _ in range(seeds.times(4, 30)):
         child = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(home), str(folder)], stdout=subprocess.PIPE
         )
@@ -146,7 +149,7 @@ def test_no_link_is_followed_however_fast_it_is_swapped(
     swapper.start()
     written = 0
     try:
-        while written < 100:
+        while written < 40:
             try:
                 before = look_at(path, home)
                 if before and before.data:
@@ -160,7 +163,7 @@ def test_no_link_is_followed_however_fast_it_is_swapped(
         done.set()
         swapper.join()
     assert (outside / "x").read_text() == "0"
-    assert (folder / "sub" / "x").read_text() == "100"
+    assert (folder / "sub" / "x").read_text() == "40"
 
 
 def test_a_new_file_never_replaces_one_that_just_appeared(

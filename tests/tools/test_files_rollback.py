@@ -48,8 +48,9 @@ for turn in range(10**6):
 """
 
 
+@pytest.mark.fuzz
 def test_a_turn_that_was_killed_can_be_rolled_back(tmp_path: Path) -> None:
-    for attempt in range(6):
+    for attempt in range(seeds.times(3, 12)):
         home, folder = tmp_path / f"home{attempt}", tmp_path / f"project{attempt}"
         home.mkdir()
         folder.mkdir()

@@ -102,7 +102,7 @@ def test_tokens_follow_the_rules_of_browsers():
 )  # fmt: skip
 def test_a_hostile_page_is_read_to_its_end(piece):
     # Anything worse than linear would not end in this test run.
-    readable(piece * (1_000_000 // len(piece)), BASE)
+    readable(piece * (300_000 // len(piece)), BASE)
 
 
 def test_an_absurd_character_reference_does_no_harm():

@@ -124,9 +124,15 @@ def _built_in(query: Query) -> list[str]:
         "one_device": query.root == Path("/"),
         "seconds": SECONDS,
     }
-    source = str(Path(__file__).resolve().parent.parent.parent)
-    start = f"import sys; sys.path.insert(0, {source!r}); from tools.files.scan import main; main()"
-    return [sys.executable, "-I", "-S", "-c", start, json.dumps(job)]
+    return [sys.executable, "-I", "-S", "-c", _START, str(Path(__file__).parent), json.dumps(job)]
+
+
+_START = (
+    # A package that is nothing but its folder: loading the file tools would take longer than most
+    # searches do.
+    "import sys, types; package = sys.modules['files'] = types.ModuleType('files');"
+    " package.__path__ = [sys.argv.pop(1)]; from files.scan import main; main()"
+)
 
 
 def _read(command: list[str], mode: Mode, context: ToolContext) -> Iterator[Hit]:

@@ -13,6 +13,8 @@ from tools.code_execution import execute_code
 from tools.processes.ledger import RUN_FOLDER
 from tools.wall.guardhouse import guardhouse_of
 
+from ... import seeds
+
 Run = Callable[..., str]
 _FOLDER = "F=$(dirname $(dirname $(find ~/.hermes/tool-runs -name command | head -1)));"
 """The folder of the conversation's walls, as a command finds it."""
@@ -66,6 +68,7 @@ def test_the_next_wall_does_not_follow_links_out_of_the_folder(
     assert not (person / target / "evil").exists()
 
 
+@pytest.mark.fuzz
 def test_the_agent_does_not_write_through_links_in_the_folder(
     run: Run, walled: ToolContext
 ) -> None:
@@ -93,7 +96,7 @@ def test_the_agent_does_not_write_through_links_in_the_folder(
         f"{_FOLDER} for d in $F $F/tmp $F/state; do"
         f" python3 swap.py $d {person}/evil >/dev/null 2>&1 & done"
     )
-    for _ in range(20):
+    for _ in range(seeds.times(6, 40)):
         for call in (
             lambda: run("echo evil"),
             lambda: execute_code.run(walled, code="print('evil')"),
@@ -107,7 +110,8 @@ def test_the_agent_does_not_write_through_links_in_the_folder(
 def test_a_deep_tree_in_it_is_deleted_with_it(run: Run, walled: ToolContext) -> None:
     from tools.terminal.tool import close_terminal
 
-    deep = "import os\nfor _ in range(3000):\n    os.mkdir('d'); os.chdir('d')\n"
+    # Its path is longer than the system takes in one piece.
+    deep = "import os\nfor _ in range(2100):\n    os.mkdir('d'); os.chdir('d')\n"
     (walled.workspace.root / "deep.py").write_text(deep)
     run(
         f"{_FOLDER} P=$PWD; for d in /tmp $F/tmp $F/state $F/*/; do (cd $d && python3 $P/deep.py);"
