@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from agent.recovery import CUT_OFF, unknown_outcome
 from hermes_state import SessionDB
 
+from .. import forked
 from .chats import CONFIG
 
 CHILD = Path(__file__).with_name("dying_child.py")
@@ -27,7 +27,7 @@ WORK = "re: work"
 class Child:
     """A gateway that can be killed."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: Any) -> None:
         self.process = process
         self.pid = process.pid
         self._passed: list[str] = []
@@ -64,11 +64,7 @@ async def child(home: Path, point: str = "", **environ: str) -> AsyncIterator[Ch
     """A gateway that is killed at the end, at the latest."""
     if not (home / "config.yaml").exists():
         (home / "config.yaml").write_text(CONFIG)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(CHILD), str(home), point,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, **environ},
-    )  # fmt: skip
+    process = await forked.start(CHILD, str(home), point, environ={**os.environ, **environ})
     started = Child(process)
     try:
         yield started

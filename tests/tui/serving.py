@@ -15,7 +15,9 @@ from typing import Any
 from scripted_provider import ScriptedProvider
 
 from hermes_state import SessionDB
+from tests import forked
 from tui_gateway.client import ChildProcess, Client, Event, WebSocket
+from tui_gateway.client_wires import _Pipes
 
 SECONDS = 60.0
 """After so long something has gone wrong for good."""
@@ -37,15 +39,26 @@ def configure(home: Path, provider: ScriptedProvider, **sections: Any) -> Path:
 
 
 class Child(ChildProcess):
-    """Starts servers in a home, and knows the one that runs."""
+    """Starts servers in a home, and knows the one that runs.
 
-    def __init__(self, home: Path, **environment: str) -> None:
+    They are forked from a process that has the program loaded, unless the start matters.
+    """
+
+    def __init__(self, home: Path, *, start_anew: bool = False, **environment: str) -> None:
         super().__init__(environment={"HERMES_HOME": str(home), **environment}, cwd=home)
+        self._start_anew = start_anew
         self.starts = 0
 
     async def dial(self) -> Any:
         """A new server."""
-        pipes = await super().dial()
+        if self._start_anew:
+            pipes = await super().dial()
+        else:
+            pipes = _Pipes(
+                await forked.start(
+                    "tui_gateway.entry", environ=self._environment, cwd=self._cwd or "."
+                )
+            )
         self.process: asyncio.subprocess.Process = pipes.process
         self.starts += 1
         return pipes

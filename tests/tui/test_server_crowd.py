@@ -25,7 +25,7 @@ def resident_kb(pid: int) -> int:
 async def test_fifty_sessions_stream_at_once(tmp_path: Path) -> None:
     async with ScriptedProvider() as provider:
         home = configure(tmp_path / "home", provider)
-        child = Child(home)
+        child = Child(home, start_anew=True)  # its memory is measured
         async with Client(child) as client, asyncio.timeout(60):
             first = await client.create()
             await client.submit(first["session_id"], "warm up")
