@@ -22,6 +22,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from hermes_base.certificates import certificates
+
 from .conformance.children.zygote import import_all
 
 _codes: dict[int, int] = {}
@@ -113,12 +115,10 @@ def _become(
 
 def load() -> None:
     """What programs would load sooner or later, and what they read once."""
-    from agent.providers.http import _ssl_context
-
     import_all()
     for late in ("yaml", "anyio._backends._asyncio"):
         importlib.import_module(late)
-    _ssl_context()
+    certificates()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from agent.scripted import Step, call, fail, say
 from gateway.config import Platform
 from gateway.platforms.base import SendError
 
+from .. import seeds
 from .chats import asked, echo, gateway
 
 
@@ -98,11 +99,12 @@ async def test_a_further_message_steers(tmp_path: Path) -> None:
         assert chats.db.list_waiting() == []
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("mode", ["queue", "steer"])
 async def test_a_flood_from_one_chat_is_answered_message_by_message(
     tmp_path: Path, mode: str
 ) -> None:
-    count = 200
+    count = seeds.times(70, 200)
     async with gateway(tmp_path, busy_input_mode=mode) as chats:
         for number in range(count):
             await chats.say(f"m{number}", message_id=str(number))

@@ -125,7 +125,7 @@ async def test_what_waits_is_run_when_the_platform_comes_back_after_a_restart(
 
 @pytest.mark.fuzz
 async def test_a_flood_from_one_chat(tmp_path: Path) -> None:
-    count = seeds.times(250, 1000)
+    count = seeds.times(100, 1000)
     async with BotApi() as api:
         await api.add(*(api.message(f"m{number}") for number in range(count)))
         async with telegram_gateway(tmp_path / "home", api, busy_input_mode="queue") as chats:

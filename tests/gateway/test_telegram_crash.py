@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from agent.recovery import CUT_OFF
 from gateway.delivery import BROKEN, UNSURE
 from hermes_state import SessionDB
 
+from .. import forked
 from .bot_api import TOKEN, BotApi
 from .chats import CONFIG
 
@@ -23,9 +22,7 @@ CHILD = Path(__file__).with_name("telegram_child.py")
 
 
 async def _killed_when(home: Path, api: BotApi, fits: Callable[[], bool], **environ: str) -> None:
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, str(CHILD), str(home), api.url, TOKEN, env={**os.environ, **environ}
-    )
+    child = await forked.start(CHILD, str(home), api.url, TOKEN, environ={**os.environ, **environ})
     try:
         await api.until(fits, 60)
     finally:

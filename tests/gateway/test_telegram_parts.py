@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ pytest.importorskip("telegram")
 from gateway.platforms.telegram.updates import Me, read_update
 from hermes_state import SessionDB
 
+from .. import forked
 from .bot_api import TOKEN, BotApi
 from .chats import CONFIG
 from .telegram_chats import telegram_gateway
@@ -99,7 +99,5 @@ async def test_a_gateway_that_is_killed_between_the_parts(tmp_path: Path) -> Non
         db.close()
 
 
-async def _start(home: Path, api: BotApi) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, str(CHILD), str(home), api.url, TOKEN
-    )
+async def _start(home: Path, api: BotApi) -> Any:
+    return await forked.start(CHILD, str(home), api.url, TOKEN, environ=os.environ)

@@ -49,7 +49,7 @@ class Hooked(Chats):
         assert isinstance(adapter, WebhookAdapter)
         self.webhook = adapter
         self.http = httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{adapter.port}", trust_env=False, timeout=60
+            base_url=f"http://127.0.0.1:{adapter.port}", trust_env=False, verify=False, timeout=60
         )
 
     async def post(

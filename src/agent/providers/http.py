@@ -11,10 +11,8 @@ provider from generating; leaving it after the reply's last event keeps the conn
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
 import logging
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +21,7 @@ from urllib.request import getproxies
 
 from agent.providers import failures
 from agent.providers.light_httpx import httpx
+from hermes_base.certificates import certificates
 from hermes_base.version import __version__
 
 log = logging.getLogger(__name__)
@@ -94,10 +93,10 @@ class HttpPeer:
 
             self._forget_ended_loops()
             client = self._clients[loop] = httpx.AsyncClient(
-                verify=_ssl_context(),
+                verify=certificates(),
                 # A proxy for the outside world cannot reach a server on this machine.
                 trust_env=not self._on_this_machine,
-                transport=None if self._has_proxy() else pooled_transport(_ssl_context()),
+                transport=None if self._has_proxy() else pooled_transport(certificates()),
                 timeout=httpx.Timeout(self.peer.timeout, connect=_CONNECT_SECONDS, pool=None),
                 limits=httpx.Limits(
                     max_connections=None, max_keepalive_connections=20, keepalive_expiry=60
@@ -177,9 +176,3 @@ def _address(base_url: str) -> tuple[str, str]:
     except ValueError:
         return "", ""
     return f"{parts.scheme}://{host}{port}", host
-
-
-@functools.cache
-def _ssl_context() -> ssl.SSLContext:
-    # Reading the certificates takes longer than anything else about a client.
-    return httpx.create_ssl_context()

@@ -8,21 +8,18 @@ for. No cookies, credentials or proxies of the surroundings are used.
 from __future__ import annotations
 
 import asyncio
-import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from hermes_base.certificates import certificates
 from hermes_base.version import __version__
 
 from ..base import ToolError
 from .address import AllowedPrivate, Resolver, checked_addresses, system_resolver
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 MAX_BYTES = 5_000_000
@@ -84,7 +81,7 @@ async def fetch(
         async with (
             asyncio.timeout(limits.seconds),
             httpx.AsyncClient(
-                verify=_certificates(), trust_env=False, timeout=timeout, limits=pool
+                verify=certificates(), trust_env=False, timeout=timeout, limits=pool
             ) as client,
         ):
             for hop in range(limits.redirects + 1):
@@ -112,18 +109,6 @@ async def fetch(
             + ". Check the URL or try another source."
         ) from None
     raise ToolError(f"{url} redirects more than {limits.redirects} times; it was given up.")
-
-
-def _certificates() -> ssl.SSLContext:
-    """Whom to believe; reading it takes as long as many a page, so it is kept."""
-    return _read_certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-@cache
-def _read_certificates(file: str | None, folder: str | None) -> ssl.SSLContext:
-    import httpx
-
-    return httpx.create_ssl_context()
 
 
 def checked_url(text: str) -> httpx.URL:

@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from hermes_base.certificates import certificates
+
 from ...media import MediaTooLargeError, safe_name
 from ..base import AdapterHost, SendError
 from .events import Attachment
@@ -48,7 +50,9 @@ async def fetch(
 
 async def _download(url: str, token: str) -> AsyncGenerator[bytes, None]:
     async with (
-        httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=True) as client,
+        httpx.AsyncClient(
+            verify=certificates(), timeout=FETCH_SECONDS, follow_redirects=True
+        ) as client,
         client.stream("GET", url, headers={"Authorization": f"Bearer {token}"}) as response,
     ):
         response.raise_for_status()
@@ -64,7 +68,7 @@ async def upload(homeserver: str, token: str, path: Path) -> dict[str, Any]:
     except OSError as error:
         raise SendError(f"{path} cannot be read: {error.strerror}", permanent=True) from error
     try:
-        async with httpx.AsyncClient(timeout=FETCH_SECONDS) as client:
+        async with httpx.AsyncClient(verify=certificates(), timeout=FETCH_SECONDS) as client:
             response = await client.post(
                 f"{homeserver}/_matrix/media/v3/upload",
                 params={"filename": path.name},

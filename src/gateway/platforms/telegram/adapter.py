@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hermes_base.certificates import certificates
+
 from ...config import Platform, PlatformConfig
 from ...splitting import utf16_length
 from ..base import AdapterHost, Button, OnMessage, PlatformAdapter
@@ -88,15 +90,18 @@ class TelegramAdapter(PlatformAdapter):
         if not self.config.token:
             raise RuntimeError("Telegram needs a token: set TELEGRAM_BOT_TOKEN")
         base = str(self.config.extra.get("base_url") or "https://api.telegram.org").rstrip("/")
+        # A bot is made for every attempt to connect, and reads the certificates for each request.
+        trust = {"verify": certificates()}
         request = HTTPXRequest(
             CONNECTIONS, read_timeout=20, write_timeout=20, connect_timeout=10, pool_timeout=60,
-            media_write_timeout=120,
+            media_write_timeout=120, httpx_kwargs=trust,
         )  # fmt: skip
         return Bot(
             self.config.token,
             base_url=f"{base}/bot",
             base_file_url=f"{base}/file/bot",
             request=request,
+            get_updates_request=HTTPXRequest(connection_pool_size=1, httpx_kwargs=trust),
         )
 
     async def _open_webhook(self, bot: Bot) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from hermes_base.certificates import certificates
+
 from ...media import MediaTooLargeError
 from .updates import Attachment, Incoming
 
@@ -73,7 +75,7 @@ async def _address(adapter: TelegramAdapter, attachment: Attachment) -> str:
 
 async def _download(url: str) -> AsyncGenerator[bytes, None]:
     async with (
-        httpx.AsyncClient(timeout=FETCH_SECONDS) as client,
+        httpx.AsyncClient(verify=certificates(), timeout=FETCH_SECONDS) as client,
         client.stream("GET", url) as response,
     ):
         if response.status_code != 200:
