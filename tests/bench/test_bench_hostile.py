@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.hostile import QUICK_SIZES, _finding, time_piece
+from bench.hostile import QUICK_SIZES, SIZES, _finding, time_piece
 from bench.hostile_readers import Reader, readers
 
 SHORT = (4_096, 16_384, 65_536)
@@ -26,3 +26,9 @@ def test_a_quadratic_reader_is_found_out() -> None:
 
     assert time_piece(Reader(look_back, ("x",)), "x", QUICK_SIZES).growth > 4
     assert time_piece(Reader(lambda text: text.upper(), ("x",)), "x", QUICK_SIZES).growth < 4
+
+
+@pytest.mark.parametrize("piece", ["***", "* * ", "_"])
+def test_a_long_line_across_the_page_is_read_once(piece: str) -> None:
+    """What a pattern might have to go back to would take more memory than the processor keeps."""
+    assert time_piece(readers()["Markdown for Matrix"], piece, SIZES).growth < 3

@@ -17,7 +17,9 @@ MAX_DEPTH = 4
 """Quotes and lists within each other; deeper ones are shown at this depth."""
 
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
-_RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}")
+_RULE = re.compile(
+    r" {0,3}([-*_])[ \t]*+(?:\1[ \t]*+){2,}+"
+)  # possessive: what was read is not kept
 _ITEM = re.compile(r"([ \t]*)([-*+•]|\d{1,9}[.)])[ \t]+(.*)")
 _QUOTE = re.compile(r" {0,3}> ?(.*)")
 _TABLE_RULE = re.compile(r":?-+:?")
