@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
 import apsw
@@ -51,6 +51,8 @@ class Scorer:
 
     def __init__(self) -> None:
         self._terms: tuple[ScoredTerm, ...]
+        self.known: Set[int | None] = frozenset()
+        """Documents that need no score."""
         self.places: dict[int, float] = {}
         """How far into each long document the first match is, from 0 to 1."""
         self.new_search()
@@ -58,6 +60,7 @@ class Scorer:
 
     def new_search(self) -> None:
         """Forget what the last search found."""
+        self.known = frozenset()
         self.places.clear()
         self._offsets_left = _MOST_OFFSETS
 
@@ -82,6 +85,8 @@ class Scorer:
         self._per_word = 0.0
 
     def __call__(self, api: apsw.FTS5ExtensionApi, /, *_: object) -> float:
+        if self.known and api.rowid in self.known:
+            return 0.0
         per_word = self._per_word
         if not per_word:
             if not self._terms:

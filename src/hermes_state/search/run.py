@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 
-from ..connection import Connection, tuples
+from ..connection import tuples
 from . import vocabulary
 from .clock import WorkClock
 from .collect import BLOCK, Candidate, Collector, Wanted, collect_titles
@@ -66,7 +66,9 @@ class Search:
         """What was found, best first; at least as much as is wanted, if there is as much."""
         limit = vocabulary.MOST_WORDS if len(self._terms) == 1 else vocabulary.FEWER_WORDS
         need, first = self._wanted.need, self._wanted.titles_first
-        stands_for = self._alternatives(vocabulary.expand_prefix, limit, self._terms)
+        stands_for = self._occurring_of(
+            {term: vocabulary.expand_prefix(self._conn, term, limit) for term in self._terms}
+        )
         titles, messages = self._pass(stands_for, need)
         hits: Hits = []
         if titles or messages:
@@ -84,19 +86,25 @@ class Search:
         wider: Alternatives = {}
         all_found = False
         if (rarest := self._decisive_group(len(found))) is not None:
-            wider = self._alternatives(vocabulary.widen, limit, rarest)
+            wider = self._occurring_of(vocabulary.widen(self._conn, rarest, limit))
             all_found = self._are_all(found, rarest, wider)
             if all_found and not self._may_match_titles:
                 return hits
         others = [term for term in self._terms if term not in wider]
-        wider |= self._alternatives(vocabulary.widen, limit, others)
+        wider |= self._occurring_of(vocabulary.widen(self._conn, others, limit))
         if wider == stands_for:
             return hits  # there are no longer words to find
-        return hits + self._widened(wider, hits, all_found)
+        return hits + self._widened(wider, hits, found, all_found)
 
-    def _widened(self, wider: Alternatives, hits: Hits, all_found: bool) -> Hits:
-        """Further hits, with words that contain what was typed; only titles if `all_found`."""
-        titles, messages = self._pass(wider, self._wanted.need + len(hits), only_titles=all_found)
+    def _widened(
+        self, wider: Alternatives, hits: Hits, found: Set[int | None], all_found: bool
+    ) -> Hits:
+        """Further hits, with words that contain what was typed; only titles if `all_found`.
+
+        `found` are the messages that have the words themselves.
+        """
+        need = self._wanted.need + len(hits)
+        titles, messages = self._pass(wider, need, found, only_titles=all_found)
         matcher = Matcher(tuple(self._terms), widened=True)
         known = {(kind == "title", one.message_id, one.session_id) for one, kind, _ in hits}
         seen = (
@@ -112,21 +120,16 @@ class Search:
             and hit[0].conversation_id not in seen
         ]
 
-    def _alternatives(
-        self,
-        expand: Callable[[Connection, Term, int], Sequence[Term]],
-        limit: int,
-        terms: Sequence[Term],
-    ) -> Alternatives:
-        """For each term those of what it expands to that may occur."""
+    def _occurring_of(self, stands_for: Alternatives) -> Alternatives:
+        """For each term those of what it stands for that may occur."""
         return {
             term: [
                 one if len(one.words) == 1 else as_pairs(one, self._common)
-                for place, one in enumerate(expand(self._conn, term, limit))
+                for place, one in enumerate(alternatives)
                 # Single words after the first come from the vocabulary.
                 if (place and len(one.words) == 1) or self._may_occur(one)
             ]
-            for term in terms
+            for term, alternatives in stands_for.items()
         }
 
     @property
@@ -134,9 +137,17 @@ class Search:
         return self._outline.has_titles and self._filters.allow_titles
 
     def _pass(
-        self, stands_for: Alternatives, need: int, *, only_titles: bool = False
+        self,
+        stands_for: Alternatives,
+        need: int,
+        known: Set[int | None] = frozenset(),
+        *,
+        only_titles: bool = False,
     ) -> tuple[list[Candidate], list[Candidate]]:
-        """Titles and messages that match when each term stands for its alternatives."""
+        """Titles and messages that match when each term stands for its alternatives.
+
+        Messages that are `known` need no score.
+        """
         groups = self._query.groups
         for group in groups:
             if not any(stands_for[term] for term in group):
@@ -165,6 +176,7 @@ class Search:
             titles = self._sorted(titles)
         if only_titles:
             return titles, []
+        self._conn.scorer.known = known
         collector = Collector(
             self._conn,
             lambda forbidden: expression(forbidden).text,

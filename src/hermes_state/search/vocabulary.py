@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from ..connection import Connection, tuples, value
@@ -37,8 +37,20 @@ _EARLY = 20_000
 _SMALL = 5000
 _AT_ONCE = 10_000
 _MOST_KNOWN = 500_000
+_PARTS_AT_ONCE = 4
 # Eight letters and digits or more: hexadecimal, or changing between the two three times or more.
 _MACHINE_WORD = re.compile(r"(?=.{8})(?:(?=\D*\d)[0-9a-f]+|(?:\d+\D+){2,}\d*|(?:\D+\d+){2,}\D*)")
+
+_CONTAINING = [
+    " UNION ALL ".join(
+        f"SELECT {number}, word FROM (SELECT word.word AS word FROM word_part"
+        " CROSS JOIN word ON word.id = word_part.rowid"
+        " WHERE word_part MATCH ? AND instr(word.word, ?) ORDER BY word_part.rowid LIMIT ?)"
+        for number in range(count)
+    )
+    for count in range(_PARTS_AT_ONCE + 1)
+]
+"""Statements for so many parts of words; each takes pieces, the part and a limit."""
 
 
 def is_listed(word: str) -> bool:
@@ -96,18 +108,26 @@ def beginning_with(conn: Connection, start: str, limit: int) -> list[tuple[int, 
     )
 
 
-def containing(conn: Connection, part: str, limit: int) -> list[str]:
-    """Words that contain `part` (three letters or more), the commonest first."""
-    # Pieces that together have every letter; that they stand together is seen in the word itself.
-    places = dict.fromkeys([*range(0, len(part) - 2, 3), len(part) - 3])
-    pieces = " AND ".join(f'"{part[at : at + 3]}"' for at in places)
-    found = tuples(
-        conn,
-        "SELECT word.word FROM word_part CROSS JOIN word ON word.id = word_part.rowid"
-        " WHERE word_part MATCH ? AND instr(word.word, ?) ORDER BY word_part.rowid LIMIT ?",
-        (pieces, part, limit),
-    )
-    return [word for (word,) in found]
+def containing(conn: Connection, parts: Sequence[str], limit: int) -> dict[str, list[str]]:
+    """For each part (three letters or more) words that contain it, the commonest first."""
+    words: dict[str, list[str]] = {part: [] for part in parts}
+    for first in range(0, len(parts), _PARTS_AT_ONCE):
+        some = parts[first : first + _PARTS_AT_ONCE]
+        values = [value for part in some for value in (_pieces(part), part, limit)]
+        for number, word in tuples(conn, _CONTAINING[len(some)], values):
+            words[some[number]].append(word)
+    return words
+
+
+def _pieces(part: str) -> str:
+    """Two pieces of it that a word must have; that all of it stands there is seen in the word.
+
+    Beginnings and ends of words are alike, so the pieces are from within.
+    """
+    last = len(part) - 3
+    if last < 3:
+        return f'"{part[:3]}" AND "{part[last:]}"'
+    return f'"{part[1:4]}" AND "{part[last - 1 : -1]}"'
 
 
 def expand_prefix(conn: Connection, term: Term, limit: int) -> list[Term]:
@@ -132,21 +152,32 @@ def expand_prefix(conn: Connection, term: Term, limit: int) -> list[Term]:
     return [Term((word,)) for word in dict.fromkeys([last, *(word for _, word in found)])]
 
 
-def widen(conn: Connection, term: Term, limit: int) -> list[Term]:
-    """What a term stands for when its bare words may also be parts of longer ones."""
-    if not can_be_widened(term):
-        return expand_prefix(conn, term, limit)
-    first, last = term.words[0], term.words[-1]
+def widen(conn: Connection, terms: Sequence[Term], limit: int) -> dict[Term, list[Term]]:
+    """What each term stands for when its bare words may also be parts of longer ones."""
+    widenable = [term for term in terms if can_be_widened(term)]
+    parts = [term.words[0] for term in widenable if _is_part(term)]
+    longer = containing(conn, list(dict.fromkeys(parts)), limit) if parts else {}
+    stands_for: dict[Term, list[Term]] = {}
+    for term in terms:
+        if term not in widenable:
+            stands_for[term] = expand_prefix(conn, term, limit)
+            continue
+        first, last = term.words[0], term.words[-1]
+        words = longer.get(first, ())
+        if len(term.words) == 1:
+            stands_for[term] = [Term((word,)) for word in dict.fromkeys([first, *words])]
+            continue
+        starts = dict.fromkeys([first, *(word for word in words if word.endswith(first))])
+        stands_for[term] = [
+            term,
+            *(Term((start, *term.words[1:]), prefix=not is_unspaced(last)) for start in starts),
+        ]
+    return stands_for
+
+
+def _is_part(term: Term) -> bool:
+    """Whether longer words that have the first of a term may be listed."""
+    first = term.words[0]
     if len(term.words) == 1:
-        found: Iterable[str] = containing(conn, first, limit) if len(first) <= _LONGEST else ()
-        return [Term((word,)) for word in dict.fromkeys([first, *found])]
-    starts = [first]
-    if len(first) >= 3 and not is_unspaced(first):
-        starts += [word for word in containing(conn, first, limit) if word.endswith(first)]
-    return [
-        term,
-        *(
-            Term((start, *term.words[1:]), prefix=not is_unspaced(last))
-            for start in dict.fromkeys(starts)
-        ),
-    ]
+        return len(first) <= _LONGEST
+    return len(first) >= 3 and not is_unspaced(first)
