@@ -9,7 +9,6 @@ import os
 import pty
 import select
 import shutil
-import socket
 import stat
 import sys
 import time
@@ -25,6 +24,8 @@ from gateway.run import GatewayRunner
 from hermes_cli.gateway_setup import set_up
 from hermes_state import AsyncSessionDB, SessionDB
 
+from ..ports import free_port
+
 QUIET = "auxiliary: {title_generation: {enabled: false}}\nmemory: {review_every: 0}\n"
 
 
@@ -34,12 +35,6 @@ def answer(home: Path, *answers: str) -> tuple[int, str]:
     given = iter(answers)
     code = set_up(home, lambda _: next(given), lambda _: "", said.append)
     return code, "\n".join(said)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.mark.skipif(

@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.platforms.http_server import HttpServer
+
+from ..ports import free_port
 
 PACKAGE = "matrix-synapse==1.163.2"
 NAME = "test.local"
@@ -107,9 +108,7 @@ class Synapse:
 
     def __init__(self, python: Path, folder: Path) -> None:
         self._python, self._folder = python, folder
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         seed = base64.b64encode(os.urandom(32)).decode().rstrip("=")

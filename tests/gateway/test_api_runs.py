@@ -80,7 +80,7 @@ async def test_a_dangerous_command_asks_for_leave(tmp_path: Path) -> None:
         async with serving(tmp_path / choice, steps()) as served:
             run_id = await begin(served)
             watching = asyncio.ensure_future(events(served, run_id))
-            for _ in range(400):
+            for _ in range(3000):
                 status = (await served.http.get(f"/v1/runs/{run_id}")).json()
                 if status["status"] == "waiting_for_approval":
                     break
@@ -151,7 +151,7 @@ async def test_a_run_outlives_the_process(tmp_path: Path) -> None:
         status = (await served.http.get(f"/v1/runs/{done}")).json()
         assert (status["status"], status["output"]) == ("completed", "re: quick")
         # What was accepted and not begun is answered now, and once.
-        for _ in range(400):
+        for _ in range(3000):
             status = (await served.http.get(f"/v1/runs/{waiting}")).json()
             if status["status"] == "completed":
                 break

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from agent.model import ModelRequest
 from agent.scripted import Step, say
 
+from ..ports import free_port
 from .chats import asked
 from .serving import KEY, serving
 
@@ -70,12 +70,6 @@ async def test_a_turn_that_takes_too_long_is_stopped_and_told(tmp_path: Path) ->
         assert (await served.chat("next", "s")).status_code == 200
         roles = [role for role, _ in served.told("s")]
         assert roles == ["user", "assistant", "user", "assistant"]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def test_a_killed_gateway_answers_what_it_had_accepted(tmp_path: Path) -> None:

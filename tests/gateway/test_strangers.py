@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from agent.descriptors import Strangers
 from gateway.config import Platform
 from gateway.platforms.telegram.webhook import WebhookServer
 
+from ..ports import free_port
 from .serving import KEY, serving
 
 SECONDS = 30.0
@@ -28,9 +28,7 @@ HEAD = b"POST /v1/responses HTTP/1.1\r\nHost: x\r\n"
 @contextlib.asynccontextmanager
 async def gateway(home: Path) -> AsyncIterator[int]:
     """A gateway of its own process with few descriptors; yields the API's port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     home.mkdir()
     (home / "config.yaml").write_text(
         "model: {default: m, provider: custom, base_url: 'http://127.0.0.1:9/v1'}\n"

@@ -29,6 +29,8 @@ from tools.mcp.shapes import MAX_NAME, parameters, tool_name
 from tools.processes.ledger import Ledger, reap_orphans
 from tools.schema import fit
 
+from ..ports import free_port
+
 pytest.importorskip("mcp")
 
 GOOD = """
@@ -269,9 +271,7 @@ def test_a_server_that_died_is_started_again(peers):
 
 
 def test_over_http(peers):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     program = [sys.executable, str(peers.folder / "good.py"), str(port)]
     process = subprocess.Popen(program, stderr=subprocess.DEVNULL)
     try:

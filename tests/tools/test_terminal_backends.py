@@ -34,6 +34,7 @@ from tools.terminal.backends import make_backend
 from tools.terminal.tool import close_terminal, terminal
 
 from .. import skips
+from ..ports import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX system")
 
@@ -129,9 +130,7 @@ def sshd(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, An
     for name in ("host", "user"):
         key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(key, check=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     (folder / "sshd_config").write_text(
         f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder / 'host'}\nPidFile none\n"
         f"AuthorizedKeysFile {folder / 'user.pub'}\nStrictModes no\nUsePAM no\n"

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from tools.terminal.tool import close_terminal, terminal
 from tools.wall import places
 from tools.wall.kinds import means
 
+from ...ports import free_port
 from .everyday import DEAR, GROUPS, LANDLOCK_DIFFERS, OPTIONAL, PROJECT, VARYING_FILES
 
 _MISSING = [name for name in OPTIONAL if shutil.which(name) is None]
@@ -85,8 +85,7 @@ def execute(person: Path, commands: list[str], *, is_walled: bool) -> Outcome:
     context = ToolContext("s1", "call_1", workspace=workspace, asker=asker)
     outcome = Outcome()
     try:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         for command in commands:
             text = str(terminal.run(context, command.format(port=port), timeout=60))
             text = text.replace(str(person), "HOME").replace(str(port), "PORT")
