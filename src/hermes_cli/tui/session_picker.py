@@ -53,7 +53,7 @@ class SessionPicker(ModalScreen[str | None]):
         & OptionList:focus { border: none; }
         & .detail { height: 1fr; border-top: solid $panel; }
         & .preview { height: 1fr; scrollbar-size-vertical: 1; }
-        & Tree { height: auto; max-height: 8; background: $surface; border-top: solid $panel; display: none; }
+        & Tree { max-height: 8; background: $surface; border-top: solid $panel; display: none; }
         & Tree.-some { display: block; }
         & .hint { color: $muted; height: 1; }
         &.-wide {
@@ -198,6 +198,9 @@ class SessionPicker(ModalScreen[str | None]):
         tree.set_class(len(family) > 1, "-some")
         if len(family) < 2:
             return
+        # A line for each, and the border. Not "auto": that may be measured before there are lines,
+        # and then the tree stays without a height.
+        tree.styles.height = len(family) + 1
         nodes: dict[str | None, TreeNode[str]] = {None: tree.root}
         tree.root.expand()
         for one in family:
