@@ -100,9 +100,9 @@ class ChatPlatform:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(json.dumps(frame).encode() + b"\n")
 
-    async def talk(self, chat: Chat, goes_on: Callable[[], bool], pause: float) -> None:
+    async def talk(self, chat: Chat, goes_on: Callable[[Chat], bool], pause: float) -> None:
         """Ask, wait for the answer or for word that there is none, think, ask again."""
-        while goes_on():
+        while goes_on(chat):
             name = f"c{chat.name}n{len(chat.sent) + 1}"
             chat.sent.append(name)
             frame = {"id": str(next(self._numbers)), "chat": chat.name, "text": name}

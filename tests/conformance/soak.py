@@ -63,14 +63,21 @@ class Soak:
         self.kills = self.compressions = 0
         self.violations: list[str] = []
 
-    async def run(self, seconds: float, every: float, pause: float) -> None:
-        """Let people talk and kill the gateway; then let it finish what is left."""
+    async def run(self, seconds: float, every: float, pause: float, least: int = 0) -> None:
+        """Let people talk and kill the gateway; then let it finish what is left.
+
+        Each of them asks at least `least` times, also where that takes longer.
+        """
         (self.home / "config.yaml").write_text(json.dumps(self.config))
         server, port = await self.platform.serve()
         (self.home / PORT_FILE).write_text(str(port))
         until = time.monotonic() + seconds
+
+        def goes_on(chat: Chat) -> bool:
+            return time.monotonic() < until or len(chat.sent) < least
+
         people = [
-            asyncio.create_task(self.platform.talk(chat, lambda: time.monotonic() < until, pause))
+            asyncio.create_task(self.platform.talk(chat, goes_on, pause))
             for chat in self.platform.chats.values()
         ]
         while time.monotonic() < until:
@@ -168,13 +175,15 @@ def _said(db: SessionDB, session_id: str) -> list[Message]:
 
 
 def soak(
-    chats: int, seconds: float, every: float, seed: int, pause: float = 1.0, limit: int = LIMIT
-) -> dict[str, Any]:
-    """Run it; the report, with its violations. Conversations are compressed at `limit` messages."""
+    chats: int, seconds: float, every: float, seed: int, pause: float = 1.0, limit: int = LIMIT,
+    least: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Run it; the report, with its violations. Conversations are compressed at `limit` messages;
+    each person asks at least `least` times."""
     os.environ["CONFORMANCE_THINKING"] = str(THINKING)
     with tempfile.TemporaryDirectory() as disk, memory_folder(Path(disk)) as folder:
         run = Soak(folder, chats, seed, limit)
-        asyncio.run(run.run(seconds, every, pause))
+        asyncio.run(run.run(seconds, every, pause, least))
         run.check()
         return run.report()
 

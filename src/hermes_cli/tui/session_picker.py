@@ -62,7 +62,7 @@ class SessionPicker(ModalScreen[str | None]):
             & .detail { width: 55%; border-top: none; border-left: solid $panel; padding: 0 1; }
         }
     }
-    """  # noqa: E501
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Close"),
         Binding("up", "move(-1)", show=False),
