@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base import session_context
-from hermes_state import SessionDB, StoreError
-from hermes_state.take_over import TakenTurn
+from hermes_state import SessionDB, StoreError, TakenTurn
 from tools.base import Asker, NobodyToAsk, ToolContext, Workspace
 from tools.registry import Registry
 

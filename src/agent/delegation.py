@@ -14,7 +14,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from hermes_state.lineage import SUB_AGENT
+from hermes_state import SUB_AGENT
 from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
 

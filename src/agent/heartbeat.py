@@ -10,8 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from hermes_state import SessionDB, StoreError
-from hermes_state.turns import LEASE_SECONDS, Lease
+from hermes_state import LEASE_SECONDS, Lease, SessionDB, StoreError
 
 log = logging.getLogger(__name__)
 

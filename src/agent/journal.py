@@ -12,14 +12,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hermes_state import AsyncSessionDB, SessionDB
+from hermes_state import (
+    INBOX_ID,
+    OUTBOX,
+    ROW_ID,
+    AsyncSessionDB,
+    Lease,
+    Recorded,
+    SessionDB,
+    Started,
+    TakenTurn,
+)
 from hermes_state.history import repair_message_sequence
-from hermes_state.inbox import INBOX_ID
-from hermes_state.outbox import OUTBOX
-from hermes_state.take_over import TakenTurn
-from hermes_state.tool_runs import Started
-from hermes_state.turn_log import ROW_ID, Recorded
-from hermes_state.turns import Lease
 
 from .heartbeat import heart
 from .ids import new_session_id

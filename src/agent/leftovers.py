@@ -31,7 +31,7 @@ def end_lost_tasks(db: SessionDB) -> None:
 
 def _tell(db: SessionDB, record: Record) -> None:
     """Tell a conversation of a process whose end it was promised to hear of."""
-    from hermes_state.lineage import SUB_AGENT
+    from hermes_state import SUB_AGENT
     from tools.processes.background import end_name
 
     session = db.get_session(record.session)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes_state.outbox import OUTBOX
+from hermes_state import OUTBOX
 
 from .compression.driver import Compressor
 from .errors import BrokenReplyError, ContextTooLongError, ModelError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes_state.errors import AlreadyTakenError, LeaseLostError
+from hermes_state import AlreadyTakenError, LeaseLostError
 
 from .errors import ContextTooLongError
 

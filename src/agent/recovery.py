@@ -12,8 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hermes_state import SessionDB
-from hermes_state.take_over import TakenTurn
+from hermes_state import SessionDB, TakenTurn
 
 from .config.schema import AgentSettings
 from .model import Message

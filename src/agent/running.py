@@ -12,11 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermes_base import session_context
-from hermes_state import StoreError
-from hermes_state.errors import ConversationBusyError
+from hermes_state import INBOX_ID, ConversationBusyError, StoreError, TakenTurn
 from hermes_state.history import unanswered_calls
-from hermes_state.inbox import INBOX_ID
-from hermes_state.take_over import TakenTurn
 from tools.modes import PLAN_NOTE
 
 from .events import Noticed, TurnFinished, TurnStarted

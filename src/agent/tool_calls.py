@@ -18,8 +18,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from hermes_base.redaction import redact, redact_value
+from hermes_state import Started
 from hermes_state.history import tool_result
-from hermes_state.tool_runs import Started
 from tools.base import Tool, ToolContext, ToolError
 from tools.modes import check_mode
 from tools.output import shortened

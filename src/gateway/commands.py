@@ -94,7 +94,7 @@ async def run_command(runner: GatewayRunner, inbound: Inbound, line: str) -> Non
 
 def _offered(result: Prefill) -> str:
     """A message that was taken back; a chat has no line to put it on, so it is shown."""
-    from hermes_state.codec import plain_text
+    from hermes_state import plain_text
 
     return f"{result.notice}\n\nYou had written:\n{plain_text(result.message)}".rstrip()
 

@@ -171,7 +171,7 @@ async def _bind(runner: GatewayRunner, session_id: str, name: str) -> None:
 
 async def _introduction(runner: GatewayRunner, session_id: str) -> str:
     """Which conversation goes on, and what was said last in it."""
-    from hermes_state.codec import plain_text
+    from hermes_state import plain_text
 
     title = await runner._session_db.get_session_title(session_id)
     messages = await runner._session_db.get_messages(session_id)

@@ -21,7 +21,7 @@ from .platforms.base import MessageEvent
 from .session import SessionEntry
 
 if TYPE_CHECKING:
-    from hermes_state.take_over import TakenTurn
+    from hermes_state import TakenTurn
 
     from .run import GatewayRunner
 

@@ -18,9 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_base.process import this_process
-from hermes_state import StoreError
-from hermes_state.lineage import SUB_AGENT
-from hermes_state.turns import RUNNING, Lease, is_abandoned
+from hermes_state import SUB_AGENT, TURN_RUNNING, Lease, StoreError, is_abandoned
 
 from . import notes
 from .authorization import is_allowed
@@ -32,7 +30,7 @@ from .session import SessionEntry, SessionSource
 from .session_store import RESET_REASON
 
 if TYPE_CHECKING:
-    from hermes_state.take_over import TakenTurn
+    from hermes_state import TakenTurn
 
     from .run import GatewayRunner
 
@@ -159,7 +157,7 @@ def _in_the_way(runner: GatewayRunner, session_id: str) -> Left | bool:
     db = runner._session_db.sync
     name = runner.turns.conversations.name(session_id)
     turn = db.get_turn(name)
-    if turn is None or turn["state"] != RUNNING or is_ours(runner, turn):
+    if turn is None or turn["state"] != TURN_RUNNING or is_ours(runner, turn):
         return False
     if not is_abandoned(turn, time.time()):
         return bool(turn["deliver_to"])
@@ -245,7 +243,7 @@ def end_stuck(runner: GatewayRunner, session_id: str) -> asyncio.Task[None] | No
     except StoreError as error:
         log.warning("Whether the turn in %s has ended is not known: %s", name, error)
         return None
-    if turn is None or turn["state"] != RUNNING or turn["owner"] != this_process():
+    if turn is None or turn["state"] != TURN_RUNNING or turn["owner"] != this_process():
         return None
     lease = Lease(name, turn["fence"])
     work = patiently(lambda: runner._session_db.end_turn(lease), f"Ending the turn in {name}")

@@ -10,13 +10,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes_state.codec import plain_text
+from hermes_state import plain_text
 from tui_gateway import other_turns
 
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
-    from hermes_state import SessionDB
-    from hermes_state.take_over import TakenTurn
+    from hermes_state import SessionDB, TakenTurn
 
 CLOSED = 'The last answer was cut off. What it had done is kept; say "continue" to go on.'
 NAMED = 40

@@ -8,10 +8,13 @@ with SessionDB("state.db") as db:
     db.get_messages_as_conversation("s1")
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import (
+    AlreadyTakenError,
+    ConversationBusyError,
     InvalidMessageError,
+    LeaseLostError,
     NewerStoreError,
     SessionEndedError,
     StoreBusyError,
@@ -28,16 +31,43 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .aio import AsyncSessionDB
+    from .codec import plain_text
+    from .connection import damage_marker
     from .db import SessionDB
+    from .inbox import INBOX_ID
+    from .lineage import SUB_AGENT
+    from .losses import acknowledge_losses, list_losses
+    from .outbox import OUTBOX
     from .rotation import Rotation
+    from .salvage import is_damaged
+    from .search.check import missing_from_index
+    from .take_over import TakenTurn
+    from .tool_runs import Started
+    from .turn_log import ROW_ID, Recorded
+    from .turns import LEASE_SECONDS, TURN_RUNNING, Lease, is_abandoned
+    from .wake import Wake
+    from .wall_settings import WALL_MODES
 
 __all__ = [
+    "INBOX_ID",
+    "LEASE_SECONDS",
+    "OUTBOX",
+    "ROW_ID",
+    "SUB_AGENT",
+    "TURN_RUNNING",
+    "WALL_MODES",
+    "AlreadyTakenError",
     "AsyncSessionDB",
+    "ConversationBusyError",
     "InvalidMessageError",
+    "Lease",
+    "LeaseLostError",
     "NewerStoreError",
+    "Recorded",
     "Rotation",
     "SessionDB",
     "SessionEndedError",
+    "Started",
     "StoreBusyError",
     "StoreClosedError",
     "StoreCorruptedError",
@@ -46,20 +76,58 @@ __all__ = [
     "StoreIOError",
     "StoreReadOnlyError",
     "StoreUnavailableError",
+    "TakenTurn",
     "UnknownSessionError",
     "UnsafeSQLiteError",
+    "Wake",
+    "acknowledge_losses",
+    "damage_marker",
+    "is_abandoned",
+    "is_damaged",
+    "list_losses",
+    "missing_from_index",
+    "plain_text",
 ]
 
+PUBLIC_MODULES = ("backup", "history", "notes")
+"""What other packages may import besides the names above: copies of a store, what makes a history
+valid, and the kinds of notes. Everything else in here is this package's own business."""
 
-# Whoever needs only a leaf (errors, redaction) does not load SQLite, nor asyncio.
-_LATER = {"AsyncSessionDB": "aio", "Rotation": "rotation", "SessionDB": "db"}
+# Each is loaded when it is first used: whoever needs only an error or a name does not load SQLite,
+# nor asyncio.
+_LATER = {
+    "AsyncSessionDB": "aio",
+    "INBOX_ID": "inbox",
+    "LEASE_SECONDS": "turns",
+    "Lease": "turns",
+    "OUTBOX": "outbox",
+    "ROW_ID": "turn_log",
+    "Recorded": "turn_log",
+    "Rotation": "rotation",
+    "SUB_AGENT": "lineage",
+    "SessionDB": "db",
+    "Started": "tool_runs",
+    "TURN_RUNNING": "turns",
+    "TakenTurn": "take_over",
+    "WALL_MODES": "wall_settings",
+    "Wake": "wake",
+    "acknowledge_losses": "losses",
+    "damage_marker": "connection",
+    "is_abandoned": "turns",
+    "is_damaged": "salvage",
+    "list_losses": "losses",
+    "missing_from_index": "search.check",
+    "plain_text": "codec",
+}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or every misspelt name would pass for one of these
 
-    found = getattr(import_module(f".{_LATER[name]}", __name__), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(f".{_LATER[name]}", __name__), name)
+        globals()[name] = value
+        return value

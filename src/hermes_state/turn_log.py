@@ -21,7 +21,7 @@ from .notes import has_notes, take_notes
 from .outbox import owed
 from .sessions import create_session, reopen_session
 from .tool_runs import REPEATABLE, Started, finish_runs, settle_runs, start_runs, unfinished_runs
-from .turns import RUNNING, Lease, end_lease, get_turn, require_lease, take_lease
+from .turns import TURN_RUNNING, Lease, end_lease, get_turn, require_lease, take_lease
 from .usage import update_token_counts
 
 ROW_ID = "_row"
@@ -186,7 +186,7 @@ def deliver_results(
 def end_turn(conn: Connection, lease: Lease) -> bool:
     """End a turn whose last step did not; what it left open is closed. False if it was lost."""
     turn = get_turn(conn, lease.conversation_id)
-    if turn is None or turn["fence"] != lease.fence or turn["state"] != RUNNING:
+    if turn is None or turn["fence"] != lease.fence or turn["state"] != TURN_RUNNING:
         return False
     tip = get_compression_tip(conn, turn["session_id"])
     append_messages(conn, tip, close_ends(conn, tip, lease.conversation_id))
@@ -199,7 +199,7 @@ def close_ends(conn: Connection, tip: str, conversation_id: str) -> list[dict[st
     What is known of its tools is settled with it.
     """
     turn = get_turn(conn, conversation_id)
-    if turn is None or turn["state"] != RUNNING:
+    if turn is None or turn["state"] != TURN_RUNNING:
         return open_ends(conn, tip)
     runs = unfinished_runs(conn, conversation_id)
     missing = open_ends(conn, tip, runs)

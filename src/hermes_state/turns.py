@@ -23,7 +23,7 @@ from .errors import ConversationBusyError, LeaseLostError
 LEASE_SECONDS = 20.0
 """After so long without a heartbeat, another process may take a turn over."""
 
-RUNNING = "running"
+TURN_RUNNING = "running"
 
 
 class Lease(NamedTuple):
@@ -51,7 +51,7 @@ def take_lease(
         "SELECT fence, state, owner, heartbeat_at FROM turns WHERE conversation_id = ?",
         (conversation_id,),
     )
-    is_held = found is not None and found["state"] == RUNNING and not is_abandoned(found, now)
+    is_held = found is not None and found["state"] == TURN_RUNNING and not is_abandoned(found, now)
     if is_held and found is not None and given_up != (conversation_id, found["fence"]):
         raise ConversationBusyError(conversation_id)
     fence = 1 if found is None else found["fence"] + 1
@@ -78,7 +78,7 @@ def require_lease(conn: Connection, lease: Lease) -> None:
     for fence, state in conn.execute(
         "SELECT fence, state FROM turns WHERE conversation_id = ?", (lease.conversation_id,)
     ):
-        if fence == lease.fence and state == RUNNING:
+        if fence == lease.fence and state == TURN_RUNNING:
             return
     raise LeaseLostError(lease.conversation_id)
 
@@ -93,7 +93,7 @@ def note_progress(conn: Connection, lease: Lease) -> None:
 
 def is_abandoned(turn: Mapping[str, Any], now: float) -> bool:
     """Whether nobody runs a turn any more that has not ended."""
-    if turn["state"] != RUNNING:
+    if turn["state"] != TURN_RUNNING:
         return False
     # A clock that was set back must not keep a dead turn for long.
     silent = abs(now - turn["heartbeat_at"])

@@ -13,7 +13,7 @@ from .connection import Connection
 from .lineage import get_compression_lineage
 from .sessions import get_meta, set_meta
 
-MODES: tuple[Literal["plan", "guarded", "full"], ...] = ("plan", "guarded", "full")
+WALL_MODES: tuple[Literal["plan", "guarded", "full"], ...] = ("plan", "guarded", "full")
 
 
 def wall_key(conversation_id: str) -> str:
@@ -29,8 +29,8 @@ def get_wall_settings(conn: Connection, session_id: str) -> dict[str, Any]:
 
 def set_wall_mode(conn: Connection, session_id: str, mode: str) -> None:
     """Choose the mode of a conversation; "" goes back to the configured one."""
-    if mode not in ("", *MODES):
-        raise ValueError(f"{mode!r} is no mode; there are {', '.join(MODES)}.")
+    if mode not in ("", *WALL_MODES):
+        raise ValueError(f"{mode!r} is no mode; there are {', '.join(WALL_MODES)}.")
     _change(conn, session_id, mode=mode)
 
 

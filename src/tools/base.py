@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from hermes_state import SessionDB
-    from hermes_state.wake import Wake
+    from hermes_state import SessionDB, Wake
 
 LOOK_SECONDS = 0.5
 """After which it is looked whether a question still wants an answer, if nothing was written."""

@@ -7,7 +7,7 @@ the conversation's wall, and what leaves it is asked. `full` has neither wall no
 
 from __future__ import annotations
 
-from hermes_state.wall_settings import MODES
+from hermes_state import WALL_MODES as MODES
 
 from .base import Mode, Tool, ToolContext, ToolError
 

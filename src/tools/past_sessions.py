@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from hermes_state.codec import plain_text
+from hermes_state import plain_text
 
 from .base import Tool, ToolContext, ToolError, tool
 

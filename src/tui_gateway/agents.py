@@ -88,7 +88,7 @@ def message_begins(hub: Hub, sid: str, session: Session, timestamp: float | None
 
     `timestamp` is what it is stored with; a client that has it already knows it by that.
     """
-    from hermes_state.codec import plain_text
+    from hermes_state import plain_text
 
     prompt = plain_text(session.get("prompt"))
     payload = {"prompt": prompt, "prompt_id": _own_id(session), "timestamp": timestamp}

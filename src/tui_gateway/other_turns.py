@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
-    from hermes_state import SessionDB
-    from hermes_state.take_over import TakenTurn
+    from hermes_state import SessionDB, TakenTurn
 
 LOOK_SECONDS = 0.5
 """After which it is looked whether another process is gone; the end of its turn is a write."""
@@ -55,7 +54,7 @@ def _open_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:
 
 
 def _is_abandoned(turn: dict[str, Any]) -> bool:
-    from hermes_state.turns import is_abandoned
+    from hermes_state import is_abandoned
 
     return is_abandoned(turn, time.time())
 

@@ -16,8 +16,7 @@ from . import live, other_turns, turns
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
-    from hermes_state import SessionDB
-    from hermes_state.wake import Wake
+    from hermes_state import SessionDB, Wake
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class Watcher:
         if not (hermes_home() / "state.db").exists():
             return  # nothing was ever said here
         from agent.leftovers import end_lost_tasks
-        from hermes_state.lineage import SUB_AGENT
+        from hermes_state import SUB_AGENT
 
         db = self._hub._get_db()
         _wakes[:] = [db.wake]

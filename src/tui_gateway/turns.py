@@ -25,7 +25,7 @@ from .hub import Hub, Session
 from .rpc import SESSION_BUSY, RpcError
 
 if TYPE_CHECKING:
-    from hermes_state.take_over import TakenTurn
+    from hermes_state import TakenTurn
 
     Work: TypeAlias = "Prompt | Notes | TakenTurn"
 

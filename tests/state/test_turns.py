@@ -262,7 +262,7 @@ def test_a_turn_that_ends_without_a_last_step_is_closed_in_its_history(db: Sessi
     assert db.end_turn(lease) is True
     assert texts(db)[2:] == [OUTCOME_UNKNOWN, NOT_STARTED, CUT_OFF]
     turn = db.get_turn("s")
-    assert turn is not None and turn["state"] != turns_module.RUNNING
+    assert turn is not None and turn["state"] != turns_module.TURN_RUNNING
     before = dump(db)
     assert db.end_turn(lease) is False
     assert dump(db) == before

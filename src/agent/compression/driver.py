@@ -22,8 +22,7 @@ from agent.journal import Journal
 from agent.model import Message, Usage
 from agent.threads import in_thread
 from hermes_base import session_context
-from hermes_state import SessionDB
-from hermes_state.errors import SessionEndedError
+from hermes_state import SessionDB, SessionEndedError
 
 from .counting import Counting
 from .lock import compression_lock

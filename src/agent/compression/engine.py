@@ -21,8 +21,8 @@ from agent.learning.provider_calls import (
     tool_of,
 )
 from agent.model import Message, Model, Usage
+from hermes_state import ROW_ID
 from hermes_state.history import repair_message_sequence
-from hermes_state.turn_log import ROW_ID
 from tools.base import Tool, ToolContext
 
 from .compress import Compressed

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.model import Message
-from hermes_state.turn_log import ROW_ID
+from hermes_state import ROW_ID
 
 KINDS = ("goal", "decision", "open", "fact", "note", "file")
 """What an entry can be, in the order in which they are shown. A note is something that nobody

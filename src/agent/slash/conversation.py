@@ -6,7 +6,7 @@ import json
 import re
 import time
 
-from hermes_state.codec import plain_text
+from hermes_state import plain_text
 
 from .owner import find_own, own_sessions, owned_by, titles
 from .surface import CommandError, Surface, require_idle

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hermes_state.codec import plain_text
+from hermes_state import plain_text
 
 from .dispatch import plugin_commands, skill_names
 from .owner import LOCAL, owned_by

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _acknowledge(home: Path) -> None:
-    from hermes_state.losses import acknowledge_losses
+    from hermes_state import acknowledge_losses
 
     from .home import store
 

@@ -163,8 +163,7 @@ def check_wall(home: Path) -> list[Ailment]:
 
 def check_store(home: Path) -> list[Ailment]:
     """Everything that must hold in the store."""
-    from hermes_state import StoreError
-    from hermes_state.losses import list_losses
+    from hermes_state import StoreError, list_losses
 
     from .home import store
 
@@ -205,8 +204,7 @@ def _mend(home: Path) -> Callable[[], None]:
 
 def check_search(home: Path) -> list[Ailment]:
     """Whether search finds everything."""
-    from hermes_state import StoreError
-    from hermes_state.search.check import missing_from_index
+    from hermes_state import StoreError, missing_from_index
 
     from .home import store
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hermes_state.codec import plain_text
+from hermes_state import plain_text
 from tools.fences import fence_for
 
 from .output import when

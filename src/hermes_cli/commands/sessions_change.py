@@ -105,8 +105,7 @@ def archive_sessions(args: argparse.Namespace) -> int:
 def repair_sessions(args: argparse.Namespace) -> int:
     """Salvage what is damaged, settle what is wrong, and build the search index anew."""
     from agent.home import hermes_home
-    from hermes_state.connection import damage_marker
-    from hermes_state.salvage import is_damaged
+    from hermes_state import damage_marker, is_damaged
 
     path = hermes_home() / "state.db"
     if path.is_file() and is_damaged(path):

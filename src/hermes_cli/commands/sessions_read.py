@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hermes_state.codec import plain_text
+from hermes_state import plain_text
 
 from .home import find_session, find_tip, store
 from .output import bold, dim, one_line, print_json, print_table, size, visible, when, width
