@@ -23,7 +23,7 @@ from .. import seeds
 from .compressing import GOOD, Summariser, check_conversation
 
 WINDOW = 4000
-TURNS = seeds.times(300, 2000)
+TURNS = seeds.times(150, 2000)
 SUBJECTS = ("the harbour", "a letter", "der Garten", "les bateaux", "tax form 1040", "море", "猫")
 
 

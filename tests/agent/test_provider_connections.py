@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from fake_provider import FakeProvider, Reply
 
 from agent.errors import ModelError
 from agent.model import ModelRequest, TextDelta
-from agent.providers import build_model
+from agent.providers import build_model, http
 from agent.providers import connections as pool
+
+from .. import skips
 
 REQUEST = ModelRequest(messages=[{"role": "user", "content": "hi"}], system="", tools=[])
 
@@ -100,6 +105,36 @@ async def test_connections_are_used_again() -> None:
         await asyncio.gather(*(ask(model) for _ in range(5)))
         assert provider.connections <= 6
         await model.aclose()  # type: ignore[attr-defined]
+
+
+async def test_certificates_are_read_for_https_alone_and_asked_for_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    skips.need("openssl")
+    read: list[bool] = []
+    whole = http.certificates
+    monkeypatch.setattr(http, "certificates", lambda: read.append(True) or whole())
+    async with crowd() as (_, url):
+        model = model_at(url)
+        assert await ask(model) == "Hello"
+        assert not read
+        await model.aclose()  # type: ignore[attr-defined]
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+         "-nodes", "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    stranger = Crowd()
+    server = await asyncio.start_server(stranger.serve, "127.0.0.1", 0, ssl=context)
+    model = model_at(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    with pytest.raises(ModelError):
+        await ask(model)
+    assert read and not stranger.most
+    await model.aclose()  # type: ignore[attr-defined]
+    server.close()
 
 
 async def test_only_so_many_idle_connections_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,13 @@ KEEP = 128
 KEEP_SECONDS = 60.0
 
 
-def pooled_transport(ssl_context: ssl.SSLContext) -> httpx.AsyncHTTPTransport:
-    """A transport for an `httpx.AsyncClient` that keeps its connections here."""
-    transport = httpx.AsyncHTTPTransport(verify=ssl_context)
+def pooled_transport(ssl_context: Callable[[], ssl.SSLContext]) -> httpx.AsyncHTTPTransport:
+    """A transport for an `httpx.AsyncClient` that keeps its connections here.
+
+    `ssl_context` is asked for the certificates with the first https:// address.
+    """
+    # Its own pool, which would read them at once, is never used.
+    transport = httpx.AsyncHTTPTransport(verify=False)
     transport._pool = Connections(ssl_context)  # type: ignore[assignment]
     return transport
 
@@ -33,7 +37,7 @@ def pooled_transport(ssl_context: ssl.SSLContext) -> httpx.AsyncHTTPTransport:
 class Connections:
     """A pool as `httpx.AsyncHTTPTransport` uses one, for one event loop."""
 
-    def __init__(self, ssl_context: ssl.SSLContext) -> None:
+    def __init__(self, ssl_context: Callable[[], ssl.SSLContext]) -> None:
         self._ssl_context = ssl_context
         self._idle: dict[str, deque[httpcore.AsyncHTTPConnection]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -64,7 +68,9 @@ class Connections:
                 return connection
             self._close(connection)
         return httpcore.AsyncHTTPConnection(
-            origin, ssl_context=self._ssl_context, keepalive_expiry=KEEP_SECONDS
+            origin,
+            ssl_context=self._ssl_context() if origin.scheme == b"https" else None,
+            keepalive_expiry=KEEP_SECONDS,
         )
 
     def give_back(self, origin: httpcore.Origin, connection: httpcore.AsyncHTTPConnection) -> None:

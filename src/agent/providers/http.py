@@ -92,11 +92,12 @@ class HttpPeer:
             from agent.providers.connections import pooled_transport
 
             self._forget_ended_loops()
+            has_proxy = self._has_proxy()
             client = self._clients[loop] = httpx.AsyncClient(
-                verify=certificates(),
+                verify=certificates() if has_proxy else True,
                 # A proxy for the outside world cannot reach a server on this machine.
                 trust_env=not self._on_this_machine,
-                transport=None if self._has_proxy() else pooled_transport(certificates()),
+                transport=None if has_proxy else pooled_transport(certificates),
                 timeout=httpx.Timeout(self.peer.timeout, connect=_CONNECT_SECONDS, pool=None),
                 limits=httpx.Limits(
                     max_connections=None, max_keepalive_connections=20, keepalive_expiry=60
