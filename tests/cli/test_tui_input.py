@@ -36,7 +36,7 @@ async def opened(pilot: Pilot[Any]) -> HermesApp:
     """The interface with its conversation open."""
     app = pilot.app
     assert isinstance(app, HermesApp)
-    await until(pilot, lambda: app.chat.sid, "a conversation")
+    await until(pilot, app.chat._is_open.is_set, "a conversation")
     return app
 
 

@@ -46,7 +46,7 @@ async def opened(pilot: Pilot[Any]) -> HermesApp:
     """The interface with its conversation open."""
     app = pilot.app
     assert isinstance(app, HermesApp)
-    await until(pilot, lambda: app.chat.sid, "a conversation")
+    await until(pilot, app.chat._is_open.is_set, "a conversation")
     return app
 
 
@@ -94,7 +94,7 @@ async def test_a_turn_from_question_to_answer(tmp_path: Path, size: tuple[int, i
     server = StandIn()
     async with make_app(server, tmp_path).run_test(size=size) as pilot:
         app = await opened(pilot)
-        assert "test-model" in shown(app)
+        await until(pilot, lambda: "test-model" in shown(app), "the model")
         assert app.chat.query(Welcome)
         await pilot.press(*"Fix it", "enter")
         await until(pilot, lambda: server.asked("prompt.submit"))
@@ -108,7 +108,7 @@ async def test_a_turn_from_question_to_answer(tmp_path: Path, size: tuple[int, i
         server.emit("tool.start", tool_id="t", name="terminal", context="pytest -q", args={})
         server.emit("tool.progress", tool_id="t", text="66 passed\n")
         await until(pilot, lambda: "66 passed" in shown(app), "live output")
-        assert "Esc stops" in shown(app)
+        await until(pilot, lambda: "Esc stops" in shown(app), "the way to stop it")
         server.emit(
             "tool.complete", tool_id="t", name="terminal", result_text="66 passed",
             duration_s=1.0, is_error=False,
@@ -120,8 +120,9 @@ async def test_a_turn_from_question_to_answer(tmp_path: Path, size: tuple[int, i
         await until(pilot, lambda: "fine" in shown(app) and "● ready" in shown(app), "the end")
         assert [one.text for one in app.chat.query(Answer)] == [text]
         assert [one.text for one in app.chat.query(UserMessage)] == ["Fix it"]
-        assert "**" not in shown(app) and "x = 1" in shown(app)
-        assert "$0.25" in shown(app) and "12k/128k 9%" in shown(app)
+        for there in ("x = 1", "$0.25", "12k/128k 9%"):
+            await until(pilot, lambda there=there: there in shown(app), there)
+        assert "**" not in shown(app)
 
 
 @SIZES
@@ -132,7 +133,8 @@ async def test_cards_fold(tmp_path: Path, size: tuple[int, int]) -> None:
         one_turn(server)
         await until(pilot, lambda: "66 passed" in shown(app), "live output")
         edit, test = app.chat.query(ToolCard)
-        assert edit.state == "done" and edit.is_open and "+new" in shown(app)
+        assert edit.state == "done" and edit.is_open
+        await until(pilot, lambda: "+new" in shown(app), "the change")
         assert test.state == "running" and test.is_open
         server.emit(
             "tool.complete", tool_id="t2", name="terminal", result_text="66 passed",
@@ -146,7 +148,7 @@ async def test_cards_fold(tmp_path: Path, size: tuple[int, int]) -> None:
         assert not thought.is_open
         await pilot.press("ctrl+r")
         await until(pilot, lambda: thought.is_open, "reasoning")
-        assert "In the pool." in shown(app)
+        await until(pilot, lambda: "In the pool." in shown(app), "what it thought")
         await pilot.press("ctrl+o")
         await until(pilot, lambda: not any(one.is_open for one in app.chat.query(ToolCard)))
         assert test.has_focus
@@ -222,7 +224,7 @@ async def test_an_approval(
         assert isinstance(app.screen, ApprovalDialog) and not server.asked("approval.respond")
         app.screen._listen()
         await until(pilot, lambda: "Esc denies" in shown(app))
-        assert "rm -rf build" in shown(app) and "It deletes." in shown(app)
+        await until(pilot, lambda: "rm -rf build" in shown(app) and "It deletes." in shown(app))
         await pilot.press(key)
         await until(pilot, lambda: server.asked("approval.respond"))
         assert server.asked("approval.respond")[0]["choice"] == choice
@@ -267,7 +269,7 @@ async def test_help(tmp_path: Path, size: tuple[int, int]) -> None:
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         await until(pilot, lambda: len(app.screen.query(Section)) == 5, "the commands")
-        assert "Shift+Enter" in shown(app)
+        await until(pilot, lambda: "Shift+Enter" in shown(app), "the keys")
         await pilot.press("end")
         await until(pilot, lambda: "/theme" in shown(app))
         await pilot.press("escape")
