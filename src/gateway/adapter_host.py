@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import media
-from .authorization import is_allowed
 from .config import Platform
 from .platforms.base import MessageEvent
 from .platforms.host import AdapterLimits
@@ -47,7 +46,7 @@ class GatewayHost:
 
     async def is_allowed(self, source: SessionSource) -> bool:
         """Whether a person is listed or has paired."""
-        return await is_allowed(self._runner, source)
+        return await self._runner.authorization.is_allowed(source)
 
     def expects(self, event: MessageEvent) -> bool:
         """Whether an earlier message waits for this one, as a part of it."""

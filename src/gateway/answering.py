@@ -51,7 +51,12 @@ class Answering:
         source = inbound.event.source
         began = ""
         turn = turn_name(inbound)
-        stream = Stream(runner, source, lambda shown: runner.delivery.note_preview(turn, shown))
+        stream = Stream(
+            runner.adapters.get(source.platform),
+            runner.config.streaming,
+            source,
+            lambda shown: runner.delivery.note_preview(turn, shown),
+        )
         runner.delivery.follow(inbound.inbox_id, stream)
         try:
             if inbound.taken is not None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from .config import PlatformConfig
-from .platforms.base import MessageEvent
+from .config import GatewayConfig, PlatformConfig
 from .session import SessionSource
 
 if TYPE_CHECKING:
-    from .run import GatewayRunner
+    from hermes_state import AsyncSessionDB
 
 log = logging.getLogger(__name__)
 
@@ -25,53 +24,59 @@ ADMIN_COMMANDS = frozenset({
 })  # fmt: skip
 """What concerns the whole gateway, or lets a chat do everything as its account."""
 
+PAIRING = (
+    "I do not know you yet. Your pairing code is {code} (valid for an hour). Whoever runs this"
+    " gateway lets you in with: hermes pairing approve {code}"
+)
 
-async def authorise(runner: GatewayRunner, event: MessageEvent) -> bool:
-    """Whether a message may go on; a stranger in a direct chat is told how to be let in."""
-    source = event.source
-    if source.role_authorized or await is_allowed(runner, source):
-        return True
-    log.info("A message of %s on %s was refused", source.user_id, source.platform.value)
-    if source.chat_type == "dm" and runner.config.unauthorized_dm_behavior == "pair":
-        code = await runner._session_db.offer_pairing(
+
+class Authorization:
+    """Whom this gateway listens to, and whom it obeys."""
+
+    def __init__(self, config: GatewayConfig, db: AsyncSessionDB) -> None:
+        self._config = config
+        self._db = db
+
+    async def admits(self, source: SessionSource) -> bool:
+        """Whether a message may go on: its platform vouches for it, or its sender may talk."""
+        return source.role_authorized or await self.is_allowed(source)
+
+    async def is_allowed(self, source: SessionSource) -> bool:
+        """Whether a person is on the list of their platform, or has paired."""
+        config = self._of(source)
+        if config.allow_all:
+            return True
+        names = {source.user_id, source.user_id_alt} - {None}
+        if names & set(config.allowed_users) or names & set(config.admins):
+            return True
+        if not source.user_id:
+            return False
+        return await self._db.is_paired(source.platform.value, source.user_id)
+
+    async def offer_pairing(self, source: SessionSource) -> str | None:
+        """What a stranger in a direct chat is told to be let in; None if they are told nothing."""
+        log.info("A message of %s on %s was refused", source.user_id, source.platform.value)
+        if source.chat_type != "dm" or self._config.unauthorized_dm_behavior != "pair":
+            return None
+        code = await self._db.offer_pairing(
             source.platform.value, str(source.user_id or ""), source.user_name
         )
-        if code is not None:
-            key = runner.session_store._generate_session_key(source)
-            await runner.delivery.say(
-                source,
-                key,
-                f"I do not know you yet. Your pairing code is {code} (valid for an hour). Whoever"
-                f" runs this gateway lets you in with: hermes pairing approve {code}",
-            )
-    return False
+        return PAIRING.format(code=code) if code is not None else None
 
+    def may_command(self, source: SessionSource, name: str) -> bool:
+        """Whether a person may use a command; some are for administrators."""
+        if name not in ADMIN_COMMANDS:
+            return True
+        return bool({source.user_id, source.user_id_alt} & set(self._of(source).admins))
 
-async def is_allowed(runner: GatewayRunner, source: SessionSource) -> bool:
-    """Whether a person is on the list of their platform, or has paired."""
-    config = runner.config.platforms.get(source.platform) or PlatformConfig()
-    if config.allow_all:
+    def keep_wall(self, session_id: str, source: SessionSource) -> bool:
+        """End the mode `full` of a conversation that comes into a chat where nobody may choose it;
+        whether it was."""
+        db = self._db.sync
+        if db.get_wall_settings(session_id)["mode"] != "full" or self.may_command(source, "yolo"):
+            return False
+        db.set_wall_mode(session_id, "guarded")
         return True
-    names = {source.user_id, source.user_id_alt} - {None}
-    if names & set(config.allowed_users) or names & set(config.admins):
-        return True
-    if not source.user_id:
-        return False
-    return bool(await runner._session_db.is_paired(source.platform.value, source.user_id))
 
-
-def keep_wall(runner: GatewayRunner, session_id: str, source: SessionSource) -> bool:
-    """End the mode `full` of a conversation that comes into a chat where nobody may choose it."""
-    db = runner._session_db.sync
-    if db.get_wall_settings(session_id)["mode"] != "full" or may_command(runner, source, "yolo"):
-        return False
-    db.set_wall_mode(session_id, "guarded")
-    return True
-
-
-def may_command(runner: GatewayRunner, source: SessionSource, name: str) -> bool:
-    """Whether a person may use a command; some are for administrators."""
-    if name not in ADMIN_COMMANDS:
-        return True
-    config = runner.config.platforms.get(source.platform) or PlatformConfig()
-    return bool({source.user_id, source.user_id_alt} & set(config.admins))
+    def _of(self, source: SessionSource) -> PlatformConfig:
+        return self._config.platforms.get(source.platform) or PlatformConfig()

@@ -7,39 +7,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from . import restart
-from .authorization import may_command
+from .asking import Questions
 
 if TYPE_CHECKING:
     from agent.slash.results import Prefill
+    from hermes_state import AsyncSessionDB
 
     from .pipeline import Inbound
     from .run import GatewayRunner
+    from .session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
 
-def is_answer(runner: GatewayRunner, inbound: Inbound) -> bool:
+def is_answer(questions: Questions, inbound: Inbound) -> bool:
     """Give a pressed button or an answer to whoever asks for it; False if nobody does."""
     event = inbound.event
     if event.button is not None:
-        return _pressed(runner, inbound.session_key, event.button)
+        return _pressed(questions, inbound.session_key, event.button)
     text = event.text.strip()
-    if runner.questions.waiting(inbound.session_key, "clarify") and not text.startswith("/"):
-        return runner.questions.answer(inbound.session_key, "clarify", text) > 0
+    if questions.waiting(inbound.session_key, "clarify") and not text.startswith("/"):
+        return questions.answer(inbound.session_key, "clarify", text) > 0
     return False
 
 
-def command_line(runner: GatewayRunner, inbound: Inbound) -> str | None:
+def command_line(reset_triggers: Container[str], inbound: Inbound) -> str | None:
     """The slash command that a message is; None if it is one for the model."""
     from agent.slash.dispatch import is_command
 
     text = inbound.event.text.strip()
     if inbound.event.button is not None:
         return None
-    if text in runner.config.reset_triggers:
+    if text in reset_triggers:
         return "/new"
     return text if is_command(text) else None
 
@@ -56,13 +59,15 @@ async def run_command(runner: GatewayRunner, inbound: Inbound, line: str) -> Non
     name = parse(line)[0]
     found = lookup(name, "gateway")
     name = found.name if found else name  # an alias is no way around what it stands for
-    if not may_command(runner, source, name):
+    if not runner.authorization.may_command(source, name):
         where = f"platforms.{source.platform.value}.admins in config.yaml"
         told = f"/{name} is for administrators of this gateway: those named under {where}."
         await runner.delivery.say(source, key, told)
         return
     if name == "last":
-        await runner.delivery.say(source, key, await _last_answer(runner, key))
+        await runner.delivery.say(
+            source, key, await _last_answer(runner.session_store, runner._session_db, key)
+        )
         return
     if name == "new":
         if not await runner._session_db.begin_command(inbound.inbox_id):
@@ -99,17 +104,17 @@ def _offered(result: Prefill) -> str:
     return f"{result.notice}\n\nYou had written:\n{plain_text(result.message)}".rstrip()
 
 
-async def _last_answer(runner: GatewayRunner, session_key: str) -> str:
+async def _last_answer(store: SessionStore, db: AsyncSessionDB, session_key: str) -> str:
     """What was answered last, for whoever did not get it."""
-    session_id = runner.session_store.peek_session_id(session_key)
-    messages = await runner._session_db.get_messages(session_id) if session_id else []
+    session_id = store.peek_session_id(session_key)
+    messages = await db.get_messages(session_id) if session_id else []
     for message in reversed(messages):
         if message["role"] == "assistant" and message["content"]:
             return str(message["content"])
     return "There is no answer in this conversation yet."
 
 
-def _pressed(runner: GatewayRunner, session_key: str, data: str) -> bool:
+def _pressed(questions: Questions, session_key: str, data: str) -> bool:
     """A button under a question: "approval:<id>:<choice>" or "clarify:<id>:<number>"."""
     kind, _, rest = data.partition(":")
     question_id, _, answer = rest.rpartition(":")
@@ -117,6 +122,6 @@ def _pressed(runner: GatewayRunner, session_key: str, data: str) -> bool:
         return False
     if kind == "clarify":
         answer = str(int(answer) + 1) if answer.isdigit() else answer
-    if not runner.questions.answer(session_key, kind, answer, id=question_id):
+    if not questions.answer(session_key, kind, answer, id=question_id):
         log.info("A button of an answered question was pressed in %s", session_key)
     return True

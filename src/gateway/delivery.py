@@ -11,12 +11,13 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
 
-from .config import Platform
+from .config import GatewayConfig, Platform
 from .media import outgoing
 from .patience import patiently
 from .platforms.base import PlatformAdapter, SendError
@@ -24,7 +25,8 @@ from .session import SessionSource
 from .splitting import split_message
 
 if TYPE_CHECKING:
-    from .run import GatewayRunner
+    from hermes_state import AsyncSessionDB
+
     from .streaming import Stream
 
 log = logging.getLogger(__name__)
@@ -47,8 +49,20 @@ _TURN_OF = re.compile(r"(~\d+)?(:cut-off)?:\d+$")
 class Delivery:
     """Sends what is owed to chats."""
 
-    def __init__(self, runner: GatewayRunner) -> None:
-        self._runner = runner
+    def __init__(
+        self,
+        db: AsyncSessionDB,
+        adapters: Mapping[Platform, PlatformAdapter],
+        config: GatewayConfig,
+        home: Path,
+        spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]],
+    ) -> None:
+        """`adapters` are those that are connected at the time."""
+        self._db = db
+        self._adapters = adapters
+        self._config = config
+        self._home = home
+        self._spawn = spawn
         self._chats: dict[str, asyncio.Task[None]] = {}
         self._streams: dict[str, Stream] = {}
         """What chats see of answers before their end, by the turn or the delivery."""
@@ -87,7 +101,7 @@ class Delivery:
             "thread_id": source.thread_id,
         }
         try:
-            await self._runner._session_db.add_delivery(delivery_id, text, **to)
+            await self._db.add_delivery(delivery_id, text, **to)
         except StoreError as error:
             log.error("What %s is told could not be stored: %s", session_key, error)
             await self._send_once({"obligation_id": delivery_id, "content": text, **to})
@@ -117,7 +131,7 @@ class Delivery:
     async def note_preview(self, turn: str, message_id: str) -> None:
         """A chat shows the beginning of an answer: whoever takes its turn over is to know."""
         try:
-            await self._runner._session_db.note_preview(turn, message_id)
+            await self._db.note_preview(turn, message_id)
         except StoreError as error:
             # Without it a crash now would leave the preview in the chat, and nothing worse.
             log.warning("The preview of %s could not be noted: %s", turn, error)
@@ -125,7 +139,7 @@ class Delivery:
     async def preview_of(self, turn: str) -> str | None:
         """The message that shows a turn's answer already, if that is known."""
         try:
-            found: str | None = await self._runner._session_db.get_preview(turn)
+            found: str | None = await self._db.get_preview(turn)
             return found
         except StoreError as error:
             log.warning("The preview of %s is not known now: %s", turn, error)
@@ -134,18 +148,18 @@ class Delivery:
     async def forget_preview(self, turn: str) -> None:
         """Nothing is to take its place any more."""
         try:
-            await self._runner._session_db.forget_preview(turn)
+            await self._db.forget_preview(turn)
         except StoreError as error:
             log.warning("The preview of %s is forgotten later: %s", turn, error)
 
     async def flush(self, session_key: str, turn: str | None = None) -> None:
         """Send what a chat is owed; with it ends what was followed for a turn."""
         task = self._wake(session_key)
-        await asyncio.wait([task], timeout=self._runner.config.drain_timeout)
+        await asyncio.wait([task], timeout=self._config.drain_timeout)
         if turn is None or not task.done():
             return
         # What waits for its platform to come back still takes the place of its preview.
-        if not await self._runner._session_db.list_deliveries(("pending",), session_key):
+        if not await self._db.list_deliveries(("pending",), session_key):
             self._streams.pop(turn, None)
 
     async def drain(self) -> None:
@@ -156,7 +170,7 @@ class Delivery:
 
     async def resume(self) -> None:
         """After a start: send what was not sent; what may have been is a platform's to settle."""
-        db = self._runner._session_db
+        db = self._db
         self._left = await db.list_deliveries(("sending",))
         for key in {row["session_key"] for row in await db.list_deliveries(("pending",))}:
             self._wake(key)
@@ -174,7 +188,7 @@ class Delivery:
                 await self._settle_unsure(row)
             else:
                 self._left.append(row)
-        for row in await self._runner._session_db.list_deliveries(("pending",)):
+        for row in await self._db.list_deliveries(("pending",)):
             if row["platform"] == platform.value:
                 self._wake(row["session_key"])
 
@@ -204,20 +218,20 @@ class Delivery:
         adapter = self._adapter(row["platform"])
         if adapter is None or not adapter.capabilities.repeatable:
             return False
-        if adapter.capabilities.edits and self._runner.config.streaming.get("enabled"):
+        if adapter.capabilities.edits and self._config.streaming.get("enabled"):
             return False
         if not adapter.capabilities.media:
             return True
-        return not outgoing(row["content"], self.working_directory, self._runner.home)[1]
+        return not outgoing(row["content"], self.working_directory, self._home)[1]
 
     def _wake(self, session_key: str) -> asyncio.Task[None]:
         running = self._chats.get(session_key)
         if running is None or running.done():
-            running = self._chats[session_key] = self._runner.spawn(self._empty(session_key))
+            running = self._chats[session_key] = self._spawn(self._empty(session_key))
         return running
 
     async def _empty(self, session_key: str) -> None:
-        db = self._runner._session_db
+        db = self._db
         try:
             while rows := await patiently(
                 lambda: db.list_deliveries(("pending",), session_key), "Looking what is owed"
@@ -232,7 +246,7 @@ class Delivery:
 
     async def _deliver(self, row: dict[str, Any]) -> bool:
         """Send one text, however long its platform makes us wait; False if nobody can take it."""
-        db = self._runner._session_db
+        db = self._db
         delivery_id = row["obligation_id"]
         pause = FIRST_PAUSE
         reason = "no more attempts"
@@ -272,7 +286,7 @@ class Delivery:
 
     async def _finish(self, delivery_id: str, state: str, reason: str | None = None) -> None:
         """Note what became of a delivery; it is not forgotten, or it would be sent again."""
-        db = self._runner._session_db
+        db = self._db
         await patiently(
             lambda: db.finish_delivery(delivery_id, state, reason), f"Noting a delivery as {state}"
         )
@@ -302,7 +316,7 @@ class Delivery:
         text: str = row["content"]
         files: list[Path] = []
         if adapter.capabilities.media and not delivery_id.startswith("say:"):
-            text, files = outgoing(text, self.working_directory, self._runner.home)
+            text, files = outgoing(text, self.working_directory, self._home)
         parts = split_message(text, adapter.capabilities.max_length, adapter.measure)
         if files and not text:
             parts = []
@@ -363,6 +377,6 @@ class Delivery:
 
     def _adapter(self, platform: str) -> PlatformAdapter | None:
         try:
-            return self._runner.adapters.get(Platform(platform))
+            return self._adapters.get(Platform(platform))
         except ValueError:
             return None

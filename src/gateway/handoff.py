@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .authorization import is_allowed, keep_wall
 from .config import Platform
 from .session import SessionSource
 
@@ -147,7 +146,7 @@ async def _bind(runner: GatewayRunner, session_id: str, name: str) -> None:
     source = home_chat(runner, platform)
     if source is None:
         raise HandoffError(f"{name} has no home chat. Write /sethome in the chat it is to be.")
-    if source.user_id and not source.role_authorized and not await is_allowed(runner, source):
+    if source.user_id and not await runner.authorization.admits(source):
         raise HandoffError(f"Whose home chat that of {name} is may no longer talk here.")
     store = runner.session_store
     key = store._generate_session_key(source)
@@ -161,7 +160,7 @@ async def _bind(runner: GatewayRunner, session_id: str, name: str) -> None:
             await runner.switch_chat(key, tip, source)
             runner._evict_cached_agent(key)
         store.mark_linked(key)
-        keep_wall(runner, tip, source)
+        runner.authorization.keep_wall(tip, source)
     said = await _introduction(runner, tip)
     count = len(await runner._session_db.get_messages(tip))
     # Asked for again later, it is told again; after a start in the middle of it, it is not.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from .authorization import is_allowed, keep_wall
 from .link_codes import LinkCodeError
 from .session import SessionEntry, SessionSource
 
@@ -57,7 +56,7 @@ async def join(runner: GatewayRunner, key: str, source: SessionSource, code: str
     store.mark_linked(key)
     store.mark_linked(taken.session_key)
     runner._evict_cached_agent(key)
-    keep_wall(runner, first.session_id, source)
+    runner.authorization.keep_wall(first.session_id, source)
     log.info("%s was linked to the conversation of %s", key, taken.session_key)
     if first.origin is not None:
         await runner.delivery.say(
@@ -114,8 +113,7 @@ async def _allowed(runner: GatewayRunner, entries: list[SessionEntry]) -> list[S
     return [
         one
         for one in entries
-        if one.origin is not None
-        and (one.origin.role_authorized or await is_allowed(runner, one.origin))
+        if one.origin is not None and await runner.authorization.admits(one.origin)
     ]
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .run import GatewayRunner
+    from .delivery import Delivery
+    from .turns import Turns
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = (
@@ -31,23 +32,30 @@ _PLAIN = (
 )
 
 
-def gather(runner: GatewayRunner) -> dict[str, Any]:
-    """How the gateway is, by plain names."""
-    turns, delivery = runner.turns, runner.delivery
+def gather(
+    turns: Turns,
+    delivery: Delivery,
+    platforms: Mapping[str, str],
+    *,
+    chats: int,
+    agents: int,
+    started_at: float,
+) -> dict[str, Any]:
+    """How the gateway is, by plain names; `platforms` are their states."""
     return {
-        "platforms": dict(runner.supervisor.states),
+        "platforms": dict(platforms),
         "turns_running": turns.in_flight,
         "turns_finished": turns.finished,
         "turns_failed": turns.failed,
         "turn_seconds": round(turns.seconds, 6),
         "waiting": turns.waiting,
-        "chats": len(runner.session_store.list_sessions()),
-        "agents": len(runner._agent_cache),
+        "chats": chats,
+        "agents": agents,
         "delivered": delivery.delivered,
         "undelivered": delivery.failed,
         "memory_bytes": memory_bytes(),
-        "started_at": runner.started_at,
-        "uptime_seconds": round(time.time() - runner.started_at, 3),
+        "started_at": started_at,
+        "uptime_seconds": round(time.time() - started_at, 3),
     }
 
 

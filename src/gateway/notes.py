@@ -13,7 +13,6 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from .authorization import is_allowed
 from .config import Platform
 from .pipeline import Inbound
 from .platforms.base import MessageEvent
@@ -43,7 +42,7 @@ async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
             continue
         if source.platform is Platform.API_SERVER:
             continue
-        if not (source.role_authorized or await is_allowed(runner, source)):
+        if not await runner.authorization.admits(source):
             continue  # whoever may no longer talk here is told nothing either
         if time.monotonic() < runner.turns.told.get(entry.session_key, 0.0):
             continue

@@ -115,9 +115,9 @@ class Pipeline:
         """
         runner = self._runner
         admitted = await self._authorised(inbound) and await self._hooked(inbound)
-        if not admitted or is_answer(runner, inbound):
+        if not admitted or is_answer(runner.questions, inbound):
             await runner.turns.drop(inbound.inbox_id)
-        elif (line := command_line(runner, inbound)) is not None:
+        elif (line := command_line(runner.config.reset_triggers, inbound)) is not None:
             return line
         else:
             await runner.turns.take(inbound)
@@ -138,9 +138,14 @@ class Pipeline:
         await self._runner.turns.drop(inbound.inbox_id)  # what was told is not done later
 
     async def _authorised(self, inbound: Inbound) -> bool:
-        from .authorization import authorise
-
-        return await authorise(self._runner, inbound.event)
+        """Whether its sender may talk; a stranger in a direct chat is told how to be let in."""
+        runner, source = self._runner, inbound.event.source
+        if await runner.authorization.admits(source):
+            return True
+        told = await runner.authorization.offer_pairing(source)
+        if told is not None:
+            await runner.delivery.say(source, inbound.session_key, told)
+        return False
 
     async def _hooked(self, inbound: Inbound) -> bool:
         """Plugins may leave a message out or rewrite it."""

@@ -81,7 +81,7 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
         runner.spawn(_report(runner, STATUS_SECONDS))
         await runner.ending.wait()
         if runner.restarting:
-            restart.note(runner)
+            restart.note(home, config)
     finally:
         await runner.stop()
         await db.close()

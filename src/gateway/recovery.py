@@ -6,6 +6,7 @@ not begun.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from . import take_over
@@ -14,6 +15,9 @@ from .restart import go_on
 from .session import SessionSource
 
 if TYPE_CHECKING:
+    from hermes_state import AsyncSessionDB
+
+    from .delivery import Delivery
     from .run import GatewayRunner
 
 
@@ -23,14 +27,19 @@ STOPPED = (
 )
 
 
-async def _tell_begun(runner: GatewayRunner, platform: Platform) -> None:
+async def _tell_begun(
+    db: AsyncSessionDB,
+    delivery: Delivery,
+    drop: Callable[[str], Awaitable[None]],
+    platform: Platform,
+) -> None:
     """Commands that were cut off are not carried out twice: their chats are told."""
-    for row in await runner._session_db.list_begun():
+    for row in await db.list_begun():
         if row["source"] == platform.value and row["session_key"] and "source" in row["facts"]:
             source = SessionSource.from_dict(row["facts"]["source"])
             told = STOPPED.format(command=row["content"])
-            await runner.delivery.say(source, row["session_key"], told, name=f"{row['id']}:begun")
-            await runner.turns.drop(row["id"])
+            await delivery.say(source, row["session_key"], told, name=f"{row['id']}:begun")
+            await drop(row["id"])
 
 
 async def recover(runner: GatewayRunner, platform: Platform) -> None:
@@ -38,7 +47,8 @@ async def recover(runner: GatewayRunner, platform: Platform) -> None:
     if platform in runner.recovered:
         return
     await take_over.look(runner, {platform})
-    await go_on(runner, platform)
-    await _tell_begun(runner, platform)
+    freshness = runner.settings.agent.gateway_auto_continue_freshness
+    await go_on(runner.session_store, runner._session_db, platform, freshness)
+    await _tell_begun(runner._session_db, runner.delivery, runner.turns.drop, platform)
     await runner.turns.resume(platform)
     runner.recovered.add(platform)

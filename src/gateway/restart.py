@@ -24,8 +24,12 @@ from .platforms.registry import find_manifest
 from .session import SessionSource
 
 if TYPE_CHECKING:
+    from hermes_state import AsyncSessionDB
+
+    from .delivery import Delivery
     from .pipeline import Inbound
     from .run import GatewayRunner
+    from .session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
@@ -92,11 +96,11 @@ def refusal(home: Path) -> str | None:
     )
 
 
-def note(runner: GatewayRunner) -> None:
+def note(home: Path, config: GatewayConfig) -> None:
     """Count a restart that is about to happen."""
-    loop = _read(runner.home / LOOP_FILE)
-    restarts = [*_recent(runner.home, runner.config), time.time()]
-    write_private(runner.home / LOOP_FILE, {**loop, "restarts": restarts})
+    loop = _read(home / LOOP_FILE)
+    restarts = [*_recent(home, config), time.time()]
+    write_private(home / LOOP_FILE, {**loop, "restarts": restarts})
 
 
 def _recent(home: Path, config: GatewayConfig) -> list[float]:
@@ -106,23 +110,26 @@ def _recent(home: Path, config: GatewayConfig) -> list[float]:
     return [float(one) for one in found if isinstance(one, int | float) and one > edge]
 
 
-async def tell_cut_off(runner: GatewayRunner, keys: list[str]) -> None:
-    """Tell chats that their turn was broken off, and see to it that a restart goes on with it."""
+async def tell_cut_off(
+    keys: list[str], store: SessionStore, delivery: Delivery, restarting_in: Path | None
+) -> None:
+    """Tell chats that their turn was broken off, and see to it that a restart goes on with it.
+
+    `restarting_in` is the home of a gateway that comes back; None if it is stopped for good.
+    """
     chats = {
-        key: origin
-        for key in keys
-        if (origin := _origin(runner, key)) and _is_read(origin.platform)
+        key: origin for key in keys if (origin := _origin(store, key)) and _is_read(origin.platform)
     }
-    go_on = _mark(runner, list(chats)) if runner.restarting else set()
+    go_on = _mark(restarting_in, store, list(chats)) if restarting_in is not None else set()
     for key, origin in chats.items():
-        await runner.delivery.say(origin, key, RESTARTING if key in go_on else STOPPING)
+        await delivery.say(origin, key, RESTARTING if key in go_on else STOPPING)
     for key in chats:
-        await runner.delivery.flush(key)
+        await delivery.flush(key)
 
 
-def _mark(runner: GatewayRunner, keys: list[str]) -> set[str]:
+def _mark(home: Path, store: SessionStore, keys: list[str]) -> set[str]:
     """Remember who goes on after the restart; those broken off too often in a row begin anew."""
-    path = runner.home / LOOP_FILE
+    path = home / LOOP_FILE
     loop = _read(path)
     before = loop.get("cut_off")
     before = before if isinstance(before, dict) else {}
@@ -132,17 +139,17 @@ def _mark(runner: GatewayRunner, keys: list[str]) -> set[str]:
     for key, count in counts.items():
         try:
             if count >= MAX_CUT_OFF:
-                runner.session_store.suspend_session(key)
-            elif runner.session_store.mark_resume_pending(key, CUT_OFF_REASON):
+                store.suspend_session(key)
+            elif store.mark_resume_pending(key, CUT_OFF_REASON):
                 marked.add(key)
         except StoreError as error:
             log.error("The chat %s is not gone on with after the restart: %s", key, error)
     return marked
 
 
-async def tell_back(runner: GatewayRunner) -> None:
+async def tell_back(home: Path, delivery: Delivery) -> None:
     """After a start: tell the chat that asked for the restart, once."""
-    path = runner.home / NOTIFY_FILE
+    path = home / NOTIFY_FILE
     asked = _read(path)
     path.unlink(missing_ok=True)
     if not asked:
@@ -153,15 +160,17 @@ async def tell_back(runner: GatewayRunner) -> None:
     except (KeyError, TypeError, ValueError):
         log.warning("%s says nothing that can be used; nobody is told of the restart", path)
         return
-    await runner.delivery.say(source, key, BACK)
+    await delivery.say(source, key, BACK)
 
 
-async def go_on(runner: GatewayRunner, platform: Platform) -> int:
-    """Let the turns that a restart broke off go on; returns how many. They wait in the inbox."""
-    freshness = runner.settings.agent.gateway_auto_continue_freshness
-    edge = runner.session_store._now() - timedelta(seconds=freshness)
+async def go_on(
+    store: SessionStore, db: AsyncSessionDB, platform: Platform, freshness: float
+) -> int:
+    """Let the turns go on that a restart broke off within `freshness` seconds; returns how many.
+    They wait in the inbox."""
+    edge = store._now() - timedelta(seconds=freshness)
     count = 0
-    for entry in runner.session_store.list_sessions():
+    for entry in store.list_sessions():
         origin, marked = entry.origin, entry.last_resume_marked_at
         if not entry.resume_pending or entry.resume_reason != CUT_OFF_REASON:
             continue
@@ -169,7 +178,7 @@ async def go_on(runner: GatewayRunner, platform: Platform) -> int:
             continue
         if marked is not None and marked >= edge:
             # Named after the restart, so that it is gone on with once whatever happens now.
-            await runner._session_db.accept_message(
+            await db.accept_message(
                 f"restart:{entry.session_key}:{marked.isoformat()}",
                 entry.session_id,
                 GO_ON,
@@ -179,12 +188,12 @@ async def go_on(runner: GatewayRunner, platform: Platform) -> int:
                 facts={"source": origin.to_dict()},
             )
             count += 1
-        runner.session_store.clear_resume_pending(entry.session_key)
+        store.clear_resume_pending(entry.session_key)
     return count
 
 
-def _origin(runner: GatewayRunner, key: str) -> SessionSource | None:
-    entry = runner.session_store._entries.get(key)
+def _origin(store: SessionStore, key: str) -> SessionSource | None:
+    entry = store._entries.get(key)
     return entry.origin if entry is not None else None
 
 

@@ -14,20 +14,25 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import agent_cache, boundaries, metrics, restart, status, take_over
+from .adapter_host import GatewayHost
 from .asking import Questions
+from .authorization import Authorization
 from .background_work import works_for, works_in
-from .config import GatewayConfig, Platform
+from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .delivery import Delivery
 from .event_hooks import EventHooks
-from .expiry import watch_expiry
+from .expiry import Expiry, prune, watch_expiry
 from .handoff import watch_handoffs
 from .link_codes import LinkCodes
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
+from .platforms.create import create_adapter
+from .recovery import recover
 from .replies import normalize_empty_response
 from .session import SessionEntry, SessionSource
 from .session_store import SessionStore, sharing
@@ -76,7 +81,10 @@ class GatewayRunner:
         self.restarting = False
         self.started_at = time.time()
         self.session_store = SessionStore(
-            session_db.sync, config, home=home, is_busy=lambda one: works_in(self, one)
+            session_db.sync,
+            config,
+            home=home,
+            is_busy=lambda one: works_in(one, self._agent_cache, self._policy_of),
         )
         self.adapters: dict[Platform, PlatformAdapter] = {}
         self.recovered: set[Platform] = set()
@@ -86,10 +94,17 @@ class GatewayRunner:
         self.chat_titles: dict[str, str] = {}
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
-        self.delivery = Delivery(self)
+        self.authorization = Authorization(config, session_db)
+        self.delivery = Delivery(session_db, self.adapters, config, home, self.spawn)
         self.turns = Turns(self)
         self.pipeline = Pipeline(self)
-        self.supervisor = Supervisor(self)
+        self.supervisor = Supervisor(
+            config.platforms,
+            self.adapters,
+            self._make_adapter,
+            recover=partial(recover, self),
+            resume=self.delivery.resume_platform,
+        )
 
     # Start and stop
 
@@ -99,7 +114,7 @@ class GatewayRunner:
         self.started_at = time.time()
         await self.delivery.resume()
         await self.supervisor.connect_all()
-        await restart.tell_back(self)
+        await restart.tell_back(self.home, self.delivery)
         self.spawn(self._session_expiry_watcher())
         self.spawn(watch_handoffs(self))
         self.spawn(take_over.watch(self))
@@ -122,7 +137,9 @@ class GatewayRunner:
             await supervisor.stop_receiving()
         turns = getattr(self, "turns", None)
         if turns is not None:
-            await restart.tell_cut_off(self, await turns.drain(self._drain_seconds()))
+            cut_off = await turns.drain(self._drain_seconds())
+            home = self.home if self.restarting else None
+            await restart.tell_cut_off(cut_off, self.session_store, self.delivery, home)
         for agent in list(self._running_agents.values()):
             await self._finalize_running(agent)
         self._stop_background_work()
@@ -140,6 +157,9 @@ class GatewayRunner:
         stopped = getattr(self, "stopped", None)
         if stopped is not None:
             stopped.set()
+
+    def _make_adapter(self, platform: Platform, config: PlatformConfig) -> PlatformAdapter:
+        return create_adapter(platform, config, GatewayHost(self, platform), self.settings.environ)
 
     def _drain_seconds(self) -> float:
         wanted = self.settings.agent.restart_drain_timeout if self.restarting else 0
@@ -185,7 +205,14 @@ class GatewayRunner:
 
     def facts(self) -> dict[str, Any]:
         """How it is: platforms, turns, chats and deliveries, for status and metrics."""
-        return metrics.gather(self)
+        return metrics.gather(
+            self.turns,
+            self.delivery,
+            self.supervisor.states,
+            chats=len(self.session_store.list_sessions()),
+            agents=len(self._agent_cache),
+            started_at=self.started_at,
+        )
 
     # Messages
 
@@ -318,12 +345,21 @@ class GatewayRunner:
                 most_bytes=self.config.cache_bytes,
                 idle_seconds=self.config.cache_idle_seconds,
             )
-        keys = [key for key in keys if key not in self._running_agents and not works_for(self, key)]
+        keys = [key for key in keys if key not in self._running_agents and not self.works_for(key)]
         for key in keys:
             self._evict_cached_agent(key)
             self._agent_used.pop(key, None)
             self._agent_weights.pop(key, None)
         return len(keys)
+
+    def works_for(self, session_key: str) -> bool:
+        """Whether something still runs in the background of a chat's agent."""
+        return works_for(self._agent_cache.get(session_key), partial(self._policy_of, session_key))
+
+    def _policy_of(self, session_key: str) -> ResetPolicy:
+        entry = self.session_store._entries.get(session_key)
+        platform = entry.platform.value if entry and entry.platform else ""
+        return self.config.policy_for(platform, entry.chat_type if entry else "dm")
 
     def note_weight(self, session_key: str, agent: Any) -> None:
         """After a turn: how much the agent holds now; the oldest go if all hold too much."""
@@ -335,4 +371,24 @@ class GatewayRunner:
 
     async def _session_expiry_watcher(self, interval: float = 300) -> None:
         """End sessions that their reset policy says are over, each once."""
-        await watch_expiry(self, interval)
+        await watch_expiry(self.expiry(), lambda: self._running, interval, self.prune)
+
+    def expiry(self) -> Expiry:
+        """What ends sessions that are over."""
+        config, turns = getattr(self, "config", None), getattr(self, "turns", None)
+        return Expiry(
+            self.session_store,
+            self._running_agents,
+            self._evict_cached_agent,
+            self._sweep_idle_cached_agents,
+            max_age_days=config.session_store_max_age_days if config is not None else None,
+            tell=turns.tell_expired if turns is not None else None,
+        )
+
+    async def prune(self) -> int:
+        """Delete what is configured to be deleted; returns how many files that were."""
+        config, settings = getattr(self, "config", None), getattr(self, "settings", None)
+        if config is None or settings is None:
+            return 0
+        days = config.session_store_max_age_days
+        return await prune(self._session_db.sync, self.home, settings.sessions, days)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
 from .splitting import split_message
-
-if TYPE_CHECKING:
-    from .run import GatewayRunner
 
 log = logging.getLogger(__name__)
 
@@ -28,19 +25,20 @@ class Stream:
 
     def __init__(
         self,
-        runner: GatewayRunner,
+        adapter: PlatformAdapter | None,
+        settings: Mapping[str, Any],
         source: SessionSource,
         on_shown: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`on_shown` is told the id of the message that grows, once there is one."""
-        self._adapter = runner.adapters.get(source.platform)
+        """`settings` is the section `streaming`; `on_shown` is told the id of the message that
+        grows, once there is one."""
+        self._adapter = adapter
         self._source = source
         self._on_shown = on_shown
         self._text = ""
         self._shown = ""
         self.message_id: str | None = None
         """The message that grows, once there is one."""
-        settings = runner.config.streaming
         self._edits = bool(
             settings.get("enabled") and self._adapter and self._adapter.capabilities.edits
         )

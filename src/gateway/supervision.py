@@ -8,16 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
 
-from .adapter_host import GatewayHost
-from .config import Platform
+from .config import Platform, PlatformConfig
 from .platforms.base import PlatformAdapter
-from .platforms.create import UnusablePlatformError, create_adapter
-from .recovery import recover
-
-if TYPE_CHECKING:
-    from .run import GatewayRunner
+from .platforms.create import UnusablePlatformError
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +24,21 @@ LONGEST_PAUSE = 120.0
 class Supervisor:
     """Connects platforms and keeps them so."""
 
-    def __init__(self, runner: GatewayRunner) -> None:
-        self._runner = runner
+    def __init__(
+        self,
+        platforms: Mapping[Platform, PlatformConfig],
+        adapters: dict[Platform, PlatformAdapter],
+        make_adapter: Callable[[Platform, PlatformConfig], PlatformAdapter],
+        recover: Callable[[Platform], Awaitable[None]],
+        resume: Callable[[Platform], Awaitable[None]],
+    ) -> None:
+        """`adapters` has those that are connected. Before one receives, `recover` goes on with what
+        an earlier run left in its chats, and `resume` with what is owed to them."""
+        self._platforms = platforms
+        self._adapters = adapters
+        self._make_adapter = make_adapter
+        self._recover = recover
+        self._resume = resume
         self._tasks: dict[Platform, asyncio.Task[None]] = {}
         self.states: dict[str, str] = {}
         """How each platform is: connecting, connected, or what is wrong."""
@@ -38,12 +46,10 @@ class Supervisor:
 
     async def connect_all(self) -> None:
         """Begin with every enabled platform; returns when each has connected or failed once."""
-        for platform, config in self._runner.config.platforms.items():
+        for platform, config in self._platforms.items():
             if config.enabled:
                 try:
-                    host = GatewayHost(self._runner, platform)
-                    environ = self._runner.settings.environ
-                    adapter = create_adapter(platform, config, host, environ)
+                    adapter = self._make_adapter(platform, config)
                 except UnusablePlatformError as error:
                     log.error("%s; the other platforms are served", error)
                     self.states[platform.value] = str(error)
@@ -60,12 +66,12 @@ class Supervisor:
                 self.states[platform.value] = "connecting"
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await adapter.connect()
-                self._runner.adapters[platform] = adapter
+                self._adapters[platform] = adapter
                 self.states[platform.value] = "connected"
                 # Before it receives: a turn of this run must not be taken for one of an earlier.
-                await recover(self._runner, platform)
+                await self._recover(platform)
                 self._first[platform].set()
-                await self._runner.delivery.resume_platform(platform)
+                await self._resume(platform)
                 pause = FIRST_PAUSE
                 await adapter.run()
             except asyncio.CancelledError:
@@ -74,7 +80,7 @@ class Supervisor:
                 # Whatever a platform's library raises, the others go on and this one comes back.
                 self.states[platform.value] = f"{type(error).__name__}: {error}"
                 log.warning("%s is not connected: %s", platform.value, error)
-            self._runner.adapters.pop(platform, None)
+            self._adapters.pop(platform, None)
             self._first[platform].set()
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(pause * 2, LONGEST_PAUSE)
@@ -88,11 +94,11 @@ class Supervisor:
 
     async def disconnect_all(self) -> None:
         """Close every connection."""
-        for platform, adapter in list(self._runner.adapters.items()):
+        for platform, adapter in list(self._adapters.items()):
             try:
                 async with asyncio.timeout(5):
                     await adapter.disconnect()
             except Exception:
                 # It is over either way.
                 log.warning("%s did not disconnect well", platform.value, exc_info=True)
-        self._runner.adapters.clear()
+        self._adapters.clear()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from agent.slash.surface import CommandError, Surface
 
 from . import handoff, links
-from .authorization import may_command
 from .chat_options import chat_options
 from .link_codes import LinkCodeError
 from .session import SessionSource
@@ -123,7 +122,7 @@ class ChatSurface(Surface):
 
     def set_mode(self, mode: Mode) -> None:
         """Choose what the agent may do; without a wall, only for administrators."""
-        if mode == "full" and not may_command(self._runner, self._source, "yolo"):
+        if mode == "full" and not self._runner.authorization.may_command(self._source, "yolo"):
             where = f"platforms.{self.platform}.admins in config.yaml"
             raise CommandError(
                 f"/mode full is for administrators of this gateway: those named under {where}."

@@ -21,7 +21,6 @@ from hermes_base.process import this_process
 from hermes_state import SUB_AGENT, TURN_RUNNING, Lease, StoreError, is_abandoned
 
 from . import notes
-from .authorization import is_allowed
 from .config import Platform
 from .patience import patiently
 from .pipeline import Inbound
@@ -190,7 +189,7 @@ async def take(runner: GatewayRunner, left: Left) -> Inbound | None:
     asked = await runner._session_db.get_last_question(session_id)
     source = left.source
     is_left = tip is not None and tip["end_reason"] == RESET_REASON
-    if is_left or not (source.role_authorized or await is_allowed(runner, source)):
+    if is_left or not await runner.authorization.admits(source):
         await _close(runner, left.row)
         return None
     taken = await asyncio.to_thread(take_over, db, left.row, runner.settings.agent)

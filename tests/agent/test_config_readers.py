@@ -40,7 +40,7 @@ READERS = {
     "platforms": "gateway/config_load.py",
     "reset_by_type": "gateway/config.py",
     "reset_by_platform": "gateway/config.py",
-    "reset_triggers": "gateway/commands.py",
+    "reset_triggers": "gateway/pipeline.py",
     "max_live_sessions": "tui_gateway/live.py",
     "hooks": "tools/shell_hooks.py",
     "hooks_auto_accept": "tools/shell_hooks.py",

@@ -9,8 +9,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from agent.scripted import call, say
-from gateway import expiry
-from gateway.background_work import works_for
 from gateway.config import ResetPolicy
 
 from .chats import Chats, echo, gateway
@@ -42,13 +40,13 @@ async def test_a_process_keeps_its_session_and_its_agent(tmp_path: Path) -> None
         pid, session_id = pid_of(chats), chats.session_id()
         entry = chats.runner.session_store._entries[chats.key()]
         entry.updated_at -= timedelta(hours=2)
-        assert await expiry.end_expired(chats.runner) == 0
+        assert await chats.runner.expiry().end_expired() == 0
         assert chats.runner._sweep_idle_cached_agents() == 0
         await chats.ask("still there?")
         assert chats.session_id() == session_id
         assert is_alive(pid)
         os.kill(pid, 9)
-        while works_for(chats.runner, chats.key()):
+        while chats.runner.works_for(chats.key()):
             await asyncio.sleep(0.01)
         assert chats.runner._sweep_idle_cached_agents() == 1
 
@@ -59,7 +57,7 @@ async def test_an_old_process_does_not_count(tmp_path: Path) -> None:
         await chats.ask("start it")
         pid = pid_of(chats)
         chats.runner.session_store._entries[chats.key()].updated_at -= timedelta(hours=2)
-        assert await expiry.end_expired(chats.runner) == 1
+        assert await chats.runner.expiry().end_expired() == 1
         while is_alive(pid):
             await asyncio.sleep(0.01)
 
@@ -103,6 +101,6 @@ async def test_chats_nobody_uses_are_forgotten(tmp_path: Path) -> None:
     async with gateway(tmp_path, session_store_max_age_days=30) as chats:
         await chats.ask("one")
         chats.runner.session_store._entries[chats.key()].updated_at -= timedelta(days=31)
-        await expiry.look(chats.runner)
+        await chats.runner.expiry().look()
         assert not chats.runner.session_store.has_any_sessions()
         assert chats.db.session_count() == 1

@@ -6,8 +6,6 @@ import os
 import time
 from pathlib import Path
 
-from gateway import expiry
-
 from .chats import gateway
 
 
@@ -27,5 +25,5 @@ async def test_old_files_that_no_message_names_are_deleted(tmp_path: Path) -> No
         await chats.ask("read this", media=[str(keep(folder, "plan.pdf", 31))])
         keep(folder, "picture.png", 31)
         keep(folder, "young.png", 29)
-        assert await expiry.prune_files(chats.runner) == 1
+        assert await chats.runner.prune() == 1
         assert {path.name for path in folder.iterdir()} == {"plan.pdf", "young.png"}

@@ -16,7 +16,6 @@ import pytest
 
 from agent.config import load_config
 from agent.scripted import ScriptedModel, call, say
-from gateway import expiry
 from gateway.config import Platform, ResetPolicy
 from gateway.config_load import load_gateway_config
 from gateway.delivery import UNSURE
@@ -173,10 +172,10 @@ async def test_a_session_that_nobody_uses_ends_once(tmp_path: Path, hooks: Any) 
         await chats.ask("one")
         old = chats.session_id()
         entry = chats.runner.session_store._entries[chats.key()]
-        assert await expiry.end_expired(chats.runner) == 0
+        assert await chats.runner.expiry().end_expired() == 0
         entry.updated_at -= timedelta(hours=2)
-        assert await expiry.end_expired(chats.runner) == 1
-        assert await expiry.end_expired(chats.runner) == 0
+        assert await chats.runner.expiry().end_expired() == 1
+        assert await chats.runner.expiry().end_expired() == 0
         assert boundaries(hooks) == [("on_session_finalize", old)]
         assert entry.expiry_finalized
         assert chats.key() not in chats.runner._agent_cache

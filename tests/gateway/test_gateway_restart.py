@@ -128,7 +128,7 @@ async def test_restarts_in_a_row_are_refused(tmp_path: Path) -> None:
         make_admin(chats)
         for _ in range(3):
             assert restart.refusal(tmp_path) is None
-            restart.note(chats.runner)
+            restart.note(tmp_path, chats.runner.config)
         assert "3 times" in await chats.ask("/restart")
         restart.begin(chats.runner)
         assert not chats.runner.ending.is_set()

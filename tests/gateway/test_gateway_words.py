@@ -63,7 +63,7 @@ async def test_a_look_at_expired_sessions_that_fails_is_not_the_last(
     looks = 0
     again = asyncio.Event()
 
-    async def broken(runner: object) -> None:
+    async def broken(self: object) -> None:
         nonlocal looks
         looks += 1
         if looks > 1:
@@ -71,9 +71,9 @@ async def test_a_look_at_expired_sessions_that_fails_is_not_the_last(
         raise RuntimeError("no list")
 
     monkeypatch.setattr(expiry, "FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(expiry, "look", broken)
+    monkeypatch.setattr(expiry.Expiry, "look", broken)
     async with gateway(tmp_path) as chats:
-        watching = asyncio.create_task(expiry.watch_expiry(chats.runner, 0.0))
+        watching = asyncio.create_task(chats.runner._session_expiry_watcher(0.0))
         async with asyncio.timeout(60):
             await again.wait()
         watching.cancel()
@@ -92,5 +92,5 @@ async def test_a_session_whose_end_cannot_be_noted_is_tried_three_times(
 
         monkeypatch.setattr(store, "set_expiry_finalized", broken)
         monkeypatch.setattr(store, "_is_session_expired", lambda entry: True)
-        ended = [await expiry.end_expired(chats.runner) for _ in range(4)]
+        ended = [await chats.runner.expiry().end_expired() for _ in range(4)]
         assert ended == [0, 0, 1, 0]

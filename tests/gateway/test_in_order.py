@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway import authorization, commands
+from gateway import commands
 from gateway.pipeline import Inbound, Pipeline
 from hermes_state import StoreError
 
@@ -52,14 +52,14 @@ async def test_nobody_overtakes_one_that_is_being_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = asyncio.Event()
-    authorise = authorization.authorise
+    authorised = Pipeline._authorised
 
-    async def slowly(runner: Any, event: Any) -> bool:
-        if event.text == "0":
+    async def slowly(self: Pipeline, inbound: Inbound) -> bool:
+        if inbound.event.text == "0":
             await gate.wait()
-        return await authorise(runner, event)
+        return await authorised(self, inbound)
 
-    monkeypatch.setattr(authorization, "authorise", slowly)
+    monkeypatch.setattr(Pipeline, "_authorised", slowly)
     async with gateway(tmp_path, busy_input_mode="queue") as chats:
         await at_once(chats, ALL)
         assert await chats.ask("hello", chat_id="2") == "re: hello", "other chats do not wait"
@@ -71,14 +71,14 @@ async def test_nobody_overtakes_one_that_is_being_looked_at(
 async def test_one_that_fails_lets_the_next_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authorise = authorization.authorise
+    authorised = Pipeline._authorised
 
-    async def not_the_first(runner: Any, event: Any) -> bool:
-        if event.text == "0":
+    async def not_the_first(self: Pipeline, inbound: Inbound) -> bool:
+        if inbound.event.text == "0":
             raise RuntimeError("no list of people")
-        return await authorise(runner, event)
+        return await authorised(self, inbound)
 
-    monkeypatch.setattr(authorization, "authorise", not_the_first)
+    monkeypatch.setattr(Pipeline, "_authorised", not_the_first)
     async with gateway(tmp_path, busy_input_mode="queue") as chats:
         await at_once(chats, ["0", "1"])
         assert sorted(await chats.local.wait_for(2)) == [
@@ -123,9 +123,9 @@ async def test_a_command_that_takes_long_holds_nobody_up(
     gate = asyncio.Event()
     told = commands._last_answer
 
-    async def slowly(runner: Any, key: str) -> str:
+    async def slowly(*facts: Any) -> str:
         await gate.wait()
-        return await told(runner, key)
+        return await told(*facts)
 
     monkeypatch.setattr(commands, "_last_answer", slowly)
     monkeypatch.setattr("gateway.pipeline.COMMAND_SECONDS", 0.01)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent.scripted import Call, Step, say
-from gateway import expiry, link_codes
+from gateway import link_codes
 from gateway.config import Platform, PlatformConfig, ResetPolicy
 from gateway.link_codes import LinkCodeError, LinkCodes
 from gateway.platforms.base import MessageEvent
@@ -220,12 +220,12 @@ async def test_a_conversation_is_in_use_if_one_of_its_chats_is(tmp_path: Path) -
         shared = chats.session_id()
         entries = chats.runner.session_store._entries
         entries[chats.key("1")].updated_at -= timedelta(hours=2)
-        assert await expiry.end_expired(chats.runner) == 0
+        assert await chats.runner.expiry().end_expired() == 0
         await chats.ask("on")
         assert chats.session_id() == shared
         for entry in entries.values():
             entry.updated_at -= timedelta(hours=2)
-        assert await expiry.end_expired(chats.runner) == 2
+        assert await chats.runner.expiry().end_expired() == 2
         await chats.say("anew")
         await shown(chats, "🤖 re: anew", "2")
         assert chats.session_id("1") == chats.session_id("2") != shared, "they begin anew together"
