@@ -32,6 +32,8 @@ ROWS = (
 )
 """The properties, those that take longest first."""
 OURS = ("engine:Engine", "server:Server", "gateway:Gateway")
+PROCESSES = 8
+"""How many want the same thing at once; a test run of the project has fewer."""
 NO_TESTS = 5
 """What pytest says when a choice has left nothing."""
 
@@ -104,6 +106,7 @@ def run_cell(
         environment = {
             **os.environ,
             "CONFORMANCE_KILLS": str(round(kills)),
+            "CONFORMANCE_PROCESSES": str(PROCESSES),
             "CONFORMANCE_SEED": str(seed),
             "CONFORMANCE_IMPLEMENTATIONS": implementation,
             "CONFORMANCE_JSON": str(found),

@@ -1,8 +1,9 @@
 """The cells of the table.
 
 `CONFORMANCE_KILLS` is the number of kills in all, `CONFORMANCE_SEED` the seed,
-`CONFORMANCE_IMPLEMENTATIONS` the classes to look at, as `module:Class`, separated by commas, and
-`CONFORMANCE_JSON` a file that gets what was found.
+`CONFORMANCE_IMPLEMENTATIONS` the classes to look at, as `module:Class`, separated by commas,
+`CONFORMANCE_PROCESSES` how many race for one thing, and `CONFORMANCE_JSON` a file that gets what
+was found. Without them it is the short run of `make test`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ OURS = (
     "tests.conformance.implementations.gateway:Gateway",
 )
 PROPERTIES = 6
-KILLS = int(os.environ.get("CONFORMANCE_KILLS") or seeds.times(126, 300))
+KILLS = int(os.environ.get("CONFORMANCE_KILLS") or seeds.times(72, 300))
 CHOSEN = (os.environ.get("CONFORMANCE_IMPLEMENTATIONS") or ",".join(OURS)).split(",")
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import signal
 import sys
@@ -89,7 +88,9 @@ class Soak:
 
     async def _live(self, meanwhile: Any, *, killed: bool) -> None:
         """One life of the gateway; it ends by SIGKILL."""
-        wire = await asyncio.to_thread(Wire, PROGRAM, self.home, None)
+        wire = await asyncio.to_thread(
+            Wire, PROGRAM, self.home, None, CONFORMANCE_THINKING=str(THINKING)
+        )
         try:
             await meanwhile
         finally:
@@ -180,7 +181,6 @@ def soak(
 ) -> dict[str, Any]:  # fmt: skip
     """Run it; the report, with its violations. Conversations are compressed at `limit` messages;
     each person asks at least `least` times."""
-    os.environ["CONFORMANCE_THINKING"] = str(THINKING)
     with tempfile.TemporaryDirectory() as disk, memory_folder(Path(disk)) as folder:
         run = Soak(folder, chats, seed, limit)
         asyncio.run(run.run(seconds, every, pause, least))

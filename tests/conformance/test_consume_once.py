@@ -1,7 +1,7 @@
-"""Consume once: eight processes race for one thing, and exactly one has it.
+"""Consume once: processes race for one thing, eight at once, and exactly one has it.
 
 The things are a turn that was cut off, a message that waits in the inbox, an approval that waits
-for a decision, and the compression of a conversation. One of the eight is killed on the way. When
+for a decision, and the compression of a conversation. One of them is killed on the way. When
 what it left is recovered, the store says that the thing was taken once; at most one process says
 that it has it, and no effect happened twice. With nobody killed, exactly one has it.
 """
@@ -9,12 +9,14 @@ that it has it, and no effect happened twice. With nobody killed, exactly one ha
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 
+from .. import seeds
 from .adapter import effects
 from .cell import Cell
 
-PROCESSES = 8
+PROCESSES = int(os.environ.get("CONFORMANCE_PROCESSES") or seeds.times(4, 8))
 POINTS = 12
 """The writes of a racer near which it is killed; those of its start are among them."""
 

@@ -53,6 +53,11 @@ trusted_key_servers: []
 report_stats: false
 enable_authenticated_media: true
 bcrypt_rounds: 4
+presence: {{enabled: false}}
+user_directory: {{enabled: false}}
+stats: {{enabled: false}}
+push: {{enabled: false}}
+require_auth_for_profile_requests: false
 log_config: {folder}/log.yaml
 rc_message: {free}
 rc_registration: {free}

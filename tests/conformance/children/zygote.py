@@ -1,7 +1,7 @@
 """A process that has imported everything and opened nothing, and forks the children of the suite.
 
-`python -m tests.conformance.children.zygote FD MODULE`: on the socket FD come orders in JSON. One
-with a home and three descriptors forks a child that runs `MODULE.main(home)` on them; one that says
+`python -m tests.conformance.children.zygote FD`: on the socket FD come orders in JSON. One with a
+module, a home and three descriptors forks a child that runs its `main(home)` on them; one that says
 `wait` is answered with a child's exit code. A forked child is a process like any other, with an id,
 memory and descriptors of its own; what it is spared are the imports.
 """
@@ -17,7 +17,6 @@ import socket
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 PACKAGES = ("hermes_state", "tools", "agent", "gateway", "tui_gateway")
 """What the children would import sooner or later."""
@@ -34,7 +33,7 @@ def import_all() -> None:
                 continue  # an optional part whose library is not installed
 
 
-def serve(orders: socket.socket, program: Any) -> None:
+def serve(orders: socket.socket) -> None:
     """Fork and wait as told, until nobody tells any more."""
     while True:
         line, descriptors, _, _ = socket.recv_fds(orders, 65536, 3)
@@ -48,14 +47,14 @@ def serve(orders: socket.socket, program: Any) -> None:
             pid = os.fork()
             if pid == 0:
                 orders.close()
-                become(program, descriptors, **order)
+                become(descriptors, **order)
             for descriptor in descriptors:
                 os.close(descriptor)
             answer = {"pid": pid}
         orders.send(json.dumps(answer).encode())
 
 
-def become(program: Any, descriptors: list[int], home: str, environment: dict[str, str]) -> None:
+def become(descriptors: list[int], program: str, home: str, environment: dict[str, str]) -> None:
     """Be the child; does not return."""
     code = 1
     try:
@@ -64,7 +63,7 @@ def become(program: Any, descriptors: list[int], home: str, environment: dict[st
             os.close(descriptor)
         os.environ.update(environment)
         os.chdir(home)
-        program.main(Path(home))
+        importlib.import_module(program).main(Path(home))
         code = 0
     except BaseException:  # noqa: BLE001 - whatever it is, this copy of the zygote must end here
         sys.excepthook(*sys.exc_info())
@@ -75,10 +74,9 @@ def become(program: Any, descriptors: list[int], home: str, environment: dict[st
 
 if __name__ == "__main__":
     import_all()
-    chosen = importlib.import_module(sys.argv[2])
     assert threading.active_count() == 1, "a process with threads must not be forked"
     gc.collect()
     gc.freeze()  # what is here already is not looked at, and so not copied, in every child
     with socket.socket(fileno=int(sys.argv[1])) as channel:
         channel.send(b"{}")
-        serve(channel, chosen)
+        serve(channel)

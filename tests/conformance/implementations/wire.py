@@ -1,7 +1,7 @@
 """A child process that is spoken to in lines of JSON, and is always ended with SIGKILL.
 
-Children are forked from a zygote, one for each program, which has done the imports; see
-`children/zygote.py`. So a child costs milliseconds, and ten thousand of them an hour.
+Children are forked from a zygote, which has done the imports; see `children/zygote.py`. So a child
+costs milliseconds, and ten thousand of them an hour.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Died(Exception):
 
 
 class Zygote:
-    """The process that forks the children of one program."""
+    """The process that forks the children."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
         module = "tests.conformance.children.zygote"
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(theirs.fileno()), program],
+                [sys.executable, "-m", module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": path, COUNTER_VARIABLE: counter().url},
                 pass_fds=[theirs.fileno()],
@@ -55,9 +55,11 @@ class Zygote:
         self._channel.close()
         self._process.wait()
 
-    def fork(self, home: Path, environment: dict[str, str], descriptors: list[int]) -> int:
+    def fork(
+        self, program: str, home: Path, environment: dict[str, str], descriptors: list[int]
+    ) -> int:
         """A new child; its id."""
-        order = json.dumps({"home": str(home), "environment": environment})
+        order = json.dumps({"program": program, "home": str(home), "environment": environment})
         socket.send_fds(self._channel, [order.encode()], descriptors)
         return int(json.loads(self._channel.recv(100))["pid"])
 
@@ -68,25 +70,31 @@ class Zygote:
 
 
 zygote = functools.cache(Zygote)
-"""The one of a program."""
+"""The one of this process."""
 
 
 class Wire:
     """One process in one home: the module `program`, run with the home as its argument."""
 
     def __init__(
-        self, program: str, home: Path, death: Death | None, signal_name: str = "SIGKILL"
+        self,
+        program: str,
+        home: Path,
+        death: Death | None,
+        signal_name: str = "SIGKILL",
+        **environment: str,
     ) -> None:
         """At a named point of `death` the process sends itself the signal."""
         self._death = death
         self._name = program
-        self._zygote = zygote(program)
+        self._zygote = zygote()
         kill_at = f"{death}={signal_name}" if death and death.is_named else ""
         self._input, self._output = os.pipe(), os.pipe()
         with (home / "stderr").open("ab") as errors:
             self.pid = self._zygote.fork(
+                program,
                 home,
-                {"HERMES_HOME": str(home), "HERMES_TEST_KILL_AT": kill_at},
+                {"HERMES_HOME": str(home), "HERMES_TEST_KILL_AT": kill_at, **environment},
                 [self._input[0], self._output[1], errors.fileno()],
             )
         os.close(self._input[0])
