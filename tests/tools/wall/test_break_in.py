@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -47,20 +48,24 @@ class Person:
         "mkdir -p a/sub; mv a b; mkdir a; ln -s {target} a/sub",
     ],
 )
-@pytest.mark.parametrize("target", [".ssh", ".hermes", "."])
-def test_a_link_in_the_root_shows_nothing(
-    run: Run, walled: ToolContext, trick: str, target: str
-) -> None:
-    person = walled.workspace.root.parent
-    (walled.workspace.root / "a/sub").mkdir(parents=True)
-    walled.workspace.folders.append(walled.workspace.root / "a/sub")
-    run(trick.format(target=person / target))
-    text = run("cat ~/.ssh/id_ed25519 ~/.hermes/.env; touch ~/evil ~/.ssh/evil; true")
-    assert "hidden" not in text
-    assert not (person / "evil").exists()
-    assert not (person / ".ssh/evil").exists()
-    with pytest.raises(ToolError):
-        write_file.run(walled, path=str(person / "evil.txt"), content="evil")
+def test_a_link_in_the_root_shows_nothing(run: Run, walled: ToolContext, trick: str) -> None:
+    root = walled.workspace.root
+    person = root.parent
+    walled.workspace.folders.append(root / "a/sub")
+    for target in (".ssh", ".hermes", "."):
+        for entry in (*root.iterdir(), person / ".cache/mozilla"):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+        (root / "a/sub").mkdir(parents=True)
+        run(trick.format(target=person / target))
+        text = run("cat ~/.ssh/id_ed25519 ~/.hermes/.env; touch ~/evil ~/.ssh/evil; true")
+        assert "hidden" not in text, target
+        assert not (person / "evil").exists(), target
+        assert not (person / ".ssh/evil").exists(), target
+        with pytest.raises(ToolError):
+            write_file.run(walled, path=str(person / "evil.txt"), content="evil")
 
 
 def test_commands_go_on_whatever_a_link_in_a_cache_leads_to(run: Run) -> None:
