@@ -153,10 +153,12 @@ def chunks(url: str, count: int) -> dict[str, Any]:
 def crowd(conversations: int, delay: float) -> dict[str, Any]:
     """Turns at once on one event loop, each with two model calls that take `delay` seconds."""
     from agent.agent import AIAgent
+    from agent.outcome import TurnOutcome
+    from agent.request import Question
     from agent.scripted import ScriptedModel, call, say
     from hermes_state import SessionDB
 
-    async def all_at_once(db: SessionDB) -> list[dict[str, Any]]:
+    async def all_at_once(db: SessionDB) -> list[TurnOutcome]:
         registry = _registry()
 
         def model() -> ScriptedModel:
@@ -164,15 +166,15 @@ def crowd(conversations: int, delay: float) -> dict[str, Any]:
             return ScriptedModel(steps, record=False)
 
         agents = [AIAgent(model(), db=db, tools=registry) for _ in range(conversations)]
-        return await asyncio.gather(*(agent.run("Go.") for agent in agents))
+        return await asyncio.gather(*(agent.run(Question("Go.")) for agent in agents))
 
     with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
-        asyncio.run(AIAgent(ScriptedModel([say("warm")]), db=db).run("Go."))
+        asyncio.run(AIAgent(ScriptedModel([say("warm")]), db=db).run(Question("Go.")))
         before = _resident()
         started = time.perf_counter()
-        results = asyncio.run(all_at_once(db))
+        outcomes = asyncio.run(all_at_once(db))
         took = time.perf_counter() - started
-        assert all(result["completed"] for result in results)
+        assert all(outcome.completed for outcome in outcomes)
         assert db.message_count() == conversations * 4 + 2
         return {"seconds": took, "bytes": max(0, _peak() - before)}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base import session_context
-from hermes_state import SessionDB, StoreError, TakenTurn
-from tools.base import Asker, NobodyToAsk, ToolContext, Workspace
+from hermes_state import SessionDB, StoreError
+from tools.base import Asker, Mode, NobodyToAsk, ToolContext, Workspace
 from tools.registry import Registry
 
 from . import running
@@ -25,7 +25,7 @@ from .compression.driver import Compressor
 from .compression.result import CompressionResult
 from .config.schema import CompressionSettings
 from .delegation import Delegation
-from .events import Compressed, Event, TextStreamed
+from .events import Compressed, Event, Watcher, watch_all, watch_text
 from .ids import new_session_id
 from .journal import Journal
 from .learning.learner import OFF, Learner, LearningSettings
@@ -34,7 +34,8 @@ from .loop import Turn
 from .model import Message, Model, Usage
 from .notes import Notes
 from .occupation import Occupation, TurnRunningError
-from .outcome import call_cost, step_cost
+from .outcome import TurnOutcome, as_dict, call_cost, step_cost
+from .request import Content, DeliverTo, Question, TurnRequest
 from .threads import run_to_end
 from .tool_calls import ToolRunner
 
@@ -63,7 +64,7 @@ class AIAgent:
         tools: Registry | None = None,
         system_prompt: str | Callable[[], str] = "",
         max_iterations: int = 90,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Watcher | None = None,
         session_facts: dict[str, Any] | None = None,
         request_options: dict[str, Any] | None = None,
         workspace: Workspace | None = None,
@@ -82,13 +83,14 @@ class AIAgent:
         `asker` and `services` are what tools get: where they work, whom they ask, what they borrow.
         `auxiliary` is asked for side tasks; without it there are none. `compression` says when and
         how the conversation is compressed, `compression_timeout` how long one summary may take.
+        `on_event` hears all that happens, in turns and beside them (titles, background work).
         `learning` says what is done beside the turns (titles, reviews), nothing by default;
         `memory_providers` are further places to remember in.
         """
         self.llm = model
         self.platform = platform
         self.max_iterations = max_iterations
-        self.on_event = on_event
+        self._on_event = on_event
         self.db = db
         providers = MemoryProviders(memory_providers)
         self.tools = providers.add_tools(tools or Registry())
@@ -104,7 +106,7 @@ class AIAgent:
         self.auxiliary = auxiliary
         if auxiliary is not None and auxiliary.on_usage is None:
             auxiliary.on_usage = self._count_side_call
-        self.learner = Learner(self, learning or OFF, providers, self._emit_aside)
+        self.learner = Learner(self, learning or OFF, providers, self.announce)
         self.delegation = Delegation(self)
         self.notes = Notes(self)
         self.services: dict[str, Any] = {
@@ -138,10 +140,6 @@ class AIAgent:
         )
         if providers:
             self._compressor.memory_context = providers.pre_compress
-        self.deliver_to: dict[str, Any] | None = None
-        """Where the answers are owed to: an `id` of the turn, and `to` as the outbox takes it."""
-        self.turn_note = ""
-        """Sent with the next question, never stored: what a client wants of this turn alone."""
 
     # What it is
 
@@ -164,11 +162,11 @@ class AIAgent:
 
     def run_conversation(
         self,
-        prompt: str | list[dict[str, Any]],
+        prompt: Content,
         conversation_history: list[Message] | None = None,
         stream_callback: StreamCallback | None = None,
     ) -> dict[str, Any]:
-        """Answer a message: run one turn to its end and return its outcome.
+        """Answer a message: run one turn to its end and return its outcome as a dict.
 
         `conversation_history` is what the caller holds of the conversation; messages in it that are
         not stored yet are stored first. `stream_callback` gets the answer's text as it comes.
@@ -176,40 +174,26 @@ class AIAgent:
         `failed`, `interrupted`, `error` and `usage`; `pending_steering` is what came too late to be
         read in this turn where there is no store to keep it for the next. Only a misuse raises.
         """
-        result = run_to_end(self.run(prompt, conversation_history, stream_callback))
+        history = None if conversation_history is None else tuple(conversation_history)
+        watch = None if stream_callback is None else watch_text(stream_callback)
+        return as_dict(self.run_blocking(Question(prompt, history=history), watch=watch))
+
+    async def run(self, request: TurnRequest, *, watch: Watcher | None = None) -> TurnOutcome:
+        """Run one turn to its end: answer a question, tell notes, or end a turn taken over.
+
+        `watch` hears the events of this turn. Only a misuse raises: TurnRunningError if the agent
+        is in the middle of something.
+        """
+        return await running.run(self, request, watch)
+
+    def run_blocking(self, request: TurnRequest, *, watch: Watcher | None = None) -> TurnOutcome:
+        """The same as `run`, for ordinary code."""
+        outcome = run_to_end(self.run(request, watch=watch))
         session_context.set_current_session_id(self.session_id)
-        return result
+        return outcome
 
-    async def run(
-        self,
-        prompt: str | list[dict[str, Any]],
-        conversation_history: list[Message] | None = None,
-        stream_callback: StreamCallback | None = None,
-    ) -> dict[str, Any]:
-        """The same as `run_conversation`, for coroutines."""
-        return await running.answer(self, prompt, conversation_history, stream_callback)
-
-    async def run_notes(
-        self, stream_callback: StreamCallback | None = None
-    ) -> dict[str, Any] | None:
-        """Answer what waits to be told to the conversation (see `notes`), as a turn of its own.
-
-        None if there is nothing, or another process tells it.
-        """
-        return await running.answer_notes(self, stream_callback)
-
-    async def go_on(
-        self, taken: TakenTurn, stream_callback: StreamCallback | None = None
-    ) -> dict[str, Any]:
-        """Bring a turn to its end that another process began, and return its outcome.
-
-        `taken` is what `SessionDB.take_over_turn` returned. Tool results that were stored are used;
-        calls that were not run yet are run; then the model is asked as in any turn.
-        """
-        return await running.go_on(self, taken, stream_callback)
-
-    def _new_turn(self, stream_callback: StreamCallback | None) -> Turn:
-        emit = self._emitter(stream_callback)
+    def _new_turn(self, watch: Watcher | None = None, deliver_to: DeliverTo | None = None) -> Turn:
+        emit = self._emitter(watch)
         return Turn(
             model=self.llm,
             journal=self._journal,
@@ -224,8 +208,15 @@ class AIAgent:
             request_options=self._request_options,
             has_news=self.notes.has_news,
             compressor=self._compressor,
-            deliver_to=self.deliver_to,
+            deliver_to=deliver_to,
         )
+
+    def set_mode(self, mode: Mode) -> None:
+        """Choose the conversation's mode; its turns follow, in any process, from the next one."""
+        if self.db is None:
+            self._mode = self.workspace.mode = mode
+        else:
+            self.db.set_wall_mode(self.session_id, mode)
 
     def follow_wall(self) -> None:
         """Take over what the person decided about this conversation's wall, in any process."""
@@ -254,28 +245,21 @@ class AIAgent:
             services=self.services,
         )
 
-    def _emitter(self, stream_callback: StreamCallback | None) -> Callable[[Event], None]:
-        on_event = self.on_event
+    def _emitter(self, watch: Watcher | None) -> Watcher:
+        tell = watch_all(watch, self._on_event)
 
         def emit(event: Event) -> None:
             if type(event) is Compressed:
                 self.learner.compressed(event)
-            try:
-                if stream_callback is not None and type(event) is TextStreamed:
-                    stream_callback(event.text)
-                if on_event is not None:
-                    on_event(event)
-            except Exception:
-                # A front end that fails to show something must not cost the user the turn.
-                log.exception("A callback failed on %s", type(event).__name__)
+            tell(event)
 
         return emit
 
-    def _emit_aside(self, event: Event) -> None:
-        """Emit what does not belong to a turn, to whoever watches at that time."""
-        self._emitter(None)(event)
+    def announce(self, event: Event) -> None:
+        """Emit what does not belong to a turn, to whoever listens to the agent."""
+        watch_all(self._on_event)(event)
 
-    def _prepare(self, conversation_history: Iterable[Message] | None) -> None:
+    def _prepare(self, conversation_history: Iterable[Message] | None = None) -> None:
         self.delegation.settle()
         self._journal.refresh()
         if conversation_history is None:
@@ -286,7 +270,8 @@ class AIAgent:
         elif history != self._journal.messages:
             self._journal.persist(history)
 
-    async def _system_prompt(self) -> str:
+    async def _system_prompt(self, instructions: str = "") -> str:
+        """The session's prompt; one that is built now ends with the instructions."""
         if self._cached_system_prompt is None:
             stored = self.db.get_session(self.session_id) if self.db else None
             if stored and stored["system_prompt"]:
@@ -295,7 +280,8 @@ class AIAgent:
                 source = self._prompt_source
                 built = source if isinstance(source, str) else source()
                 remembered = await self.learner.providers.system_prompt_block()
-                self._cached_system_prompt = f"{built}\n\n{remembered}" if remembered else built
+                parts = (built, instructions, remembered)
+                self._cached_system_prompt = "\n\n".join(filter(None, parts))
                 self._prompt_is_new = True
                 if stored and self.db and self._cached_system_prompt:
                     self.db.update_system_prompt(self.session_id, self._cached_system_prompt)
@@ -374,7 +360,7 @@ class AIAgent:
         old_id = self.session_id
         try:
             self._journal.refresh()
-            turn = self._new_turn(None)
+            turn = self._new_turn()
             await self._session_begins()
             turn.system = await self._system_prompt()
             work = asyncio.create_task(self._compressor.compress_now(turn, focus, dry_run=dry_run))
@@ -405,25 +391,25 @@ class AIAgent:
         """
         return self._occupation.interrupt(message_waits=True)
 
-    def join(self, content: str | list[dict[str, Any]], inbox_id: str | None = None) -> bool:
+    def join(self, content: Content, inbox_id: str | None = None) -> bool:
         """Let the running turn answer a further message together with its question, as long as the
         model has not said anything; False if it has, or if no turn runs.
 
         With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
         """
-        return self._occupation.join(running.inbound(content, inbox_id))
+        return self._occupation.join(running.inbound(content, _ids(inbox_id)))
 
     def steer(self, text: str, inbox_id: str | None = None) -> bool:
         """Add a message to the running turn; it is read at the next step. False if none runs.
 
         With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
         Any other is stored first (StoreError if it cannot be): if the turn ends before it is read,
-        however it ends, it is told with the next one, or as a turn of its own (`run_notes`).
+        however it ends, it is told with the next one, or as a turn of its own (`WaitingNotes`).
         """
         if not text.strip():
             return False
         if self.db is None or inbox_id is not None:
-            return self._occupation.steer(running.inbound(text, inbox_id))
+            return self._occupation.steer(running.inbound(text, _ids(inbox_id)))
         if not self._occupation.is_in_turn():
             return False
         self.notes.steer(text)
@@ -486,3 +472,7 @@ class AIAgent:
         """Free the model's connections, and end what tools have left running."""
         self.close()
         await self.llm.aclose()
+
+
+def _ids(inbox_id: str | None) -> tuple[str, ...]:
+    return () if inbox_id is None else (inbox_id,)

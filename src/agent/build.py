@@ -68,15 +68,13 @@ def build_agent(
     on_event: Callable[[Event], None] | None = None,
     session_facts: dict[str, Any] | None = None,
     asker: Asker | None = None,
-    instructions: str = "",
     platform_hint: str = "",
 ) -> AIAgent:
     """An agent as configured, for a new conversation or, with `session_id`, an old one.
 
     `tools` defaults to what the configuration wants and this machine has; a model too small for
-    tools gets none. `asker` is whom tools ask before they do something dangerous. `instructions`
-    stand at the end of a new conversation's system prompt; `platform_hint` says in it what to know
-    about the place where answers are read.
+    tools gets none. `asker` is whom tools ask before they do something dangerous. `platform_hint`
+    says in a new conversation's system prompt what to know about the place where answers are read.
     """
     load_plugins(config.raw, config.home, config.environ)
     llm = model or build_models(config)
@@ -92,7 +90,7 @@ def build_agent(
         tools = tools.usable(lambda tool: tool.toolset != "memory")
 
     def prompt() -> str:
-        built = build_system_prompt(
+        return build_system_prompt(
             config.home,
             where,
             platform,
@@ -103,7 +101,6 @@ def build_agent(
             user_profile=config.memory.user_profile,
             skill_choice=config.skills,
         )
-        return f"{built}\n\n{instructions}" if instructions else built
 
     options: dict[str, Any] = {}
     if config.model.max_tokens:

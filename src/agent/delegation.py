@@ -19,9 +19,11 @@ from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
 
 from .errors import ModelError
-from .events import BackgroundFinished, Event, NoteStored, ReplyFinished, ToolStarted
+from .events import BackgroundFinished, Event, NoteStored, ReplyFinished, ToolStarted, Watcher
 from .hooks import fire
 from .notes import count_stored
+from .outcome import Answered, TurnOutcome
+from .request import Question
 
 if TYPE_CHECKING:
     from .agent import AIAgent
@@ -55,31 +57,30 @@ class Delegation:
     async def __call__(self, task: Task, number: int, caller: ToolContext) -> str:
         """Run one task to its end; returns the report."""
         child = self._new_agent(task, self._parent.asker)
-        child.on_event = lambda event: relay(event, number, caller)
-        return await self._run(child, task)
+        return await self._run(child, task, lambda event: relay(event, number, caller))
 
-    async def _run(self, child: AIAgent, task: Task) -> str:
+    async def _run(self, child: AIAgent, task: Task, watch: Watcher | None = None) -> str:
         context = str(task.get("context") or "").strip()
         prompt = f"{task['goal']}\n\n{context}" if context else task["goal"]
         began = time.perf_counter()
         facts = await self._tell_start(child, task)
-        result = await child.run(prompt)
+        outcome = await child.run(Question(prompt), watch=watch)
         await fire(
             "subagent_stop",
             **facts,
             child_session_id=child.session_id,
-            child_summary=result["final_response"] or "",
-            child_status=_status(result),
+            child_summary=outcome.text,
+            child_status=_status(outcome),
             duration_ms=int((time.perf_counter() - began) * 1000),
         )
         if self._parent.db is not None:
             self._parent.db.end_session(child.session_id, "agent_close")
             self._parent.db.drop_notes(child.session_id)  # nobody speaks there any more
-        if result["failed"] or result["interrupted"]:
-            reason = result["error"] or "it was interrupted"
+        if not isinstance(outcome, Answered):
+            reason = outcome.error or "it was interrupted"
             raise ToolError(f"The sub-agent did not finish: {reason}")
-        note = "" if result["completed"] else f"\n[It stopped early: {result['error']}]"
-        report = f"{result['final_response']}{note}"
+        note = "" if outcome.completed else f"\n[It stopped early: {outcome.error}]"
+        report = f"{outcome.text}{note}"
         self._parent.learner.providers.tell(
             "on_delegation", task["goal"], report, child_session_id=child.session_id
         )
@@ -134,15 +135,9 @@ class Delegation:
 
     def _told(self, delegation_id: str, state: str, report: str) -> None:
         count_stored()
-        if self._parent.on_event is None:
-            return
-        event = BackgroundFinished(self._parent.session_id, delegation_id, state, report)
-        try:
-            self._parent.on_event(event)
-            self._parent.on_event(NoteStored(self._parent.session_id))
-        except Exception:
-            # A front end that fails to show it does not undo it: the conversation is still told.
-            log.exception("A callback failed on %s", delegation_id)
+        parent = self._parent
+        parent.announce(BackgroundFinished(parent.session_id, delegation_id, state, report))
+        parent.announce(NoteStored(parent.session_id))
 
     def settle(self) -> None:
         """End the conversation's background work whose process is gone."""
@@ -196,10 +191,10 @@ class Delegation:
             raise ToolError(f"The model for sub-agents cannot be used: {error}") from error
 
 
-def _status(result: dict[str, Any]) -> str:
-    if result["interrupted"]:
+def _status(outcome: TurnOutcome) -> str:
+    if outcome.interrupted:
         return "interrupted"
-    return "failed" if result["failed"] else "completed" if result["completed"] else "partial"
+    return "failed" if outcome.failed else "completed" if outcome.completed else "partial"
 
 
 def asker_in_background(asker: Asker) -> Asker:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 from .model import Usage
+
+log = logging.getLogger(__name__)
 
 
 class TurnStarted(NamedTuple):
@@ -117,7 +121,8 @@ class BackgroundFinished(NamedTuple):
 class NoteStored(NamedTuple):
     """The conversation is to be told something: a running turn does so at its next step.
 
-    It may come at any time, from another thread. Where no turn runs, `AIAgent.run_notes` runs one.
+    It may come at any time, from another thread. Where no turn runs, a `WaitingNotes` request
+    runs one.
     """
 
     session_id: str
@@ -166,3 +171,35 @@ Event = (
     | ReviewFinished
     | TurnFinished
 )
+
+
+Watcher: TypeAlias = Callable[[Event], None]
+"""Hears events as they happen, from any thread; it must return soon."""
+
+
+def watch_text(show: Callable[[str], None]) -> Watcher:
+    """A watcher that hears the answer's text as it comes, and nothing else."""
+
+    def watch(event: Event) -> None:
+        if type(event) is TextStreamed:
+            show(event.text)
+
+    return watch
+
+
+def watch_all(*watchers: Watcher | None) -> Watcher:
+    """A watcher that tells each of several, in their order; None is left out.
+
+    One that fails is logged and keeps nobody else from hearing: a front end that cannot show
+    something must not cost the user the turn.
+    """
+    present = [watcher for watcher in watchers if watcher is not None]
+
+    def watch(event: Event) -> None:
+        for watcher in present:
+            try:
+                watcher(event)
+            except Exception:
+                log.exception("A watcher failed on %s", type(event).__name__)
+
+    return watch

@@ -18,6 +18,7 @@ from .threads import in_thread
 if TYPE_CHECKING:
     from .agent import AIAgent
     from .loop import Turn
+    from .outcome import TurnOutcome
 
 log = logging.getLogger(__name__)
 
@@ -128,38 +129,36 @@ class TurnHooks:
                 return text[:MOST_CONTEXT]
         return ""
 
-    async def transform(self, result: dict[str, Any]) -> None:
-        """Let plugins change the text that is returned; what is stored stays as it was said."""
-        final = result["final_response"]
-        if final and plugins.has_hook("transform_llm_output"):
-            answers = await fire(
-                "transform_llm_output",
-                response_text=final,
-                session_id=self.session_id,
-                model=self._agent.model,
-                platform=self.platform,
-            )
-            changed = [one for one in answers if isinstance(one, str) and one.strip()]
-            result["final_response"] = changed[0] if changed else final
+    async def transform(self, text: str) -> str:
+        """The text to be returned, as plugins change it; what is stored stays as it was said."""
+        if not text or not plugins.has_hook("transform_llm_output"):
+            return text
+        answers = await fire(
+            "transform_llm_output",
+            response_text=text,
+            session_id=self.session_id,
+            model=self._agent.model,
+            platform=self.platform,
+        )
+        return next((one for one in answers if isinstance(one, str) and one.strip()), text)
 
-    async def turn_ends(self, result: dict[str, Any]) -> None:
+    async def turn_ends(self, outcome: TurnOutcome) -> None:
         """The turn is over and stored."""
-        final = result["final_response"]
-        if final and not result["interrupted"] and plugins.has_hook("post_llm_call"):
+        if outcome.text and not outcome.interrupted and plugins.has_hook("post_llm_call"):
             await fire(
                 "post_llm_call",
                 **self._ids(),
                 user_message=self.user_message,
-                assistant_response=final,
-                conversation_history=result["messages"],
+                assistant_response=outcome.text,
+                conversation_history=list(outcome.messages),
                 model=self._agent.model,
                 platform=self.platform,
             )
         await fire(
             "on_session_end",
             **self._ids(),
-            completed=result["completed"],
-            interrupted=result["interrupted"],
+            completed=outcome.completed,
+            interrupted=outcome.interrupted,
             model=self._agent.model,
             platform=self.platform,
         )

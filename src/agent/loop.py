@@ -26,6 +26,7 @@ from .model import Chunk, Message, Model, ModelRequest, TextDelta, ToolCallDelta
 from .occupation import Occupation
 from .overlay import overlay_last_user
 from .reply import Reply
+from .request import DeliverTo
 from .tool_calls import ToolRunner
 
 EMPTY_RETRIES = 2
@@ -65,9 +66,11 @@ class Turn:
     """Tells plugins how the turn goes."""
     asked: Message | None = None
     """The message it belongs to."""
+    has_begun: bool = False
+    """Whether its question is stored and the turn is this process's."""
 
-    deliver_to: dict[str, Any] | None = None
-    """Where its answers are owed to; they go into the outbox with the step that stores them."""
+    deliver_to: DeliverTo | None = None
+    """Where its answers go: into the outbox, with the step that stores them."""
 
     api_calls: int = 0
     usage: Usage = field(default_factory=Usage)
@@ -263,7 +266,7 @@ def owe(turn: Turn, message: Message) -> None:
     """Let an answer be owed to where the question came from, with the step that stores it."""
     target = turn.deliver_to
     if target is not None:
-        message[OUTBOX] = {"id": f"{target['id']}:{turn.api_calls}", "to": target["to"]}
+        message[OUTBOX] = {"id": f"{target.id}:{turn.api_calls}", "to": dict(target.to)}
 
 
 def partial_text(turn: Turn) -> str:

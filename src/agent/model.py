@@ -37,7 +37,7 @@ class ModelRequest:
     """Lets a provider keep one conversation on one cache."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one call (or, added up, of several)."""
 

@@ -1,8 +1,8 @@
 """What a conversation is told without anybody having spoken, as one agent sees it.
 
 A note is stored before its sender is told that it was taken (`hermes_state.notes`). The running
-turn takes it between two steps; a front end whose conversation is idle runs `AIAgent.run_notes`;
-else it comes with the next message.
+turn takes it between two steps; a front end whose conversation is idle runs a `WaitingNotes`
+request; else it comes with the next message.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Notes:
             return
         if agent.db.add_note(name, agent.session_id, text, source) and source != QUIET:
             count_stored()
-            agent._emit_aside(NoteStored(agent.session_id))
+            agent.announce(NoteStored(agent.session_id))
 
     def has_news(self) -> bool:
         """Whether the running turn has something to be told."""

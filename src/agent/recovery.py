@@ -59,12 +59,6 @@ def unknown_outcome(tools: Iterable[str]) -> str:
     )
 
 
-def again(taken: TakenTurn) -> dict[str, Any] | None:
-    """Where the answers of a turn that was taken over are owed to, under names of their own."""
-    target = taken.deliver_to
-    return target and {**target, "id": f"{target['id']}~{taken.attempts}"}
-
-
 def has_answer(messages: list[Message]) -> bool:
     """Whether a conversation ends with an answer, and not with something to do."""
     last = messages[-1] if messages else {"role": "user"}

@@ -1,31 +1,33 @@
-"""One turn of an agent, from taking it to its outcome.
+"""One turn of an agent, from its request to its outcome.
 
-A turn is begun with a question, or taken over from a process that is gone. However it ends, its
-lease is given back, the history is valid, and whoever watches is told.
+A turn is begun with a question or with notes, or taken over from a process that is gone. However it
+ends, its lease is given back, the history is valid, and whoever watches is told.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from hermes_base import session_context
-from hermes_state import INBOX_ID, ConversationBusyError, StoreError, TakenTurn
+from hermes_state import INBOX_ID, ConversationBusyError, StoreError
 from hermes_state.history import unanswered_calls
 from tools.modes import PLAN_NOTE
 
-from .events import Noticed, TurnFinished, TurnStarted
+from .events import Noticed, TurnFinished, TurnStarted, Watcher
 from .hooks import TurnHooks
 from .ids import new_turn_id
 from .loop import Turn, close, note, run_turn
 from .model import Message
-from .outcome import outcome
-from .recovery import again, has_answer, unknown_outcome
+from .outcome import NotStarted, TurnOutcome, outcome_of
+from .recovery import has_answer, unknown_outcome
+from .request import Content, Question, TakenOver, TurnRequest, WaitingNotes
 
 if TYPE_CHECKING:
-    from .agent import AIAgent, StreamCallback
+    from .agent import AIAgent
 
 log = logging.getLogger(__name__)
 
@@ -38,86 +40,26 @@ class StoppedWaitingError(Exception):
     """The user did not want to wait for another turn's end; nothing was stored."""
 
 
-async def answer(
-    agent: AIAgent,
-    prompt: str | list[dict[str, Any]],
-    conversation_history: list[Message] | None,
-    stream_callback: StreamCallback | None,
-) -> dict[str, Any]:
-    """A turn that begins with a question."""
-
-    async def begin(turn: Turn) -> None:
-        agent._prepare(conversation_history)
-        await agent._session_begins()
-        turn.system = await agent._system_prompt()
-        await take_turn(agent, turn, inbound(prompt, session_context.take_inbox_id()))
-        turn.asked = agent._journal.messages[-1]
-
-    return await run(agent, prompt, begin, stream_callback)
-
-
-class NothingToTellError(Exception):
+class NoNotesError(Exception):
     """No note waits for the conversation."""
 
 
-async def answer_notes(
-    agent: AIAgent, stream_callback: StreamCallback | None
-) -> dict[str, Any] | None:
-    """A turn that begins with what the conversation is to be told; None if there is nothing."""
-    if agent.db is None or not agent.db.has_notes(agent.session_id):
-        return None
-
-    async def begin(turn: Turn) -> None:
-        agent._prepare(None)
-        await agent._session_begins()
-        turn.system = await agent._system_prompt()
-        if not await take_turn(agent, turn, None):
-            raise NothingToTellError
-        turn.asked = agent._journal.messages[-1]
-        if turn.hooks:
-            turn.hooks.user_message = turn.asked["content"]
-
-    try:
-        return await run(agent, "", begin, stream_callback)
-    except NothingToTellError:
-        return None  # another process was first
-
-
-async def go_on(
-    agent: AIAgent, taken: TakenTurn, stream_callback: StreamCallback | None
-) -> dict[str, Any]:
-    """A turn that another process began."""
-
-    async def begin(turn: Turn) -> None:
-        agent.delegation.settle()
-        agent._journal.take_up(taken)
-        await agent._session_begins()
-        turn.system = await agent._system_prompt()
-        turn.deliver_to = again(taken)
-        questions = [one for one in agent._journal.messages if one["role"] == "user"]
-        turn.asked = questions[-1] if questions else None
-        if turn.hooks and turn.asked:
-            turn.hooks.user_message = turn.asked["content"]
-        if taken.unknown:
-            turn.emit(Noticed(unknown_outcome(taken.unknown)))
-
-    return await run(agent, "", begin, stream_callback)
-
-
-async def run(
-    agent: AIAgent,
-    prompt: str | list[dict[str, Any]],
-    begin: Callable[[Turn], Awaitable[None]],
-    stream_callback: StreamCallback | None,
-) -> dict[str, Any]:
-    """Run a turn to its end; the outcome is told, never raised."""
+async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> TurnOutcome:
+    """Run a turn to its end; what goes wrong is part of the outcome, never raised."""
+    if isinstance(request, WaitingNotes):
+        try:
+            if agent.db is None or not agent.db.has_notes(agent.session_id):
+                return NotStarted(session_id=agent.session_id, reason="no notes")
+        except StoreError as error:
+            return NotStarted(session_id=agent.session_id, reason="refused", error=str(error))
     agent._occupation.claim("A turn is running in this conversation already.")
-    turn = agent._new_turn(stream_callback)
+    turn = agent._new_turn(watch, request.deliver_to)
     turn_id = new_turn_id()
+    prompt = request.content if isinstance(request, Question) else ""
     hooks = turn.hooks = TurnHooks(agent, turn_id, prompt)
     broken: Exception | None = None
     try:
-        await begin(turn)
+        await begin(agent, turn, request)
         session_context.set_current_session_id(agent.session_id)
         agent.workspace.state["turn_id"] = turn_id
         agent.follow_wall()
@@ -125,14 +67,14 @@ async def run(
         if agent._prompt_is_new:
             agent._prompt_is_new = False
             await hooks.session_starts()
-        await run_interruptibly(agent, turn)
+        await run_interruptibly(agent, turn, note_of(request, turn.system))
     except StoppedWaitingError:
         turn.interrupted = True
+    except NoNotesError:  # another process was first
+        return NotStarted(session_id=agent.session_id, reason="no notes")
     except StoreError as error:
         log.error("The turn in %s could not be stored: %s", agent.session_id, error)
         broken = error
-    except NothingToTellError:
-        raise
     except Exception as error:
         # A fault of ours must not leave the user without a word, or the history open.
         log.exception("The turn in %s failed", agent.session_id)
@@ -143,30 +85,58 @@ async def run(
         agent._occupation.release()
     # The turn was a task with a context of its own; a compression may have moved it on.
     session_context.set_current_session_id(agent.session_id)
-    result = outcome(turn, broken)
     late = agent._occupation.take_steering()
-    result["pending_steering"] = [one["content"] for one in late if INBOX_ID not in one]
-    await hooks.transform(result)
-    status = "interrupted" if turn.interrupted else "error" if result["failed"] else "complete"
-    turn.emit(TurnFinished(agent.session_id, status, result["final_response"] or ""))
-    await hooks.turn_ends(result)
-    agent.learner.turn_ended(hooks.user_message, result)
-    return result
+    unread = tuple(message["content"] for message in late if INBOX_ID not in message)
+    outcome = outcome_of(turn, broken, unread)
+    changed = await hooks.transform(outcome.text)
+    if changed != outcome.text:
+        outcome = dataclasses.replace(outcome, text=changed)
+    turn.emit(TurnFinished(agent.session_id, outcome.status, outcome.text))
+    await hooks.turn_ends(outcome)
+    agent.learner.turn_ended(hooks.user_message, outcome)
+    return outcome
 
 
-async def take_turn(agent: AIAgent, turn: Turn, message: Message | None) -> bool:
-    """Store the question and take the turn, when whoever has it elsewhere has ended.
+async def begin(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
+    """Store what the turn begins with and take it, or take up what another process had begun."""
+    if isinstance(request, TakenOver):
+        turn.has_begun = True
+        agent.delegation.settle()
+        agent._journal.take_up(request.taken)
+    else:
+        agent._prepare(request.history if isinstance(request, Question) else None)
+    await agent._session_begins()
+    instructions = request.instructions if isinstance(request, Question) else ""
+    turn.system = await agent._system_prompt(instructions)
+    if not isinstance(request, TakenOver):
+        if isinstance(request, Question) and request.mode is not None:
+            agent.set_mode(request.mode)
+        await take_turn(agent, turn, request)
+        turn.has_begun = True
+    messages = agent._journal.messages
+    turn.asked = next((one for one in reversed(messages) if one["role"] == "user"), None)
+    if turn.hooks and turn.asked and not isinstance(request, Question):
+        turn.hooks.user_message = turn.asked["content"]
+    if isinstance(request, TakenOver) and request.taken.unknown:
+        turn.emit(Noticed(unknown_outcome(request.taken.unknown)))
 
-    Without a message the conversation's notes are the question; False if there are none.
+
+async def take_turn(agent: AIAgent, turn: Turn, request: Question | WaitingNotes) -> None:
+    """Store the question or the notes and take the turn, when whoever has it elsewhere has ended.
+
+    Raises NoNotesError if there is nothing to tell, StoppedWaitingError.
     """
+    deliver_to = None if request.deliver_to is None else request.deliver_to.as_dict()
     waiting = False
     while True:
         seen = agent.db.wake.number if agent.db is not None else 0
         try:
-            if message is None:
-                return await turn.journal.begin_with_notes(agent.deliver_to)
-            await turn.journal.begin(message, agent.deliver_to)
-            return True
+            if isinstance(request, Question):
+                message = inbound(request.content, request.inbox_ids)
+                await turn.journal.begin(message, deliver_to)
+            elif not await turn.journal.begin_with_notes(deliver_to):
+                raise NoNotesError
+            return
         except ConversationBusyError:
             if agent._occupation.interrupt_wanted:
                 raise StoppedWaitingError from None
@@ -177,9 +147,17 @@ async def take_turn(agent: AIAgent, turn: Turn, message: Message | None) -> bool
             await agent.db.wake.wait_async(seen, WAITING_SECONDS)
 
 
-async def run_interruptibly(agent: AIAgent, turn: Turn) -> None:
+def note_of(request: TurnRequest, prompt: str) -> str:
+    """What is sent with the question: its note, and instructions that the prompt does not hold."""
+    if not isinstance(request, Question):
+        return ""
+    further = "" if request.instructions in prompt else request.instructions
+    return "\n\n".join(filter(None, (request.note, further)))
+
+
+async def run_interruptibly(agent: AIAgent, turn: Turn, added: str) -> None:
     """Run the turn as a task that an interruption from any thread can cancel."""
-    task = asyncio.create_task(recall_and_run(agent, turn))
+    task = asyncio.create_task(recall_and_run(agent, turn, added))
     agent._occupation.attach(task)
     try:
         await task
@@ -189,16 +167,16 @@ async def run_interruptibly(agent: AIAgent, turn: Turn) -> None:
         await close(turn)
 
 
-async def recall_and_run(agent: AIAgent, turn: Turn) -> None:
-    """Add what memory and plugins know to the question; then let the model work."""
+async def recall_and_run(agent: AIAgent, turn: Turn, added: str) -> None:
+    """Add what memory, plugins and the request have to say; then let the model work."""
     messages = turn.journal.messages
     if has_answer(messages):  # taken over after its last word
         turn.final_response = messages[-1]["content"]
         return
-    turn.overlay = await agent.learner.recall(turn.asked["content"] if turn.asked else "", messages)
-    added = await turn.hooks.context(messages) if turn.hooks else ""
+    recalled = await agent.learner.recall(turn.asked["content"] if turn.asked else "", messages)
+    context = await turn.hooks.context(messages) if turn.hooks else ""
     plan = PLAN_NOTE if agent.workspace.mode == "plan" else ""
-    turn.overlay = "\n\n".join(filter(None, (turn.overlay, added, agent.turn_note, plan)))
+    turn.overlay = "\n\n".join(filter(None, (recalled, context, added, plan)))
     await run_turn(turn, unanswered_calls(messages))
 
 
@@ -220,7 +198,7 @@ async def give_back(turn: Turn) -> None:
         log.error("The turn in %s could not be ended: %s", turn.journal.session_id, error)
 
 
-def inbound(content: str | list[dict[str, Any]], inbox_id: str | Sequence[str] | None) -> Message:
-    """A user's message, with the row or rows of the inbox it comes from."""
+def inbound(content: Content, inbox_ids: Sequence[str] = ()) -> Message:
+    """A user's message, with the rows of the inbox it comes from."""
     message: Message = {"role": "user", "content": content}
-    return message if inbox_id is None else {**message, INBOX_ID: inbox_id}
+    return {**message, INBOX_ID: tuple(inbox_ids)} if inbox_ids else message

@@ -16,6 +16,7 @@ from .platforms.registry import find_manifest
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
+    from agent.agent import AIAgent
     from tools.base import Asker
 
     from .run import GatewayRunner
@@ -26,16 +27,10 @@ async def agent_for(
     key: str,
     entry: SessionEntry,
     source: SessionSource,
-    instructions: str = "",
-) -> Any:
-    """The chat's agent, in the session its entry says.
-
-    `instructions` become part of the system prompt of a session that begins with them; in one that
-    has its prompt they are sent with the turn's question.
-    """
+) -> AIAgent:
+    """The chat's agent, in the session its entry says."""
     row = await runner._session_db.get_session(entry.session_id)
     count = int(row["message_count"] or 0) if row else None
-    prompt = str(row["system_prompt"] or "") if row else ""
     wanted = _signature(runner, entry, source)
     with agent_cache.guarded(runner._agent_cache_lock):
         cached = runner._agent_cache.get(key)
@@ -50,13 +45,12 @@ async def agent_for(
             agent.move_to(entry.session_id)
             keep_agent(runner, key, (agent, wanted, count, entry.session_id))
     else:
-        agent = _build(runner, key, entry, source, "" if prompt else instructions)
+        agent = _build(runner, key, entry, source)
         if cached is not None:
             _hand_over(cached[0], agent, entry.session_id)
             runner._evict_cached_agent(key)
         keep_agent(runner, key, (agent, wanted, count, entry.session_id))
     apply_chat_options(runner, key, agent)
-    agent.turn_note = note_for(instructions, prompt)
     return agent
 
 
@@ -71,7 +65,7 @@ def _hand_over(old: Any, new: Any, session_id: str) -> None:
 
 def kept_agent(
     runner: GatewayRunner, key: str, entry: SessionEntry, source: SessionSource
-) -> Any | None:
+) -> AIAgent | None:
     """The agent that is kept for this very session, if the configuration is still the same."""
     with agent_cache.guarded(runner._agent_cache_lock):
         cached = runner._agent_cache.get(key)
@@ -80,11 +74,6 @@ def kept_agent(
     agent = cached[0]
     is_same = cached[3] == agent.session_id == entry.session_id
     return agent if is_same and cached[1] == _signature(runner, entry, source) else None
-
-
-def note_for(instructions: str, prompt: str | None) -> str:
-    """Instructions that a session's prompt does not hold, to be sent with the question."""
-    return instructions if prompt and instructions not in prompt else ""
 
 
 def keep_agent(runner: GatewayRunner, key: str, entry: agent_cache.Entry) -> None:
@@ -111,13 +100,7 @@ def _signature(runner: GatewayRunner, entry: SessionEntry, source: SessionSource
     )
 
 
-def _build(
-    runner: GatewayRunner,
-    key: str,
-    entry: SessionEntry,
-    source: SessionSource,
-    instructions: str,
-) -> Any:
+def _build(runner: GatewayRunner, key: str, entry: SessionEntry, source: SessionSource) -> AIAgent:
     from agent.build import build_agent, build_models
 
     override = entry.model_override or {}
@@ -139,7 +122,6 @@ def _build(
             "display_name": source.chat_name or source.user_name,
         },
         asker=_asker(runner, key, source),
-        instructions=instructions,
         platform_hint=_prompt_hint(source.platform),
     )
 

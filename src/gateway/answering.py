@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agent.events import watch_all, watch_text
+from agent.outcome import Failed, NotStarted, Superseded, TurnOutcome, as_dict
+from agent.request import DeliverTo, Question, TakenOver, TurnRequest, WaitingNotes
 from hermes_base import session_context
 from hermes_state import StoreError
 
@@ -19,7 +22,7 @@ from . import take_over
 from .agent_source import agent_for
 from .config import Platform
 from .links import mirror_answer, mirror_question
-from .pace import heard
+from .pace import watch_progress
 from .patience import patiently
 from .pipeline import Inbound, content_of
 from .session import SessionEntry, SessionSource
@@ -45,7 +48,7 @@ class Answering:
 
     async def run(
         self, key: str, inbound: Inbound, entry: SessionEntry | None = None
-    ) -> tuple[dict[str, Any], Stream]:
+    ) -> tuple[TurnOutcome, Stream]:
         """Run a turn to its end; its outcome, and what the chat has seen of it."""
         runner = self._runner
         source = inbound.event.source
@@ -67,7 +70,7 @@ class Answering:
             if inbound.taken is None and not inbound.is_noted:
                 await self._tell_reset(entry, source)
                 await self.mirror_question(inbound)
-            result = await self._answer(key, inbound, entry, stream)
+            outcome = await self._answer(key, inbound, entry, stream)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -75,28 +78,26 @@ class Answering:
             log.exception("The turn in %s failed", key)
             if inbound.taken is None:
                 await runner.turns.drop(*inbound.inbox_ids)
-            result = {"failed": True, "error": f"{type(error).__name__}: {error}", "api_calls": 0}
-            if inbound.is_noted:
-                result["superseded"] = True  # nobody waits for an answer, and the notes are kept
+            # Nobody waits for an answer to notes, and they are kept.
+            kind = Superseded if inbound.is_noted else Failed
+            outcome = kind(session_id=began, error=f"{type(error).__name__}: {error}")
         finally:
             runner._running_agents.pop(key, None)
             self.resumed.pop(key, None)
             await stream.stop()
-        ours = not result.get("superseded")
-        runner.turns.failed += bool(result.get("failed") and ours)
-        session_id = str(result.get("session_id") or began)
-        if result.get("failed") and ours:
+        ours = not outcome.is_silent
+        runner.turns.failed += outcome.failed and ours
+        if outcome.failed and ours:
             taken = inbound.taken
-            take_over.end_stuck(runner, taken.session_id if taken else session_id)
+            take_over.end_stuck(runner, taken.session_id if taken else outcome.session_id)
         followed = entry if ours and entry and entry.session_id == began else None
         try:
-            await self._settle(key, followed, result)
-            answer = result.get("final_response") or ""
-            await mirror_answer(runner, key, session_id, inbound.inbox_id, answer)
+            await self._settle(key, followed, outcome)
+            await mirror_answer(runner, key, outcome.session_id, inbound.inbox_id, outcome.text)
         except StoreError as error:
             # What is remembered holds meanwhile, and after a start the key heals itself.
             log.error("What became of the turn in %s could not be stored: %s", key, error)
-        return result, stream
+        return outcome, stream
 
     async def mirror_question(self, inbound: Inbound) -> None:
         """Show the linked chats what is asked."""
@@ -107,19 +108,19 @@ class Answering:
             inbound.event.text,
         )  # fmt: skip
 
-    async def _settle(self, key: str, entry: SessionEntry | None, result: dict[str, Any]) -> None:
+    async def _settle(self, key: str, entry: SessionEntry | None, outcome: TurnOutcome) -> None:
         """Before anybody is answered: the chat follows its session, and what was read is over."""
         runner = self._runner
         try:
             if entry is not None:
-                runner._follow_rotation(entry, result)
+                runner._follow_rotation(entry, outcome.session_id)
                 await runner._refresh_agent_cache_message_count(key, entry.session_id)
         finally:
             await runner.turns.settle_steered(key)
 
     async def _answer(
         self, key: str, inbound: Inbound, entry: SessionEntry, stream: Stream
-    ) -> dict[str, Any]:
+    ) -> TurnOutcome:
         runner = self._runner
         source = inbound.event.source
         runner._running_agents[key] = agent = await agent_for(runner, key, entry, source)
@@ -129,47 +130,36 @@ class Answering:
             user_id=source.user_id, user_name=source.user_name, session_key=key,
             session_id=entry.session_id, message_id=inbound.event.message_id,
         )  # fmt: skip
-        from_inbox = inbound.taken is None and not inbound.is_noted
-        session_context.set_inbox_id(inbound.inbox_ids if from_inbox else None)
-        if source.platform is not Platform.API_SERVER:
-            agent.deliver_to = delivery_target(inbound)
         events = TurnEvents(runner, source, entry, inbound.event.text)
-        await events.start(agent)
+        await events.start()
         stream.start()
         runner._agent_used[key] = time.monotonic()
-        result: dict[str, Any]
+        request = request_of(inbound)
         if inbound.taken is not None:
             await take_over.tell_unknown(runner, inbound)
             self.resumed[key] = time.time()
-            with heard(agent, inbound.alive):
-                async with watched(runner, key, source, agent):
-                    result = await agent.go_on(inbound.taken, stream_callback=stream.feed)
-        elif inbound.is_noted:
-            async with watched(runner, key, source, agent):
-                told = await agent.run_notes(stream_callback=stream.feed)
-            result = told or {"superseded": True, "session_id": agent.session_id}
-        else:
-            content = content_of(inbound.event.text, inbound.event.media)
-            async with watched(runner, key, source, agent):
+        progress = watch_progress(inbound.alive)
+        async with watched(runner, key, source, agent) as silence:
+            if isinstance(request, Question):
                 # It runs as soon as the turn has the agent: what came since its beginning joins it.
                 runner.spawn(runner.turns.join_waiting(key, key))
-                result = await agent.run(content, stream_callback=stream.feed)
-            await self._settle_inbox(key, inbound, result)
+            watch = watch_all(watch_text(stream.feed), progress, silence, events.watch)
+            outcome = await agent.run(request, watch=watch)
+        if isinstance(request, Question):
+            await self._settle_inbox(key, inbound, outcome)
         runner.note_weight(key, agent)
-        await events.end(result.get("final_response") or "")
-        await self._set_title(key, source, str(result.get("session_id") or entry.session_id))
-        return result
+        await events.end(outcome.text)
+        await self._set_title(key, source, outcome.session_id)
+        return outcome
 
-    async def _settle_inbox(self, key: str, inbound: Inbound, result: dict[str, Any]) -> None:
-        """What becomes of a message that may not have been begun with."""
-        if result.get("superseded") or result.get("api_calls"):
+    async def _settle_inbox(self, key: str, inbound: Inbound, outcome: TurnOutcome) -> None:
+        """Drop a message that was not begun with, unless the gateway stops: then it waits on."""
+        if not isinstance(outcome, NotStarted):
             return
-        if result.get("failed") or (result.get("interrupted") and self._runner._running):
+        if outcome.failed or self._runner._running:
             await self._runner.turns.drop(*inbound.inbox_ids)
-        elif result.get("interrupted"):
-            waiting = await self._runner._session_db.list_waiting(session_key=key)
-            if inbound.inbox_id in {row["id"] for row in waiting}:
-                self.unbegun.add(key)
+        else:
+            self.unbegun.add(key)
 
     async def _set_title(self, key: str, source: SessionSource, session_id: str) -> None:
         """Give a new conversation the title it was begun with, now that it has a row."""
@@ -194,20 +184,19 @@ class Answering:
             )
 
     async def deliver(
-        self, key: str, inbound: Inbound, result: dict[str, Any], stream: Stream
+        self, key: str, inbound: Inbound, outcome: TurnOutcome, stream: Stream
     ) -> None:
         """See the answer out, or say why there is none."""
         from .run import _normalize_empty_agent_response
 
         runner = self._runner
         source = inbound.event.source
-        stored = result.get("final_response") or ""
-        history = len(result.get("messages") or ())
-        text = _normalize_empty_agent_response(result, stored, history_len=history)
-        if result.get("superseded"):
+        stored, history = outcome.text, len(outcome.messages)
+        text = _normalize_empty_agent_response(as_dict(outcome), stored, history_len=history)
+        if outcome.is_silent:
             log.info("The turn in %s is answered by another process", key)
         elif stored:
-            answer_id = f"{inbound.inbox_id}:{result.get('api_calls')}"
+            answer_id = f"{inbound.inbox_id}:{outcome.api_calls}"
             await patiently(
                 lambda: runner._session_db.revise_delivery(answer_id, stored), "An answer"
             )
@@ -224,15 +213,21 @@ def turn_name(inbound: Inbound) -> str:
     return str(taken.deliver_to["id"]) if taken and taken.deliver_to else inbound.inbox_id
 
 
-def delivery_target(inbound: Inbound) -> dict[str, Any]:
-    """Where the answer to a message goes, as the store keeps it."""
+def request_of(inbound: Inbound) -> TurnRequest:
+    """The turn that a message asks for."""
+    if inbound.taken is not None:
+        return TakenOver(inbound.taken)
     source = inbound.event.source
-    return {
-        "id": inbound.inbox_id,
-        "to": {
+    deliver_to = None
+    if source.platform is not Platform.API_SERVER:
+        address = {
             "session_key": inbound.session_key,
             "platform": source.platform.value,
             "chat_id": source.chat_id,
             "thread_id": source.thread_id,
-        },
-    }
+        }
+        deliver_to = DeliverTo(inbound.inbox_id, address)
+    if inbound.is_noted:
+        return WaitingNotes(deliver_to)
+    content = content_of(inbound.event.text, inbound.event.media)
+    return Question(content, inbound.inbox_ids, deliver_to=deliver_to)

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent.events import Event, Watcher
 
 AT_ONCE = 16
 SECONDS = 2.0
@@ -49,24 +52,14 @@ class Pace:
             give_back()
 
 
-@contextlib.contextmanager
-def heard(agent: Any, alive: Callable[[], None] | None) -> Iterator[None]:
-    """Call `alive` when the turn has got somewhere: a word of the model, or a tool's end."""
+def watch_progress(alive: Callable[[], None] | None) -> Watcher | None:
+    """A watcher that calls `alive` when the turn progresses: a word of the model, a tool's end."""
     if alive is None:
-        yield
-        return
+        return None
     from agent.events import ReplyFinished, TextStreamed, ToolFinished
 
-    before = getattr(agent, "on_event", None)
-
-    def hear(event: Any) -> None:
+    def watch(event: Event) -> None:
         if isinstance(event, (TextStreamed, ReplyFinished, ToolFinished)):
             alive()
-        if before is not None:
-            before(event)
 
-    agent.on_event = hear
-    try:
-        yield
-    finally:
-        agent.on_event = before
+    return watch

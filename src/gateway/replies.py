@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from agent.outcome import TurnOutcome
 
 _OVERFLOW_SIGNS = (
     "context length", "context window", "context_length", "maximum context", "too long",
@@ -11,25 +10,23 @@ _OVERFLOW_SIGNS = (
 )  # fmt: skip
 
 
-def normalize_empty_response(
-    agent_result: Mapping[str, Any], response: str, *, history_len: int
-) -> str:
+def normalize_empty_response(outcome: TurnOutcome, response: str, *, history_len: int) -> str:
     """`response`, or what is to be said in its place; empty only for an interrupted turn."""
     if response:
         return response
-    if agent_result.get("interrupted"):
+    if outcome.interrupted:
         return ""  # whoever interrupted knows, and the platform shows it
-    error = str(agent_result.get("error") or "").strip()
-    if agent_result.get("failed"):
+    error = (outcome.error or "").strip()
+    if outcome.failed:
         if is_overflow(error):
             return (
                 f"⚠️ This conversation ({history_len} messages) no longer fits the model's context"
                 " window. Send /compact to shorten it and try again, or /new to begin anew."
             )
         return f"⚠️ No answer: {error or 'the turn failed'}\nTry again, or /reset to begin anew."
-    if agent_result.get("partial"):
+    if outcome.partial:
         return f"⚠️ The turn stopped before an answer: {error or 'it was cut short'}. Try again."
-    if agent_result.get("api_calls"):
+    if outcome.api_calls:
         return f"⚠️ The model returned no text{f': {error}' if error else ''}. Try again, or /reset."
     return f"⚠️ No answer{f': {error}' if error else ''}. Try again, or /reset to begin anew."
 

@@ -18,17 +18,21 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agent.events import Event, Watcher, watch_all
+from agent.outcome import Failed, NotStarted, TurnOutcome
+from agent.request import Question
 from hermes_base import session_context
 
 from . import agent_cache, take_over
-from .agent_source import agent_for, keep_agent, kept_agent, note_for
+from .agent_source import agent_for, keep_agent, kept_agent
 from .config import Platform
 from .links import mirror_answer, mirror_question
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
 
 if TYPE_CHECKING:
-    from agent.events import Event
+    from agent.agent import AIAgent
+    from tools.base import Mode
 
     from .run import GatewayRunner
 
@@ -36,8 +40,6 @@ log = logging.getLogger(__name__)
 
 MOST_WAITING = 16
 """Messages that may wait in one conversation."""
-
-Listener = Callable[["Event"], None]
 
 
 class RequestError(Exception):
@@ -95,8 +97,8 @@ class Request:
     durable: bool = False
     """Whether the client is told that it is accepted before it is answered."""
     stored: bool = False
-    mode: str = ""
-    """What the agent may do from this message on; as it is with the conversation if empty."""
+    mode: Mode | None = None
+    """What the agent may do from this message on; as it is with the conversation if None."""
 
     @property
     def source(self) -> SessionSource:
@@ -112,12 +114,11 @@ class Request:
 @dataclass(slots=True, eq=False)
 class _Asked:
     request: Request
-    result: asyncio.Future[dict[str, Any]]
-    listeners: list[Listener]
+    outcome: asyncio.Future[TurnOutcome]
+    watchers: list[Watcher]
 
-    def emit(self, event: Event) -> None:
-        for listener in self.listeners:
-            listener(event)
+    def watch(self, event: Event) -> None:
+        watch_all(*self.watchers)(event)
 
 
 class Requests:
@@ -140,23 +141,23 @@ class Requests:
     async def ask(
         self,
         request: Request,
-        on_event: Listener | None = None,
+        watch: Watcher | None = None,
         *,
         on_accepted: Callable[[], None] | None = None,
-    ) -> dict[str, Any]:
-        """The result of the message's turn, as `AIAgent.run` returns it.
+    ) -> TurnOutcome:
+        """The outcome of the message's turn, as `AIAgent.run` returns it.
 
-        A message that is open here already is not asked twice: its result is waited for. Raises
+        A message that is open here already is not asked twice: its outcome is waited for. Raises
         AlreadyAskedError for one that was accepted earlier, TooManyWaitingError, StoppingError.
         """
         asked = self._asked.get(request.id)
         if asked is None:
             asked = await self._line_up(request)
-        if on_event is not None:
-            asked.listeners.append(on_event)
+        if watch is not None:
+            asked.watchers.append(watch)
         if on_accepted is not None:
             on_accepted()
-        return await asyncio.shield(asked.result)
+        return await asyncio.shield(asked.outcome)
 
     async def resume(self) -> None:
         """After a start: go on with what was accepted and not begun."""
@@ -168,7 +169,7 @@ class Requests:
             request = Request(
                 row["id"], facts["owner"], row["session_id"], facts["conversation_id"],
                 row["content"], facts.get("history") or [], facts.get("instructions") or "",
-                row["platform_message_id"], stored=True, mode=facts.get("mode") or "",
+                row["platform_message_id"], stored=True, mode=facts.get("mode"),
             )  # fmt: skip
             self._append(self._new(request))
 
@@ -188,7 +189,7 @@ class Requests:
                     raise AlreadyAskedError(request.id)
             except BaseException as error:
                 del self._asked[request.id]
-                asked.result.set_exception(error)  # whoever joined is told the same
+                asked.outcome.set_exception(error)  # whoever joined is told the same
                 raise
             finally:
                 self._lining_up[key] -= 1
@@ -198,10 +199,10 @@ class Requests:
         return asked
 
     def _new(self, request: Request) -> _Asked:
-        result = asyncio.get_running_loop().create_future()
+        outcome = asyncio.get_running_loop().create_future()
         # Whoever asked may be gone; then nobody looks at what went wrong.
-        result.add_done_callback(lambda done: done.cancelled() or done.exception())
-        asked = self._asked[request.id] = _Asked(request, result, [])
+        outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
+        asked = self._asked[request.id] = _Asked(request, outcome, [])
         return asked
 
     async def _store(self, request: Request) -> bool:
@@ -246,21 +247,21 @@ class Requests:
                 asked = line[0]
                 place = turns.place(key, partial(getattr, asked.request, "session_id"))
                 async with place, turns.slot():
-                    result = await self._run(key, asked)
-                turns.failed += bool(result.get("failed"))
+                    outcome = await self._run(key, asked)
+                turns.failed += outcome.failed
                 line.popleft()
                 self._asked.pop(asked.request.id, None)
-                if not asked.result.done():
-                    asked.result.set_result(result)
+                if not asked.outcome.done():
+                    asked.outcome.set_result(outcome)
         finally:
             turns.leave(key)
             del self._lines[key]
             for asked in line:
                 self._asked.pop(asked.request.id, None)
-                if not asked.result.done():
-                    asked.result.set_exception(StoppingError(asked.request.stored))
+                if not asked.outcome.done():
+                    asked.outcome.set_exception(StoppingError(asked.request.stored))
 
-    async def _run(self, key: str, asked: _Asked) -> dict[str, Any]:
+    async def _run(self, key: str, asked: _Asked) -> TurnOutcome:
         runner, request = self._runner, asked.request
         try:
             return await self._answer(key, asked)
@@ -271,15 +272,12 @@ class Requests:
             log.exception("The turn in %s failed", key)
             if request.stored:
                 await runner.turns.drop(request.id)
-            return {
-                "final_response": None, "failed": True, "completed": False, "partial": False,
-                "interrupted": False, "api_calls": 0, "session_id": request.session_id,
-                "error": f"{type(error).__name__}: {error}", "messages": [], "usage": {},
-            }  # fmt: skip
+            problem = f"{type(error).__name__}: {error}"
+            return Failed(session_id=request.session_id, error=problem)
         finally:
             runner._running_agents.pop(key, None)
 
-    async def _answer(self, key: str, asked: _Asked) -> dict[str, Any]:
+    async def _answer(self, key: str, asked: _Asked) -> TurnOutcome:
         runner, request = self._runner, asked.request
         source = request.source
         session_id = request.session_id
@@ -292,41 +290,37 @@ class Requests:
             thread_id=source.thread_id, user_id=source.user_id, user_name=source.user_name,
             session_key=key, session_id=session_id, message_id=request.message_id,
         )  # fmt: skip
-        session_context.set_inbox_id(request.id if request.stored else None)
         runner._agent_used[key] = time.monotonic()
-        agent.on_event = asked.emit
         await mirror_question(runner, key, session_id, source, request.id, event_of(request).text)
-        if request.mode:  # now, and not when it came: what waited before it has its own
-            await runner._session_db.set_wall_mode(session_id, request.mode)
-        try:
-            result: dict[str, Any] = await agent.run(request.content, request.history or None)
-        finally:
-            agent.on_event = None
-        stopped = result.get("failed") or (result.get("interrupted") and runner._running)
-        unbegun = not result.get("api_calls") and not result.get("superseded")
-        if stopped and unbegun and request.stored:
+        question = Question(
+            request.content,
+            (request.id,) if request.stored else (),
+            tuple(request.history) or None,
+            instructions=request.instructions,
+            mode=request.mode,
+        )
+        outcome = await agent.run(question, watch=asked.watch)
+        is_kept = not runner._running and not outcome.failed  # it waits for the next start
+        if isinstance(outcome, NotStarted) and request.stored and not is_kept:
             await runner.turns.drop(request.id)
-        if result.get("failed") and not result.get("superseded"):
-            take_over.end_stuck(runner, str(result.get("session_id") or session_id))
+        if outcome.failed and not outcome.is_silent:
+            take_over.end_stuck(runner, outcome.session_id)
         runner.note_weight(key, agent)
         self._keep_uncounted(key, agent)
-        moved_to = str(result.get("session_id") or session_id)
-        if moved_to != session_id:
-            runner.session_store.follow(session_id, moved_to)
-        answer = result.get("final_response") or ""
-        await mirror_answer(runner, key, moved_to, request.id, answer)
-        return result
+        if outcome.session_id != session_id:
+            runner.session_store.follow(session_id, outcome.session_id)
+        await mirror_answer(runner, key, outcome.session_id, request.id, outcome.text)
+        return outcome
 
-    async def _agent(self, key: str, session_id: str, request: Request) -> Any:
+    async def _agent(self, key: str, session_id: str, request: Request) -> AIAgent:
         """The conversation's agent. One that is kept looks by itself whether others wrote."""
         runner, source = self._runner, request.source
         now = datetime.now()
         entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
         kept = kept_agent(runner, key, entry, source)
         if kept is not None:
-            kept.turn_note = note_for(request.instructions, kept._cached_system_prompt)
             return kept
-        agent = await agent_for(runner, key, entry, source, request.instructions)
+        agent = await agent_for(runner, key, entry, source)
         self._keep_uncounted(key, agent)
         return agent
 

@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.outcome import outcome_from_dict
+
 from . import agent_cache, boundaries, metrics, restart, status, take_over
 from .adapter_host import GatewayHost
 from .asking import Questions
@@ -54,7 +56,8 @@ def _normalize_empty_agent_response(
     agent_result: Mapping[str, Any], response: str, history_len: int = 0
 ) -> str:
     """`response`, or what a person should read when the turn has none."""
-    return normalize_empty_response(agent_result, response, history_len=history_len)
+    outcome = outcome_from_dict(agent_result)
+    return normalize_empty_response(outcome, response, history_len=history_len)
 
 
 class GatewayRunner:
@@ -288,15 +291,12 @@ class GatewayRunner:
             self._model = build_models(self.settings)
         return self._model
 
-    def _follow_rotation(
-        self, session_entry: SessionEntry, agent_result: Mapping[str, Any]
-    ) -> bool:
+    def _follow_rotation(self, session_entry: SessionEntry, new_id: str) -> bool:
         """Bind the chat to the session a compression moved to, before anybody is answered."""
-        new_id = agent_result.get("session_id")
         if not new_id or new_id == session_entry.session_id:
             return False
-        self.session_store.follow(session_entry.session_id, str(new_id))
-        session_entry.session_id = str(new_id)
+        self.session_store.follow(session_entry.session_id, new_id)
+        session_entry.session_id = new_id
         self.session_store._save()
         return True
 

@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from .session import SessionSource
 
 if TYPE_CHECKING:
-    from agent.events import Event
+    from agent.events import Event, Watcher
 
     from .run import GatewayRunner
 
@@ -26,31 +26,25 @@ log = logging.getLogger(__name__)
 @contextlib.asynccontextmanager
 async def watched(
     runner: GatewayRunner, key: str, source: SessionSource, agent: Any
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Watcher | None]:
     """Watch the turn that an agent runs for a chat, as `agent.gateway_timeout` and
-    `agent.gateway_timeout_warning` say."""
+    `agent.gateway_timeout_warning` say; yields the watcher that the turn is to be run with."""
     settings = runner.settings.agent
     if not (settings.gateway_timeout or settings.gateway_timeout_warning):
-        yield
+        yield None
         return
-    before = getattr(agent, "on_event", None)
-    watch = _Watch(settings.gateway_timeout_warning, settings.gateway_timeout, before)
-    agent.on_event = watch.hear
+    watch = _Watch(settings.gateway_timeout_warning, settings.gateway_timeout)
     # Not cut off at the turn's end: what is being said then is said, and noted as said.
     runner.spawn(watch.run(runner, key, source, agent))
     try:
-        yield
+        yield watch.hear
     finally:
         watch.over.set()
-        agent.on_event = before
 
 
 class _Watch:
-    def __init__(
-        self, warning: float, limit: float, pass_on: Callable[[Event], None] | None
-    ) -> None:
+    def __init__(self, warning: float, limit: float) -> None:
         self._warning, self._limit = warning, limit
-        self._pass_on = pass_on
         self._last = time.monotonic()
         self._tools: dict[str, str] = {}
         self.over = asyncio.Event()
@@ -64,8 +58,6 @@ class _Watch:
             self._tools[event.call_id] = event.name
         elif isinstance(event, ToolFinished):
             self._tools.pop(event.call_id, None)
-        if self._pass_on is not None:
-            self._pass_on(event)
 
     async def run(self, runner: GatewayRunner, key: str, source: SessionSource, agent: Any) -> None:
         """Wait for the turn's end, and do something about its silence."""

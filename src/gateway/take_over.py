@@ -181,7 +181,8 @@ async def take(runner: GatewayRunner, left: Left) -> Inbound | None:
     where it was left with /new, or where whoever asked may no longer talk here.
     """
     from agent.heartbeat import heart
-    from agent.recovery import again, take_over
+    from agent.recovery import take_over
+    from agent.request import TakenOver
 
     db = runner._session_db.sync
     session_id = db.get_compression_tip(left.session_id)
@@ -198,9 +199,9 @@ async def take(runner: GatewayRunner, left: Left) -> Inbound | None:
         return None
     heart.begin(db, taken.lease, lambda: None)  # the engine does so when it begins
     taken = taken._replace(deliver_to=left.deliver_to)
-    target = again(taken)
+    target = TakenOver(taken).deliver_to
     assert target is not None
-    return Inbound(MessageEvent(asked[0], source, asked[1]), left.key, target["id"], taken=taken)
+    return Inbound(MessageEvent(asked[0], source, asked[1]), left.key, target.id, taken=taken)
 
 
 def let_go(runner: GatewayRunner, taken: TakenTurn) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
-    from agent.events import Event
+    from agent.events import Event, Watcher
 
     from .run import GatewayRunner
 
@@ -36,11 +36,15 @@ class TurnEvents:
         self._iteration = 0
         self._compressions = 0
 
-    async def start(self, agent: Any) -> None:
+    @property
+    def watch(self) -> Watcher | None:
+        """The watcher that the turn is to be run with; None if there are no handlers."""
+        return self._on_event if self._wanted else None
+
+    async def start(self) -> None:
         """The turn begins."""
         if not self._wanted:
             return
-        agent.on_event = self.on_event
         if await self._runner._session_db.get_session(self._entry.session_id) is None:
             names = ("platform", "user_id", "session_id")
             facts = {name: self._facts[name] for name in names}
@@ -49,7 +53,7 @@ class TurnEvents:
             )
         await self._runner.hooks.emit("agent:start", self._facts)
 
-    def on_event(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Something happened in the turn; handlers are told beside it."""
         from agent.events import Compressed, ToolStarted
 

@@ -394,11 +394,11 @@ class Turns:
                 self._askers[key] = inbound.event.source.user_id
                 try:
                     entry = entry and store.entry(key)
-                    result, stream = await self.answering.run(key, inbound, entry)
+                    outcome, stream = await self.answering.run(key, inbound, entry)
                 finally:
                     del self._askers[key]
             # Where a platform makes us wait, the other chats of the conversation do not.
-            await self.answering.deliver(key, inbound, result, stream)
+            await self.answering.deliver(key, inbound, outcome, stream)
 
     async def _finish(self, left: take_over.Left) -> None:
         """Bring a turn to its end that another process left; nothing if that was seen to."""
@@ -413,10 +413,10 @@ class Turns:
                     return
                 inbound.alive = alive
                 try:
-                    result, stream = await self.answering.run(left.key, inbound)
+                    outcome, stream = await self.answering.run(left.key, inbound)
                 finally:
                     take_over.let_go(self._runner, inbound.taken)
-            await self.answering.deliver(left.key, inbound, result, stream)
+            await self.answering.deliver(left.key, inbound, outcome, stream)
 
     async def settle_steered(self, key: str) -> None:
         """After a turn: what it was given to read and has read waits no longer."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
@@ -47,10 +47,6 @@ _VARIABLES: dict[str, contextvars.ContextVar[str]] = {
     name: contextvars.ContextVar(name) for name in SESSION_NAMES
 }
 
-_INBOX_ID: contextvars.ContextVar[str | Sequence[str] | None] = contextvars.ContextVar(
-    "inbox_id", default=None
-)
-
 SessionTokens = list[contextvars.Token[str]]
 """What `set_session_vars` returns and `reset_session_vars` takes."""
 
@@ -66,20 +62,6 @@ def get_session_env(name: str, default: str = "") -> str:
 def set_current_session_id(session_id: str) -> None:
     """Say which session the current context is in, e.g. after compression moved it on."""
     _VARIABLES["HERMES_SESSION_ID"].set(session_id)
-
-
-def set_inbox_id(inbox_id: str | Sequence[str] | None) -> None:
-    """Say which accepted message the next turn in this context answers; several rows of the inbox
-    if it came in parts."""
-    _INBOX_ID.set(inbox_id)
-
-
-def take_inbox_id() -> str | Sequence[str] | None:
-    """Which accepted message this turn answers; told once, so that sub-agents are not told."""
-    inbox_id = _INBOX_ID.get()
-    if inbox_id is not None:
-        _INBOX_ID.set(None)
-    return inbox_id
 
 
 def set_session_vars(**values: str | bool | None) -> SessionTokens:

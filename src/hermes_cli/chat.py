@@ -24,10 +24,12 @@ from agent.events import (
     StreamRestarted,
     ToolFinished,
     ToolStarted,
+    watch_text,
 )
+from agent.outcome import NotStarted, Superseded, TurnOutcome
 from agent.providers import UnknownProviderError
+from agent.request import Content, Question, TakenOver, TurnRequest, WaitingNotes
 from agent.store import open_store
-from agent.threads import run_to_end
 from hermes_cli.asking import TerminalAsker
 from hermes_cli.chat_notes import Prompt
 from hermes_cli.interrupts import Interrupts
@@ -176,7 +178,7 @@ class Chat:
             complain(f"[{self.agent.model} · hermes chat --resume {self.agent.session_id}]")
         return code
 
-    def _turn(self, message: str | list[dict[str, Any]]) -> int:
+    def _turn(self, message: Content) -> int:
         from hermes_cli.chat_recovery import await_others
 
         self._tell_about_local_model()
@@ -184,7 +186,7 @@ class Chat:
             return 130
         if self._finish_cut_off() == 130:
             return 130
-        return self._ended(self.agent.run_conversation(message, stream_callback=self._show))
+        return self._ended(self._run(Question(message)))
 
     def _finish_cut_off(self) -> int:
         """Bring the conversation's turn to its end whose process is gone, if there is one."""
@@ -194,18 +196,20 @@ class Chat:
         if taken is None:
             return 0
         # Quietly, standard output is for the answer that was asked for.
-        show = (lambda text: None) if self._options.quiet else self._show
-        return self._ended(run_to_end(self.agent.go_on(taken, show)))
+        return self._ended(self._run(TakenOver(taken), is_shown=not self._options.quiet))
 
     def _tell_notes(self) -> int | None:
         """Answer what the conversation is told without a question; None if there is nothing."""
         if not self._has_notes():
             return None
-        result = run_to_end(self.agent.run_notes(self._show))
-        if result is None:
+        outcome = self._run(WaitingNotes())
+        if isinstance(outcome, NotStarted) and outcome.is_silent:
             return None
-        self._cannot_tell = bool(result["failed"] and not result["api_calls"])
-        return self._ended(result)
+        self._cannot_tell = outcome.failed and not outcome.api_calls
+        return self._ended(outcome)
+
+    def _run(self, request: TurnRequest, *, is_shown: bool = True) -> TurnOutcome:
+        return self.agent.run_blocking(request, watch=watch_text(self._show) if is_shown else None)
 
     def _has_notes(self) -> bool:
         try:
@@ -214,22 +218,22 @@ class Chat:
             log.warning("Whether there is something to be told is not known: %s", error)
             return False
 
-    def _ended(self, result: dict[str, Any]) -> int:
+    def _ended(self, outcome: TurnOutcome) -> int:
         if not self._at_line_start:
             self._show("\n")
         if self._surface is not None and (problem := self._surface.turn_ended()):
             complain(problem)
-        if result["superseded"]:
+        if isinstance(outcome, Superseded):
             complain(f"[{TAKEN_AWAY}]")
             return 1
-        if result["interrupted"]:
+        if outcome.interrupted:
             complain("[interrupted]")
             return 130
-        if result["failed"]:
-            complain(f"hermes: {result['error']}")
+        if outcome.failed:
+            complain(f"hermes: {outcome.error}")
             return 1
-        if result["partial"]:
-            complain(f"[{result['error'] or 'The answer was cut at its longest allowed length.'}]")
+        if outcome.partial:
+            complain(f"[{outcome.error or 'The answer was cut at its longest allowed length.'}]")
         return 0
 
     def _show(self, text: str) -> None:

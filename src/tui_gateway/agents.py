@@ -17,6 +17,8 @@ from .other_turns import GOING_ON
 if TYPE_CHECKING:
     from agent.agent import AIAgent
     from agent.events import Event
+    from agent.outcome import TurnOutcome
+    from agent.request import TurnRequest
 
 RESULT_SHOWN = 4_000
 """Characters of a tool's result that go into its event; the whole is in the history."""
@@ -66,6 +68,22 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
         apply_options(agent, session["options"])
     agent.follow_wall()
     return agent
+
+
+def run(agent: Any, request: TurnRequest, show: Callable[[str], None]) -> TurnOutcome:
+    """Run a turn to its end; `show` gets the answer's text as it comes.
+
+    A stand-in for an agent may have only the public door, `run_conversation`, for questions.
+    """
+    from agent.events import watch_text
+    from agent.outcome import outcome_from_dict
+    from agent.request import Question
+
+    if isinstance(request, Question) and not hasattr(agent, "run_blocking"):
+        result = agent.run_conversation(request.content, stream_callback=show)
+        return outcome_from_dict(result, str(getattr(agent, "session_id", "")))
+    outcome: TurnOutcome = agent.run_blocking(request, watch=watch_text(show))
+    return outcome
 
 
 def emit_text(

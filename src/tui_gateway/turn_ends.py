@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .hub import Hub, Session
 from .other_turns import TAKEN_AWAY
 from .rpc import AGENT_FAILED
+
+if TYPE_CHECKING:
+    from agent.outcome import TurnOutcome
 
 log = logging.getLogger(__name__)
 
 NOT_BEGUN = "It had to wait for another turn, was stopped before it began, and is not kept."
 
 
-def completed(hub: Hub, session: Session, result: dict[str, Any]) -> dict[str, Any]:
-    """A turn that has come to an end, whichever."""
-    text = result.get("final_response") or ""
-    status = (
-        "interrupted"
-        if result.get("interrupted") or result.get("superseded")
-        else "error"
-        if result.get("failed") or result.get("error")
-        else "complete"
-    )
-    payload: dict[str, Any] = {"text": text, "usage": result.get("usage") or {}, "status": status}
-    if result.get("superseded"):
-        payload["warning"] = TAKEN_AWAY
-    elif result.get("error"):
-        payload["warning"] = str(result["error"])
+def completed(
+    hub: Hub, session: Session, outcome: TurnOutcome, warning: str | None = None
+) -> dict[str, Any]:
+    """A turn that has come to an end, whichever; `warning` goes before what the turn says."""
+    from agent.outcome import usage_dict
+
+    text = outcome.text
+    status = outcome.status
+    if outcome.is_silent:
+        status, warning = "interrupted", TAKEN_AWAY
+    elif status == "complete" and outcome.error:
+        status = "error"
+    payload: dict[str, Any] = {"text": text, "usage": usage_dict(outcome.usage), "status": status}
+    if warning or outcome.error:
+        payload["warning"] = warning or outcome.error
     if not text and status == "error":
-        payload["text"] = f"[No answer: {result.get('error') or 'the turn failed'}]"
-    last = (result.get("messages") or [{}])[-1]
+        payload["text"] = f"[No answer: {outcome.error or 'the turn failed'}]"
+    last = outcome.messages[-1] if outcome.messages else {}
     if last.get("role") == "assistant" and last.get("timestamp") is not None:
         payload["timestamp"] = last["timestamp"]
     total = session.setdefault("usage", {})

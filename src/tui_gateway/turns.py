@@ -14,7 +14,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +25,8 @@ from .hub import Hub, Session
 from .rpc import SESSION_BUSY, RpcError
 
 if TYPE_CHECKING:
+    from agent.outcome import TurnOutcome
+    from agent.request import TurnRequest
     from hermes_state import TakenTurn
 
     Work: TypeAlias = "Prompt | Notes | TakenTurn"
@@ -380,63 +382,59 @@ def _run(hub: Hub, sid: str, session: Session, work: Work) -> dict[str, Any] | N
             agents.message_begins(hub, sid, session)
         agents.emit_text(hub, sid, session, "message.delta", text, renderer)
 
-    if isinstance(work, Prompt):
-        session_context.set_inbox_id(work.inbox_id)
-        result = agent.run_conversation(work.content, stream_callback=stream)
-        unstored = _settle(hub, session, work, result)
-    elif isinstance(work, Notes):
-        told = _tell_notes(agent, stream)
-        if told is None:
-            return None
-        result = told
-        unstored = bool(result.get("failed")) and hub._get_db().has_notes(agent.session_id)
-    else:
+    if not isinstance(work, Prompt | Notes):
         hub.reap_left_processes()  # they must not go on beside what is done now
-        result = _go_on_with(agent, work, stream)
-        unstored = False
+    outcome = agents.run(agent, _request(work), stream)
+    warning, unstored = None, False
+    if isinstance(work, Prompt):
+        warning, unstored = _settle(hub, session, work, outcome)
+    elif isinstance(work, Notes):
+        if not outcome.failed and outcome.is_silent:  # nothing to tell
+            return None
+        unstored = outcome.failed and hub._get_db().has_notes(agent.session_id)
     hub._sync_session_key_after_compress(
         sid, session, clear_pending_title=False, restart_slash_worker=True
     )
     with session["history_lock"]:
-        if isinstance(result.get("messages"), list):
-            session["history"] = result["messages"]
+        if isinstance(outcome.messages, list):
+            session["history"] = outcome.messages
             session["history_version"] = session.get("history_version", 0) + 1
-        if result.get("superseded"):
+        if outcome.is_silent:
             session["elsewhere"] = True  # `take_over` tells when it has been answered there
             session["history"] = _stored(hub, session)
     apply_pending_title(hub, sid, session)
-    complete = turn_ends.completed(hub, session, result)
+    complete = turn_ends.completed(hub, session, outcome, warning)
     return {**complete, "unstored": True} if unstored else complete
 
 
-def _tell_notes(agent: Any, stream: Callable[[str], None]) -> dict[str, Any] | None:
-    from agent.threads import run_to_end
+def _request(work: Work) -> TurnRequest:
+    """The turn that is asked of the agent."""
+    from agent.request import Question, TakenOver, WaitingNotes
 
-    result: dict[str, Any] | None = run_to_end(agent.run_notes(stream))
-    return result
-
-
-def _go_on_with(agent: Any, taken: TakenTurn, stream: Callable[[str], None]) -> dict[str, Any]:
-    from agent.threads import run_to_end
-
-    result: dict[str, Any] = run_to_end(agent.go_on(taken, stream))
-    return result
+    if isinstance(work, Prompt):
+        return Question(work.content, (work.inbox_id,))
+    return WaitingNotes() if isinstance(work, Notes) else TakenOver(work)
 
 
-def _settle(hub: Hub, session: Session, prompt: Prompt, result: dict[str, Any]) -> bool:
-    """Let a prompt that was begun with wait no more; True if it was refused and still waits."""
+def _settle(
+    hub: Hub, session: Session, prompt: Prompt, outcome: TurnOutcome
+) -> tuple[str | None, bool]:
+    """Let a prompt that was begun with wait no more.
+
+    Returns a warning for the person, and whether the prompt was refused and still waits.
+    """
     db = hub._get_db()
     try:
-        if result.get("failed") and not result.get("api_calls"):
+        if outcome.failed and not outcome.api_calls:
             waiting = db.list_waiting(live.current_key(session))
-            return any(row["id"] == prompt.inbox_id for row in waiting)
-        if db.drop_message(prompt.inbox_id) and result.get("interrupted"):
-            result["error"] = turn_ends.NOT_BEGUN
+            return None, any(row["id"] == prompt.inbox_id for row in waiting)
+        if db.drop_message(prompt.inbox_id) and outcome.interrupted:
+            return turn_ends.NOT_BEGUN, False
     except Exception:
         # It would be answered twice only if the store also lost that it was taken.
         log.exception("Cannot settle the prompt %s", prompt.inbox_id)
-        return bool(result.get("failed"))
-    return False
+        return None, outcome.failed
+    return None, False
 
 
 def apply_pending_title(hub: Hub, sid: str, session: Session) -> None:

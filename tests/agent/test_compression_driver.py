@@ -19,6 +19,7 @@ from agent.config.schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.events import Compressed, Compressing, Event
 from agent.model import Usage
+from agent.request import Question
 from agent.scripted import Call, ScriptedModel, call, calls, fail, say
 from hermes_base.session_context import get_session_env
 from hermes_state import SessionDB
@@ -273,7 +274,7 @@ def test_the_context_variable_follows(db: SessionDB) -> None:
 async def test_the_context_variable_follows_a_coroutine(db: SessionDB) -> None:
     store_talk(db, "s", 60)
     agent, _ = agent_on(db, session_id="s")
-    await agent.run("Where?")
+    await agent.run(Question("Where?"))
     assert get_session_env("HERMES_SESSION_ID") == agent.session_id != "s"
 
 

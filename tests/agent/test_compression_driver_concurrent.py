@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.agent import TurnRunningError
+from agent.request import Question
 from agent.scripted import say
 from hermes_state import SessionDB
 
@@ -90,12 +91,12 @@ async def test_not_during_a_turn(db: SessionDB) -> None:
         await gate.wait()
 
     agent, _ = agent_on(db, say("a", hold, "b"))
-    turn = asyncio.create_task(agent.run("Hello"))
+    turn = asyncio.create_task(agent.run(Question("Hello")))
     await begun.wait()
     with pytest.raises(TurnRunningError, match="Compress it when that has ended"):
         await agent.acompress()
     gate.set()
-    assert (await turn)["final_response"] == "ab"
+    assert (await turn).text == "ab"
 
 
 async def test_no_turn_during_it_and_it_can_be_interrupted(db: SessionDB) -> None:
@@ -107,7 +108,7 @@ async def test_no_turn_during_it_and_it_can_be_interrupted(db: SessionDB) -> Non
     work = asyncio.create_task(agent.acompress())
     await summariser.asked.wait()
     with pytest.raises(TurnRunningError):
-        await agent.run("Hello")
+        await agent.run(Question("Hello"))
     assert not agent.steer("faster"), "nobody would read it"
     assert agent.interrupt()
     result = await work
@@ -115,7 +116,7 @@ async def test_no_turn_during_it_and_it_can_be_interrupted(db: SessionDB) -> Non
     assert db.get_messages("s") == before and db.get_compression_lineage("s") == ["s"]
     assert db.get_compression_lock_holder("s") is None
     gate.set()
-    assert (await agent.run("Hello"))["final_response"] == "ok"
+    assert (await agent.run(Question("Hello"))).text == "ok"
 
 
 # While a turn runs
@@ -125,11 +126,11 @@ async def test_interrupted_while_the_summary_is_written(db: SessionDB) -> None:
     store_talk(db, "s", 60)
     summariser = Summariser(GOOD, pause=asyncio.Event())
     agent, model = agent_on(db, session_id="s", auxiliary=summariser)
-    turn = asyncio.create_task(agent.run("And now?"))
+    turn = asyncio.create_task(agent.run(Question("And now?")))
     await summariser.asked.wait()
     agent.interrupt()
     result = await turn
-    assert result["interrupted"] and model.calls == 0
+    assert result.interrupted and model.calls == 0
     assert db.get_compression_lineage("s") == ["s"]
     assert db.get_compression_lock_holder("s") is None
     assert [m["content"] for m in db.get_messages("s")[-2:]] == [
@@ -143,12 +144,12 @@ async def test_steered_while_the_summary_is_written(db: SessionDB) -> None:
     gate = asyncio.Event()
     summariser = Summariser(GOOD, pause=gate)
     agent, model = agent_on(db, session_id="s", auxiliary=summariser)
-    turn = asyncio.create_task(agent.run("And now?"))
+    turn = asyncio.create_task(agent.run(Question("And now?")))
     await summariser.asked.wait()
     assert agent.steer("Make it blue.")
     gate.set()
     result = await turn
-    assert result["final_response"] == "ok" and agent.session_id != "s"
+    assert result.text == "ok" and agent.session_id != "s"
     assert "Make it blue." in str(model.requests[-1].messages[-1]["content"])
 
 
@@ -156,8 +157,8 @@ async def test_a_summariser_that_hangs_is_given_up(db: SessionDB) -> None:
     marks = store_talk(db, "s", 60)
     summariser = Summariser(GOOD, pause=asyncio.Event())
     agent, _ = agent_on(db, session_id="s", auxiliary=summariser, compression_timeout=0.05)
-    result = await agent.run("And now?")
-    assert result["final_response"] == "ok" and agent.session_id != "s"
+    result = await agent.run(Question("And now?"))
+    assert result.text == "ok" and agent.session_id != "s"
     assert db.get_compression_failure_cooldown(agent.session_id) is not None
     check_conversation(db, "s", marks)
 
@@ -272,6 +273,6 @@ async def test_whoever_does_not_come_back_is_not_waited_for(db: SessionDB) -> No
     agent, _ = agent_on(db, session_id="s", auxiliary=Summariser(GOOD), compression_timeout=0.05)
     refused = await agent.acompress()
     assert not refused.compressed and "Another process" in refused.reason
-    assert (await agent.run("And now?"))["final_response"] == "ok"
+    assert (await agent.run(Question("And now?"))).text == "ok"
     assert agent.session_id != "s"
     assert db.get_compression_lock_holder("s") == "somebody"

@@ -14,7 +14,7 @@ import pytest
 from agent.agent import AIAgent
 from agent.config.schema import CompressionSettings
 from agent.errors import ContextTooLongError
-from agent.events import Compressed
+from agent.events import Compressed, Event
 from agent.model import Chunk, Finished, Message, ModelRequest, TextDelta, Usage
 from agent.providers.embedded_fetch import ensure_weights
 from hermes_state import SessionDB
@@ -112,11 +112,14 @@ def talk(tokenizer: httpx.Client, folder: Path, turns: int, **options: Any) -> C
     chance = random.Random(seeds.seed())
     model = CountingModel(tokenizer)
     with SessionDB(folder / "state.db") as db:
-        agent = AIAgent(model, db=db, system_prompt="You keep notes. Be brief.", **options)
         compressions = []
-        agent.on_event = lambda event: (
-            compressions.append(event) if isinstance(event, Compressed) and event.method else None
-        )
+
+        def on_event(event: Event) -> None:
+            if isinstance(event, Compressed) and event.method:
+                compressions.append(event)
+
+        prompt = "You keep notes. Be brief."
+        agent = AIAgent(model, db=db, system_prompt=prompt, on_event=on_event, **options)
         for number in range(turns):
             result = agent.run_conversation(question(number, chance))
             assert str(result["final_response"]).startswith(f"Noted under answer{number}:")

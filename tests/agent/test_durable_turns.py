@@ -24,7 +24,9 @@ from agent.agent import AIAgent
 from agent.config.schema import AgentSettings
 from agent.events import Event, Noticed
 from agent.heartbeat import Heart, heart
+from agent.outcome import Failed, NotStarted, Superseded
 from agent.recovery import CUT_OFF, MOST_ATTEMPTS, MOST_LIVES, take_over
+from agent.request import Question, TakenOver
 from agent.scripted import Call, ScriptedModel, calls, say
 from hermes_state import SessionDB, StoreFullError
 from hermes_state.history import OUTCOME_UNKNOWN
@@ -96,9 +98,8 @@ def test_a_turn_is_brought_to_its_end(tmp_path: Path, place: str) -> None:
         assert taken is not None and taken.unknown == unknown
         agent = new_agent(db, tmp_path)
         seen: list[Event] = []
-        agent.on_event = seen.append
-        result = asyncio.run(agent.go_on(taken))
-        assert result["completed"] and result["final_response"] == told[-1]
+        outcome = asyncio.run(agent.run(TakenOver(taken), watch=seen.append))
+        assert outcome.completed and outcome.text == told[-1]
         assert history(db) == told
         assert marks(tmp_path) == made, "an effect twice, or not at all"
         notices = [event.text for event in seen if isinstance(event, Noticed)]
@@ -123,8 +124,8 @@ def test_a_process_that_wakes_up_late_can_write_nothing(
         taken = take(db)
         assert taken is not None
         monkeypatch.undo()
-        result = asyncio.run(new_agent(db, tmp_path).go_on(taken))
-        assert result["completed"]
+        outcome = asyncio.run(new_agent(db, tmp_path).run(TakenOver(taken)))
+        assert outcome.completed
         before = history(db)
         os.kill(child.pid, signal.SIGCONT)
         said, _ = child.communicate()
@@ -193,16 +194,20 @@ async def test_a_second_turn_waits_for_the_first(db: SessionDB) -> None:
     first = AIAgent(ScriptedModel([say(gate, "one")]), db=db, session_id="s")
     second = AIAgent(ScriptedModel([say("two")]), db=db, session_id="s")
     noticed = asyncio.Event()
-    second.on_event = lambda event: noticed.set() if isinstance(event, Noticed) else None
-    running = asyncio.create_task(first.run("First?"))
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Noticed):
+            noticed.set()
+
+    running = asyncio.create_task(first.run(Question("First?")))
     while db.get_turn("s") is None:
         await asyncio.sleep(0)
-    waiting = asyncio.create_task(second.run("Second?"))
+    waiting = asyncio.create_task(second.run(Question("Second?"), watch=watch))
     await noticed.wait()
     assert [m["content"] for m in db.get_messages("s")] == ["First?"]
     gate.set()
-    assert (await running)["final_response"] == "one"
-    assert (await waiting)["final_response"] == "two"
+    assert (await running).text == "one"
+    assert (await waiting).text == "two"
     assert [m["content"] for m in db.get_messages("s")] == ["First?", "one", "Second?", "two"]
 
 
@@ -211,15 +216,20 @@ async def test_waiting_can_be_interrupted(db: SessionDB) -> None:
     first = AIAgent(ScriptedModel([say(gate, "one")]), db=db, session_id="s")
     second = AIAgent(ScriptedModel([]), db=db, session_id="s")
     noticed = asyncio.Event()
-    second.on_event = lambda event: noticed.set() if isinstance(event, Noticed) else None
-    running = asyncio.create_task(first.run("First?"))
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Noticed):
+            noticed.set()
+
+    running = asyncio.create_task(first.run(Question("First?")))
     while db.get_turn("s") is None:
         await asyncio.sleep(0)
-    waiting = asyncio.create_task(second.run("Second?"))
+    waiting = asyncio.create_task(second.run(Question("Second?"), watch=watch))
     await noticed.wait()
     assert second.interrupt()
-    result = await waiting
-    assert result["interrupted"] and not result["failed"] and result["api_calls"] == 0
+    outcome = await waiting
+    assert isinstance(outcome, NotStarted) and outcome.reason == "stopped"
+    assert outcome.interrupted and not outcome.failed and outcome.api_calls == 0
     gate.set()
     await running
     assert [m["content"] for m in db.get_messages("s")] == ["First?", "one"]
@@ -228,7 +238,7 @@ async def test_waiting_can_be_interrupted(db: SessionDB) -> None:
 async def test_a_turn_that_is_taken_over_stops_where_it_is(db: SessionDB) -> None:
     stuck = asyncio.Event()
     agent = AIAgent(ScriptedModel([say(stuck, "never")]), db=db, session_id="s")
-    running = asyncio.create_task(agent.run("Go"))
+    running = asyncio.create_task(agent.run(Question("Go")))
     while db.get_turn("s") is None:
         await asyncio.sleep(0)
     db._execute_write(lambda conn: conn.execute("UPDATE turns SET heartbeat_at = 0"))
@@ -236,16 +246,17 @@ async def test_a_turn_that_is_taken_over_stops_where_it_is(db: SessionDB) -> Non
     taken = db.take_over_turn("s", found["fence"])
     assert taken is not None
     await asyncio.to_thread(heart.beat)
-    result = await running
-    assert result["superseded"] and result["failed"] and "taken over" in result["error"]
+    outcome = await running
+    assert isinstance(outcome, Superseded) and outcome.is_silent
+    assert outcome.failed and outcome.error and "taken over" in outcome.error
     assert [m["content"] for m in db.get_messages("s")] == ["Go"]
     other = AIAgent(ScriptedModel([say("Here.")]), db=db, session_id="s")
-    assert (await other.go_on(taken))["final_response"] == "Here."
+    assert (await other.run(TakenOver(taken))).text == "Here."
 
 
 async def test_a_failing_turn_gives_its_lease_back(db: SessionDB) -> None:
     agent = AIAgent(ScriptedModel([RuntimeError("broken")]), db=db, session_id="s")
-    assert (await agent.run("Go"))["failed"]
+    assert (await agent.run(Question("Go"))).failed
     turn = db.get_turn("s")
     assert turn is not None and turn["state"] == "ended"
 
@@ -263,14 +274,13 @@ async def test_a_turn_that_could_not_be_ended_is_not_waited_for(
         return real(work)
 
     monkeypatch.setattr(db, "_execute_write", only_the_question)
-    refused = await agent.run("First?")
-    assert refused["failed"] and "No room" in refused["error"]
+    refused = await agent.run(Question("First?"))
+    assert isinstance(refused, Failed) and refused.error and "No room" in refused.error
     monkeypatch.undo()
     turn = db.get_turn("s")
     assert turn is not None and turn["state"] == "running" and db.list_abandoned_turns() == []
     seen: list[Event] = []
-    agent.on_event = seen.append
-    assert (await agent.run("Second?"))["final_response"] == "two"
+    assert (await agent.run(Question("Second?"), watch=seen.append)).text == "two"
     assert not any(isinstance(event, Noticed) for event in seen), "it waited for itself"
     told = [m["content"] for m in db.get_messages("s")]
     assert told == ["First?", "[The answer to this was cut off.]", "Second?", "two"]

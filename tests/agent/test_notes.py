@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,9 @@ from agent.agent import AIAgent
 from agent.errors import RequestRefusedError
 from agent.events import Event, NoteStored, Steered
 from agent.model import ModelRequest
+from agent.outcome import Answered, Interrupted, NotStarted, TurnOutcome
+from agent.request import WaitingNotes
 from agent.scripted import ScriptedModel, Step, StepLike, call, fail, say
-from agent.threads import run_to_end
 from hermes_state import SessionDB
 from hermes_state.history import repair_message_sequence
 from tools.base import ToolContext, Workspace, tool
@@ -55,10 +57,14 @@ def steering(steer: str, agents: list[AIAgent]) -> Registry:
     return Registry([work])
 
 
-def new_agent(db: SessionDB, steps: list[StepLike], steer: str = "Look left.") -> AIAgent:
+def new_agent(
+    db: SessionDB, steps: list[StepLike], steer: str = "Look left.", **options: Any
+) -> AIAgent:
     agents: list[AIAgent] = []
     agents.append(
-        AIAgent(ScriptedModel(steps), db=db, session_id="s", tools=steering(steer, agents))
+        AIAgent(
+            ScriptedModel(steps), db=db, session_id="s", tools=steering(steer, agents), **options
+        )
     )
     return agents[0]
 
@@ -66,10 +72,14 @@ def new_agent(db: SessionDB, steps: list[StepLike], steer: str = "Look left.") -
 def test_it_is_stored_before_it_is_confirmed_and_read_at_the_next_step(db: SessionDB) -> None:
     waiting: list[bool] = []
     told: list[Event] = []
-    agent = new_agent(db, [call("work"), say("I look left.")])
-    agent.on_event = lambda event: (
-        waiting.append(db.has_notes("s")) if isinstance(event, NoteStored) else told.append(event)
-    )
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, NoteStored):
+            waiting.append(db.has_notes("s"))
+        else:
+            told.append(event)
+
+    agent = new_agent(db, [call("work"), say("I look left.")], on_event=on_event)
     assert agent.run_conversation("go")["final_response"] == "I look left."
     assert waiting == [True]
     assert Steered("Look left.") in told
@@ -112,10 +122,9 @@ def test_a_turn_that_ends_first_leaves_it_for_one_of_its_own(db: SessionDB, end:
     result = agent.run_conversation("go")
     assert result["interrupted"] or result["failed"]
     assert db.has_notes("s") and db.list_noted() == ["s"]
-    told = run_to_end(agent.run_notes())
-    assert told is not None and told["final_response"] == "I look left."
+    assert agent.run_blocking(WaitingNotes()).text == "I look left."
     assert said(db)[-2:] == ["Look left.", "I look left."]
-    assert run_to_end(agent.run_notes()) is None
+    assert isinstance(agent.run_blocking(WaitingNotes()), NotStarted)
     assert problems(repair_message_sequence(db.get_messages("s"))) == []
 
 
@@ -147,16 +156,16 @@ def test_of_two_processes_that_tell_it_one_does(db: SessionDB, tmp_path: Path) -
         agents = [
             AIAgent(ScriptedModel([say("I see.")]), db=one, session_id="s") for one in (db, other)
         ]
-        results: list[object] = []
+        outcomes: list[TurnOutcome] = []
         threads = [
-            threading.Thread(target=lambda a=a: results.append(run_to_end(a.run_notes())))
+            threading.Thread(target=lambda a=a: outcomes.append(a.run_blocking(WaitingNotes())))
             for a in agents
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert len([result for result in results if result is not None]) == 1
+    assert {type(outcome) for outcome in outcomes} == {Answered, NotStarted}
     assert said(db)[-2:] == ["it has ended", "I see."]
 
 
@@ -178,12 +187,11 @@ def test_the_end_of_a_process_is_a_turn_of_its_own(db: SessionDB, tmp_path: Path
         on_event=lambda event: stored.set() if isinstance(event, NoteStored) else None,
     )
     assert agent.run_conversation("start it")["final_response"] == "It runs."
-    assert run_to_end(agent.run_notes()) is None
+    assert isinstance(agent.run_blocking(WaitingNotes()), NotStarted)
     (process,) = table_of(agent.workspace).all()
     process.run.child.close_input()
     assert stored.wait(60)
-    result = run_to_end(agent.run_notes())
-    assert result is not None and result["final_response"] == "It failed."
+    assert agent.run_blocking(WaitingNotes()).text == "It failed."
     (note,) = [text for text in said(db) if text.startswith(f"[{process.id} ended")]
     assert "exit code 3" in note
     agent.close()
@@ -196,8 +204,8 @@ async def test_a_long_note_turn_is_interrupted_like_any_other(db: SessionDB) -> 
     agent = AIAgent(
         ScriptedModel([lambda request: say("half", agent.interrupt, 3600.0)]), db=db, session_id="s"
     )
-    result = await asyncio.wait_for(agent.run_notes(), 20)
-    assert result is not None and result["interrupted"]
+    outcome = await asyncio.wait_for(agent.run(WaitingNotes()), 20)
+    assert isinstance(outcome, Interrupted)
     assert said(db)[-2:] == ["it has ended", "half"]
 
 

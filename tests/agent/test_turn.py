@@ -24,8 +24,11 @@ from agent.events import (
     ToolStarted,
     TurnFinished,
     TurnStarted,
+    Watcher,
 )
 from agent.model import Usage
+from agent.outcome import as_dict
+from agent.request import Question
 from agent.scripted import Call, ScriptedModel, call, calls, cut, fail, say
 from agent.tool_calls import LONGEST_ON_LOOP
 from hermes_state import SessionDB
@@ -255,8 +258,13 @@ def test_what_cannot_be_stored_is_refused_not_answered(db: SessionDB) -> None:
     assert model.calls == 0
 
 
-def interrupt_at(agent: AIAgent, wanted: Callable[[Event], bool]) -> None:
-    """Interrupt the turn, from another thread, at the first event that fits."""
+def ask(agent: AIAgent, question: str, watch: Watcher) -> dict[str, Any]:
+    """Run a turn that is watched."""
+    return as_dict(agent.run_blocking(Question(question), watch=watch))
+
+
+def interrupt_at(agent: AIAgent, wanted: Callable[[Event], bool]) -> Watcher:
+    """A watcher that interrupts the turn, from another thread, at the first event that fits."""
     done = threading.Event()
 
     def watch(event: Event) -> None:
@@ -266,18 +274,17 @@ def interrupt_at(agent: AIAgent, wanted: Callable[[Event], bool]) -> None:
             thread.join()
             done.set()
 
-    agent.on_event = watch
+    return watch
 
 
 def test_interrupt_in_the_middle_of_an_answer(db: SessionDB) -> None:
     agent, _ = agent_with(db, say("Once upon", asyncio.Event(), " a time"), say("ok"))
-    interrupt_at(agent, lambda event: isinstance(event, TextStreamed))
-    result = agent.run_conversation("Tell me a story")
+    watch = interrupt_at(agent, lambda event: isinstance(event, TextStreamed))
+    result = ask(agent, "Tell me a story", watch)
     assert result["interrupted"] and not result["failed"]
     assert result["final_response"] is None
     last = db.get_messages(agent.session_id)[-1]
     assert (last["content"], last["finish_reason"]) == ("Once upon", "interrupted")
-    agent.on_event = None
     assert agent.run_conversation("go on")["completed"]
     assert is_valid(db, agent.session_id)
 
@@ -292,8 +299,8 @@ def test_interrupt_while_a_tool_runs(db: SessionDB) -> None:
 
     registry = Registry([Tool("forever", "", forever)])
     agent, _ = agent_with(db, calls([Call("forever"), Call("forever")]), say("ok"), tools=registry)
-    interrupt_at(agent, lambda event: isinstance(event, ToolStarted))
-    assert agent.run_conversation("go")["interrupted"]
+    watch = interrupt_at(agent, lambda event: isinstance(event, ToolStarted))
+    assert ask(agent, "go", watch)["interrupted"]
     assert stopped.wait(60)
     results = [m["content"] for m in db.get_messages(agent.session_id) if m["role"] == "tool"]
     assert "[interrupted]" in results[0] and "[not run]" in results[1]
@@ -308,8 +315,8 @@ def test_interrupt_at_other_moments(db: SessionDB, event: type) -> None:
         say(asyncio.Event()),
         say("next"),
     )
-    interrupt_at(agent, lambda seen: isinstance(seen, event))
-    assert agent.run_conversation("go")["interrupted"]
+    watch = interrupt_at(agent, lambda seen: isinstance(seen, event))
+    assert ask(agent, "go", watch)["interrupted"]
     assert is_valid(db, agent.session_id)
 
 
@@ -328,8 +335,7 @@ def test_steering_reaches_the_next_step(db: SessionDB) -> None:
         if isinstance(event, ToolStarted):
             assert agent.steer("Softer, please.")
 
-    agent.on_event = watch
-    assert agent.run_conversation("go")["final_response"] == "As you wish."
+    assert ask(agent, "go", watch)["final_response"] == "As you wish."
     assert model.requests[1].messages[-1]["content"] == "Softer, please."
     assert Steered("Softer, please.") in seen
     assert not agent.steer("too late")
@@ -338,10 +344,12 @@ def test_steering_reaches_the_next_step(db: SessionDB) -> None:
 
 def test_steering_during_the_last_answer_is_answered(db: SessionDB) -> None:
     agent, model = agent_with(db, say("First."), say("Second."))
-    agent.on_event = lambda event: (
-        agent.steer("And then?") if isinstance(event, TextStreamed) and model.calls == 1 else None
-    )
-    assert agent.run_conversation("go")["final_response"] == "Second."
+
+    def watch(event: Event) -> None:
+        if isinstance(event, TextStreamed) and model.calls == 1:
+            agent.steer("And then?")
+
+    assert ask(agent, "go", watch)["final_response"] == "Second."
     assert [text for _, text in stored(db, agent.session_id)] == [
         "go", "First.", "And then?", "Second.",
     ]  # fmt: skip
@@ -363,8 +371,7 @@ def test_one_turn_at_a_time(db: SessionDB) -> None:
         except TurnRunningError as error:
             refused.append(error)
 
-    agent.on_event = again
-    agent.run_conversation("go")
+    ask(agent, "go", again)
     assert len(refused) == 1
     assert db.message_count() == 2
 
@@ -435,12 +442,12 @@ def test_without_a_store_the_conversation_lives_in_memory() -> None:
 async def test_many_conversations_share_one_event_loop(db: SessionDB) -> None:
     gate = asyncio.Event()
     agents = [agent_with(db, say("a", gate, "b"))[0] for _ in range(50)]
-    turns = [asyncio.create_task(agent.run("go")) for agent in agents]
+    turns = [asyncio.create_task(agent.run(Question("go"))) for agent in agents]
     while db.message_count() < 50:
         await asyncio.sleep(0)
     gate.set()
     results = await asyncio.gather(*turns)
-    assert [result["final_response"] for result in results] == ["ab"] * 50
+    assert [result.text for result in results] == ["ab"] * 50
     assert db.session_count() == 50
 
 

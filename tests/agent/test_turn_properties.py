@@ -20,6 +20,8 @@ from agent.errors import (
     ServerFailedError,
 )
 from agent.events import Event, ReplyFinished, Steered, TextStreamed, ToolFinished, ToolStarted
+from agent.outcome import as_dict
+from agent.request import Question
 from agent.scripted import Call, ScriptedModel, Step, calls, cut, fail, say
 from hermes_state import SessionDB
 from hermes_state.history import repair_message_sequence
@@ -154,8 +156,8 @@ def test_any_script_and_any_interruption(
             watcher = Watcher(
                 agent, interrupt_at if number == 0 else None, steer_at if number == 0 else None
             )
-            agent.on_event = watcher
-            result = agent.run_conversation(f"{number}: {prompt}")
+            question = Question(f"{number}: {prompt}")
+            result = as_dict(agent.run_blocking(question, watch=watcher))
             assert (
                 sum(
                     (
@@ -242,7 +244,6 @@ def test_a_fragment_of_the_stream_is_never_lost_or_doubled() -> None:
                     if len(seen) == stop:
                         agent.interrupt()
 
-            agent.on_event = watch
-            result = agent.run_conversation("go")
+            result = as_dict(agent.run_blocking(Question("go"), watch=watch))
             assert result["interrupted"] or stop == 12
             assert db.get_messages(agent.session_id)[-1]["content"] == "".join(seen)

@@ -10,7 +10,7 @@ import pytest
 
 from gateway import expiry
 from gateway.recovery import STOPPED
-from gateway.replies import normalize_empty_response
+from gateway.run import _normalize_empty_agent_response
 
 from .chats import gateway
 
@@ -49,12 +49,12 @@ async def test_a_command_that_was_cut_off_is_told_once_and_not_done_again(tmp_pa
     ],
 )
 def test_a_turn_without_an_answer_has_a_word(outcome: dict[str, Any], says: str) -> None:
-    assert says in normalize_empty_response(outcome, "", history_len=7)
-    assert normalize_empty_response(outcome, "an answer", history_len=7) == "an answer"
+    assert says in _normalize_empty_agent_response(outcome, "", history_len=7)
+    assert _normalize_empty_agent_response(outcome, "an answer", history_len=7) == "an answer"
 
 
 def test_who_interrupted_is_not_told_so() -> None:
-    assert normalize_empty_response({"interrupted": True}, "", history_len=7) == ""
+    assert _normalize_empty_agent_response({"interrupted": True}, "", history_len=7) == ""
 
 
 async def test_a_look_at_expired_sessions_that_fails_is_not_the_last(

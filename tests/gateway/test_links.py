@@ -307,7 +307,7 @@ async def test_a_chat_and_the_api_at_once_are_answered_one_after_the_other(tmp_p
         answer = asyncio.ensure_future(requests.ask(request))
         await until(lambda: requests.is_busy(request.key))
         held.release.set()
-        assert (await answer)["final_response"] == "next"
+        assert (await answer).text == "next"
         assert held.most == 1
         seen = await chats.local.wait_for(2 + 3, "1")
         assert seen[-2:] == ["💬 prog (api_server): from a program", "🤖 next"]

@@ -13,7 +13,9 @@ from agent.events import ToolFinished, ToolStarted
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from gateway.asking import Question
-from gateway.silence import _Watch
+from gateway.config import Platform
+from gateway.session import SessionSource
+from gateway.silence import _Watch, watched
 
 from .chats import Chats, asked, echo, gateway
 
@@ -64,7 +66,10 @@ async def test_with_zero_nobody_watches(tmp_path: Path) -> None:
         while not chats.runner._running_agents:
             await asyncio.sleep(0)
         agent = chats.runner._running_agents[chats.key()]
-        assert agent.on_event is None
+        async with watched(
+            chats.runner, chats.key(), SessionSource(Platform("local"), "1"), agent
+        ) as watch:
+            assert watch is None
         release.set()
         assert await chats.local.wait_for(1) == ["done"]
 
@@ -75,8 +80,6 @@ async def test_a_turn_that_shows_something_is_left_alone(tmp_path: Path) -> None
     async with gateway(tmp_path, [say(*pieces), echo], yaml=yaml) as chats:
         answer = await chats.ask("count")
         assert answer.split() == [str(number) for number in range(20)]
-        agent = chats.runner._agent_cache[chats.key()][0]
-        assert agent.on_event is None, "the watch of one turn hears the next"
 
 
 def count_looks(chats: Chats, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -109,8 +112,7 @@ async def test_waiting_for_the_person_is_not_silence(
 
 
 def test_what_it_is_at_is_named() -> None:
-    heard: list[object] = []
-    watch = _Watch(1, 1, heard.append)
+    watch = _Watch(1, 1)
     started = [ToolStarted(f"c{n}", name, {}) for n, name in enumerate(["terminal", "patch"])]
     threads = [threading.Thread(target=watch.hear, args=(one,)) for one in started]
     for thread in threads:
@@ -121,4 +123,3 @@ def test_what_it_is_at_is_named() -> None:
     assert watch._doing() == "running patch"
     watch.hear(ToolFinished("c1", "patch", "", 0.1, False))
     assert watch._doing() == "waiting for the model"
-    assert len(heard) == 4

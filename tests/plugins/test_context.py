@@ -15,8 +15,8 @@ from agent.context_engine import ContextEngine
 from agent.errors import RequestRefusedError
 from agent.events import Event, NoteStored
 from agent.providers import build_model, known
+from agent.request import WaitingNotes
 from agent.scripted import ScriptedModel, call, fail, say
-from agent.threads import run_to_end
 from hermes_base import plugins
 from hermes_state import SessionDB
 from tools.base import ToolContext, ToolError, Workspace
@@ -176,9 +176,9 @@ def test_a_message_that_a_plugin_adds_outlives_the_turn(
     assert agent.run_conversation("go")["interrupted"]
     assert waiting == [True], "it was stored before the plugin was told that it was taken"
     agent.llm = ScriptedModel([say("I look left.")])
-    told = run_to_end(agent.run_notes())
-    assert told is not None and told["final_response"] == "I look left."
-    assert [one["content"] for one in told["messages"]].count("Look left.") == 1
+    told = agent.run_blocking(WaitingNotes())
+    assert told.text == "I look left."
+    assert [message["content"] for message in told.messages].count("Look left.") == 1
 
 
 def test_asking_the_model(write_plugin: WritePlugin, load: Load) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from agent.code_calls import CodeCalls
+from agent.outcome import as_dict
+from agent.request import Question
 from agent.scripted import Call, call, calls, say
 from hermes_base import plugins
 from hermes_state import SessionDB
@@ -57,8 +59,10 @@ def test_a_call_is_blocked(answer: Any, expected: str, make_agent: MakeAgent) ->
     ran: list[str] = []
     tools = shouting()
     agent, _ = make_agent(call("shout", text="a"), say("Well."), tools=tools)
-    agent.on_event = lambda event: ran.append(type(event).__name__)
-    result = agent.run_conversation("go")
+    outcome = agent.run_blocking(
+        Question("go"), watch=lambda event: ran.append(type(event).__name__)
+    )
+    result = as_dict(outcome)
     assert expected in results(result)[0]
     assert "ToolStarted" not in ran
     assert told[0]["status"] == "blocked" and result["completed"]

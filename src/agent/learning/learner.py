@@ -26,6 +26,7 @@ from .text import plain
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
+    from agent.outcome import TurnOutcome
 
     from .proposals import Proposal
 
@@ -114,11 +115,11 @@ class Learner:
         if event.method:
             self.providers.switched(event.session_id, event.old_session_id, reason="compression")
 
-    def turn_ended(self, question: Any, result: dict[str, Any]) -> None:
+    def turn_ended(self, question: Any, outcome: TurnOutcome) -> None:
         """The turn is over and stored; what follows happens beside the next one."""
-        if not result["completed"]:
+        if not outcome.completed:
             return
-        messages, answer = result["messages"], str(result["final_response"] or "")
+        messages, answer = list(outcome.messages), outcome.text
         if self.providers:
             text, session_id = plain(question), self._agent.session_id
             self.providers.tell("sync_turn", text, answer, session_id=session_id, messages=messages)

@@ -10,8 +10,7 @@ from agent.agent import AIAgent
 from agent.config.schema import AgentSettings
 from agent.events import Event, TurnStarted
 from agent.recovery import take_over
-from agent.threads import run_to_end
-from hermes_base import session_context
+from agent.request import Question, TakenOver
 from hermes_state import SessionDB
 
 from .child_side import count_writes, scripted_model, scripted_tools, tell
@@ -60,8 +59,8 @@ class Engine:
         for turn in self.db.list_abandoned_turns():
             taken = take_over(self.db, turn, AgentSettings())
             if taken is not None:
-                result = run_to_end(self.agent().go_on(taken))
-                assert not result["failed"], result["error"]
+                outcome = self.agent().run_blocking(TakenOver(taken))
+                assert not outcome.failed, outcome.error
                 taken_over = True
         return taken_over
 
@@ -82,8 +81,7 @@ class Engine:
 
     def take_inbox(self, inbox_id: str) -> None:
         """Try to answer the message that waits."""
-        session_context.set_inbox_id(inbox_id)
-        tell(won=not self.agent().run_conversation("race")["failed"])
+        tell(won=not self.agent().run_blocking(Question("race", (inbox_id,))).failed)
 
     def take_approval(self, approval_id: str, token: str) -> None:
         """Try to decide."""

@@ -27,11 +27,12 @@ from agent.events import (
     ToolStarted,
     TurnStarted,
 )
+from agent.outcome import TurnOutcome
 from gateway.requests import Request
 
 from .context import Api, Place
 from .errors import ApiError, json_response
-from .outcomes import Outcome, outcome_of, usage_of
+from .outcomes import HttpOutcome, http_outcome, usage_of
 from .reading import chat_messages, flag, mode_in
 from .sse import DONE, Outlet, SseResponse, comment, data
 
@@ -54,10 +55,10 @@ async def chat_completions(api: Api, owner: str, http: HttpRequest) -> Any:
         wants_usage = isinstance(options, dict) and flag(options.get("include_usage", False))
         return await _streamed(api, http, place, request, Chunks(model, wants_usage))
     result = await api.ask(http, request)
-    return completion(outcome_of(result, place), model, result)
+    return completion(http_outcome(result, place), model, result)
 
 
-def completion(outcome: Outcome, model: str, result: dict[str, Any]) -> Response:
+def completion(outcome: HttpOutcome, model: str, result: TurnOutcome) -> Response:
     """A whole answer."""
     if outcome.error is not None:
         raise outcome.error
@@ -86,7 +87,7 @@ async def _streamed(
 ) -> SseResponse:
     outlet, begun = Outlet(), asyncio.Event()
 
-    def on_event(event: Event) -> None:
+    def watch(event: Event) -> None:
         if type(event) is TurnStarted:
             outlet.put(chunks.first())
             begun.set()
@@ -97,8 +98,8 @@ async def _streamed(
 
     async def run() -> None:
         try:
-            result = await api.ask(http, request, on_event)
-            outlet.put(chunks.last(outcome_of(result, place), result))
+            result = await api.ask(http, request, watch)
+            outlet.put(chunks.last(http_outcome(result, place), result))
         except ApiError as error:
             if not begun.is_set():
                 raise
@@ -163,7 +164,7 @@ class Chunks:
                 return comment("hermes.restarted", {"reason": event.reason}), True
         return tool_remark(event), True
 
-    def last(self, outcome: Outcome, result: dict[str, Any]) -> bytes:
+    def last(self, outcome: HttpOutcome, result: TurnOutcome) -> bytes:
         """The end of the answer, or of the attempt."""
         if outcome.error is not None:
             return data(outcome.error.body()) + DONE

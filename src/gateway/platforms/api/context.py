@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request as HttpRequest
 
+from agent.outcome import Answered, Failed, Interrupted, TurnOutcome
 from gateway.config import Platform
 from gateway.requests import (
     AlreadyAskedError,
@@ -43,8 +44,9 @@ from .reading import (
 )
 
 if TYPE_CHECKING:
-    from agent.events import Event
+    from agent.events import Watcher
     from hermes_state import SessionDB
+    from tools.base import Mode
 
     from ..request_host import RequestHost
 
@@ -164,7 +166,7 @@ class Api:
         content: Any,
         history: list[dict[str, Any]] | None = None,
         instructions: str = "",
-        mode: str = "",
+        mode: Mode | None = None,
     ) -> Request:
         """The message, ready to be asked."""
         once = header(http, IDEMPOTENCY_HEADER)
@@ -184,15 +186,15 @@ class Api:
         self,
         http: HttpRequest,
         request: Request,
-        on_event: Callable[[Event], None] | None = None,
+        watch: Watcher | None = None,
         on_accepted: Callable[[], None] | None = None,
-    ) -> dict[str, Any]:
+    ) -> TurnOutcome:
         """Run the message's turn; what was answered before is answered the same. ApiError."""
         if not await self.host.passes_hooks(request):
             raise ApiError(403, "A plugin left this message out.", code="left_out")
         watcher = self._stop_when_gone(http, request)
         try:
-            return await self.requests.ask(request, on_event, on_accepted=on_accepted)
+            return await self.requests.ask(request, watch, on_accepted=on_accepted)
         except AlreadyAskedError:
             return self.earlier(request.session_id, str(request.message_id))
         except TooManyWaitingError as error:
@@ -225,9 +227,9 @@ class Api:
         interrupt = getattr(agent, "interrupt", None)
         return bool(interrupt is not None and interrupt())
 
-    def earlier(self, session_id: str, message_id: str) -> dict[str, Any]:
-        """The result of a message that was answered before, from the store; ApiError if none is."""
-        turn = self.turn_of(session_id, message_id)
+    def earlier(self, session_id: str, message_id: str) -> TurnOutcome:
+        """The outcome of a message that was answered before, from the store; ApiError if none."""
+        turn = self.turn_of(session_id, message_id) or []
         answer = turn[-1] if turn else None
         if answer is None or answer["role"] != "assistant" or answer.get("tool_calls"):
             raise ApiError(
@@ -237,19 +239,16 @@ class Api:
                 code="already_accepted",
                 headers={"Retry-After": "5", "x-should-retry": "false"},
             )
-        failed = answer.get("finish_reason") == "error"
-        return {
-            "final_response": None if failed else answer["content"],
-            "error": answer["content"] if failed else None,
-            "failed": failed,
-            "completed": not failed,
-            "partial": answer.get("finish_reason") == "length",
-            "interrupted": answer.get("finish_reason") == "interrupted",
-            "session_id": answer["session_id"],
-            "messages": turn,
-            "api_calls": 1,
-            "usage": {},
-        }
+        session_id, text = str(answer["session_id"]), answer["content"]
+        reason = answer.get("finish_reason")
+        if reason == "error":
+            return Failed(session_id=session_id, messages=turn, api_calls=1, error=text)
+        if reason == "interrupted":
+            return Interrupted(session_id=session_id, messages=turn, api_calls=1, text=text)
+        is_cut = reason == "length"
+        return Answered(
+            session_id=session_id, messages=turn, api_calls=1, text=text, partial=is_cut
+        )
 
     def turn_of(self, session_id: str, message_id: str) -> list[dict[str, Any]] | None:
         """The stored rows of the turn that a client's message began."""

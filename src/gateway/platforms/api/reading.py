@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
+from tools.base import Mode
+
 from .errors import ApiError
 
 MAX_BODY = 32 * 1024 * 1024
@@ -189,11 +191,11 @@ def flag(value: Any) -> bool:
     return value if isinstance(value, bool) else str(value).lower() in ("1", "true", "yes", "on")
 
 
-def mode_in(body: dict[str, Any]) -> str:
-    """The mode that a request wants for its conversation; empty if it says nothing of it."""
+def mode_in(body: dict[str, Any]) -> Mode | None:
+    """The mode that a request wants for its conversation; None if it says nothing of it."""
     given = body.get("mode")
-    if given is None or given in ("plan", "guarded"):
-        return given or ""
+    if given is None or given == "plan" or given == "guarded":
+        return given
     if given == "full":
         raise ApiError(
             403,

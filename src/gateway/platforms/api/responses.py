@@ -13,13 +13,14 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from agent.events import Event, TurnStarted
+from agent.outcome import TurnOutcome, usage_dict
 from gateway.requests import Request, turn_at
 from gateway.session_store import new_gateway_session_id
 
 from .chat_completions import begin
 from .context import Api, Place
 from .errors import ApiError, json_response
-from .outcomes import Outcome, outcome_of
+from .outcomes import HttpOutcome, http_outcome
 from .reading import Said, chat_messages, flag, mode_in
 from .response_events import ResponseEvents
 from .response_objects import (
@@ -49,22 +50,22 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Any:
     if flag(body.get("stream", False)):
         return await _streamed(api, http, place, request, ResponseEvents(model, body))
     result = await api.ask(http, request)
-    outcome = outcome_of(result, place)
+    outcome = http_outcome(result, place)
     if outcome.error is not None:
         raise outcome.error
     return json_response(finished(result, outcome, model, body), headers=outcome.headers)
 
 
 def finished(
-    result: dict[str, Any], outcome: Outcome, model: str, body: dict[str, Any]
+    result: TurnOutcome, outcome: HttpOutcome, model: str, body: dict[str, Any]
 ) -> dict[str, Any]:
     """The response that a result comes to."""
-    turn = last_turn(result["messages"])
-    session_id, row_id = str(result["session_id"]), row_of(turn[0]) if turn else 0
+    turn = last_turn(list(result.messages))
+    session_id, row_id = result.session_id, row_of(turn[0]) if turn else 0
     status = "incomplete" if outcome.facts["partial"] else "completed"
     return response_object(
         response_id(session_id, row_id), model, status, output_of(turn),
-        usage=result.get("usage") or {}, partial=outcome.facts["partial"], asked=body,
+        usage=usage_dict(result.usage), partial=outcome.facts["partial"], asked=body,
     )  # fmt: skip
 
 
@@ -153,7 +154,7 @@ async def _streamed(
 ) -> SseResponse:
     outlet, begun = Outlet(), asyncio.Event()
 
-    def on_event(event: Event) -> None:
+    def watch(event: Event) -> None:
         if type(event) is TurnStarted:
             agent = api.host.running_agent(request.key)
             assert agent is not None, "its turn has just begun"
@@ -167,8 +168,8 @@ async def _streamed(
 
     async def run() -> None:
         try:
-            result = await api.ask(http, request, on_event)
-            outcome = outcome_of(result, place)
+            result = await api.ask(http, request, watch)
+            outcome = http_outcome(result, place)
             if outcome.error is not None:
                 raise outcome.error
             outlet.put(events.end(finished(result, outcome, events.model, events.asked)))

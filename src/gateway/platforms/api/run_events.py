@@ -20,10 +20,11 @@ from agent.events import (
     ToolStarted,
     TurnStarted,
 )
+from agent.outcome import TurnOutcome, usage_dict
 from tools.base import ApprovalRequest
 
 from .names import shown_id
-from .outcomes import Outcome
+from .outcomes import HttpOutcome
 from .sse import Outlet, data
 
 KEPT_EVENTS = 20_000
@@ -118,12 +119,11 @@ class Run:
         self.status = "running"
         self._add("approval.responded", choice=choice, resolved=resolved)
 
-    def end(self, result: dict[str, Any], outcome: Outcome) -> None:
+    def end(self, result: TurnOutcome, outcome: HttpOutcome) -> None:
         """The turn is over."""
-        if result.get("session_id"):
-            self._facts["session_id"] = shown_id(self.owner, result["session_id"])
-        self._facts["usage"] = result.get("usage") or {}
-        if result.get("interrupted"):
+        self._facts["session_id"] = shown_id(self.owner, result.session_id)
+        self._facts["usage"] = usage_dict(result.usage)
+        if result.interrupted:
             self._finish("cancelled", "run.cancelled", output=outcome.text)
         elif outcome.error is not None:
             self.fail(str(outcome.error))

@@ -17,12 +17,13 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from agent.events import Event, Watcher
 from gateway.requests import Request
 
 from .context import Api, Place
 from .errors import ApiError, json_response
 from .names import owner_id
-from .outcomes import outcome_of
+from .outcomes import http_outcome
 from .reading import Said, chat_messages, flag, mode_in, session_name
 from .run_events import Run
 from .sse import Outlet, SseResponse
@@ -92,15 +93,15 @@ class Runs:
             if self._active.get(request.key) is run:
                 del self._active[request.key]
         accepted.set()
-        run.end(result, outcome_of(result, place))
+        run.end(result, http_outcome(result, place))
 
-    def _watch(self, key: str, run: Run) -> Any:
-        def on_event(event: Any) -> None:
+    def _watch(self, key: str, run: Run) -> Watcher:
+        def watch(event: Event) -> None:
             if run.status == "queued":
                 self._active[key] = run
             run.on_event(event)
 
-        return on_event
+        return watch
 
     def _keep(self, run: Run) -> None:
         self._runs[run.id] = run
@@ -145,9 +146,9 @@ class Runs:
             result = api.earlier(session_id, run_id)
         except ApiError:
             return {**shown, "status": "failed", "error": "It was cut off by a restart."}
-        if result["failed"]:
-            return {**shown, "status": "failed", "error": result["error"]}
-        return {**shown, "status": "completed", "output": result["final_response"]}
+        if result.failed:
+            return {**shown, "status": "failed", "error": result.error}
+        return {**shown, "status": "completed", "output": result.text}
 
     async def events(self, api: Api, owner: str, http: HttpRequest) -> SseResponse:
         """GET /v1/runs/{run_id}/events: what happens, from the beginning or behind an event."""

@@ -16,11 +16,12 @@ from agent.events import (
     ToolStarted,
     TurnStarted,
 )
+from agent.outcome import TurnOutcome, usage_dict
 
 from .context import Place
 from .errors import ApiError
 from .names import shown_id
-from .outcomes import Outcome
+from .outcomes import HttpOutcome
 from .sse import data
 
 
@@ -61,16 +62,16 @@ class SessionEvents:
             ), False
         return b"", True
 
-    def end(self, result: dict[str, Any], outcome: Outcome) -> bytes:
+    def end(self, result: TurnOutcome, outcome: HttpOutcome) -> bytes:
         """The turn is over."""
-        self._session_id = str(result.get("session_id") or self._session_id)
+        self._session_id = result.session_id
         if outcome.error is not None:
             return self.fail(outcome.error)
         facts = {name: outcome.facts[name] for name in ("completed", "partial", "interrupted")}
         return (
             self._event("assistant.completed", content=outcome.text, **facts)
             + self._event(
-                "run.completed", completed=facts["completed"], usage=result.get("usage") or {}
+                "run.completed", completed=facts["completed"], usage=usage_dict(result.usage)
             )
             + self._event("done")
         )

@@ -10,6 +10,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from agent.events import Event
+from agent.outcome import usage_dict
 from gateway.requests import Request
 from gateway.session_store import new_gateway_session_id
 from hermes_state import StoreError
@@ -18,7 +19,7 @@ from .chat_completions import begin
 from .context import Api, Place
 from .errors import ApiError, json_response
 from .names import owner_id, shown_id, with_shown_ids
-from .outcomes import outcome_of
+from .outcomes import http_outcome
 from .reading import Said, chat_messages, flag, mode_in, number, session_name
 from .session_events import SessionEvents
 from .sse import Outlet, SseResponse
@@ -151,14 +152,14 @@ async def chat(api: Api, owner: str, http: HttpRequest) -> Response:
     """POST /{id}/chat: one turn."""
     place, request = await _asked(api, owner, http)
     result = await api.ask(http, request)
-    outcome = outcome_of(result, place)
+    outcome = http_outcome(result, place)
     if outcome.error is not None:
         raise outcome.error
     content = {
         "object": "hermes.session.chat.completion",
-        "session_id": shown_id(owner, result["session_id"]),
+        "session_id": shown_id(owner, result.session_id),
         "message": {"role": "assistant", "content": outcome.text},
-        "usage": result.get("usage") or {},
+        "usage": usage_dict(result.usage),
         "hermes": outcome.facts,
     }
     return json_response(content, headers=outcome.headers)
@@ -170,7 +171,7 @@ async def chat_stream(api: Api, owner: str, http: HttpRequest) -> SseResponse:
     events = SessionEvents(f"run_{os.urandom(12).hex()}", place, request.content)
     outlet, begun = Outlet(), asyncio.Event()
 
-    def on_event(event: Event) -> None:
+    def watch(event: Event) -> None:
         piece, remark = events.of(event)
         if piece:
             outlet.put(piece, remark=remark)
@@ -178,8 +179,8 @@ async def chat_stream(api: Api, owner: str, http: HttpRequest) -> SseResponse:
 
     async def run() -> None:
         try:
-            result = await api.ask(http, request, on_event)
-            outlet.put(events.end(result, outcome_of(result, place)))
+            result = await api.ask(http, request, watch)
+            outlet.put(events.end(result, http_outcome(result, place)))
         except ApiError as error:
             if not begun.is_set():
                 raise
