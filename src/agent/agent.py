@@ -7,6 +7,7 @@ turn from ordinary code or from a coroutine, interrupt or steer it from any thre
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import sys
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from hermes_base import session_context
 from hermes_state import SessionDB, StoreError
 from tools.base import Asker, Mode, NobodyToAsk, ToolContext, Workspace
 from tools.registry import Registry
+from tools.services import Services
 
 from . import running
 from .auxiliary import Auxiliary
@@ -69,7 +71,7 @@ class AIAgent:
         request_options: dict[str, Any] | None = None,
         workspace: Workspace | None = None,
         asker: Asker | None = None,
-        services: dict[str, Any] | None = None,
+        services: Services | None = None,
         auxiliary: Auxiliary | None = None,
         compression: CompressionSettings | None = None,
         compression_timeout: float = 120.0,
@@ -109,14 +111,14 @@ class AIAgent:
         self.learner = Learner(self, learning or OFF, providers, self.announce)
         self.delegation = Delegation(self)
         self.notes = Notes(self)
-        self.services: dict[str, Any] = {
-            "delegate": self.delegation,
-            "call_tool": CodeCalls(self.tools, self._tool_context),
-            "session_environ": session_context.session_environ,
-            "notify": self.notes.notify,
-            "auxiliary": auxiliary,
-            **(services or {}),
-        }
+        own = Services(
+            delegate=self.delegation,
+            call_tool=CodeCalls(self.tools, self._tool_context),
+            session_environ=session_context.session_environ,
+            notify=self.notes.notify,
+            auxiliary=auxiliary,
+        )
+        self.services = own.replaced_by(services)
         facts = {"model": model.name, "billing_provider": model.provider, **(session_facts or {})}
         if user_id is not None:
             facts["user_id"] = user_id
@@ -320,7 +322,8 @@ class AIAgent:
                 log.warning("There is a tool %s already; the engine's is left out", tool.name)
         self.tools = extended
         self._tool_schemas = extended.schemas()
-        self.services["call_tool"] = CodeCalls(extended, self._tool_context)
+        calls = CodeCalls(extended, self._tool_context)
+        self.services = dataclasses.replace(self.services, call_tool=calls)
 
     def context_status(self) -> str:
         """The figures of a plugin's context engine, in one line; empty if there are none."""

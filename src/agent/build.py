@@ -13,6 +13,7 @@ from hermes_base import plugins
 from hermes_state import SessionDB
 from tools.base import Asker, Mode, Workspace
 from tools.registry import Registry
+from tools.services import Services
 from tools.toolset_names import ALL, NONE, understand, unwanted_in, wanted_on
 from tools.toolsets import default_tools, toolset_list
 
@@ -68,13 +69,15 @@ def build_agent(
     on_event: Callable[[Event], None] | None = None,
     session_facts: dict[str, Any] | None = None,
     asker: Asker | None = None,
+    services: Services | None = None,
     platform_hint: str = "",
 ) -> AIAgent:
     """An agent as configured, for a new conversation or, with `session_id`, an old one.
 
     `tools` defaults to what the configuration wants and this machine has; a model too small for
-    tools gets none. `asker` is whom tools ask before they do something dangerous. `platform_hint`
-    says in a new conversation's system prompt what to know about the place where answers are read.
+    tools gets none. `asker` is whom tools ask before they do something dangerous; `services` is
+    what they are lent besides the agent's own. `platform_hint` says in a new conversation's system
+    prompt what to know about the place where answers are read.
     """
     load_plugins(config.raw, config.home, config.environ)
     llm = model or build_models(config)
@@ -121,6 +124,7 @@ def build_agent(
         request_options=options,
         workspace=_workspace(config, where, settings),
         asker=asker,
+        services=services,
         auxiliary=build_auxiliary(config, lambda: agent.llm),
         compression=config.compression,
         compression_timeout=config.auxiliary.compression.timeout,

@@ -39,7 +39,7 @@ class Notes:
     def notify(self, text: str, name: str, quiet: bool = False) -> None:
         """Tell the conversation something that is known by `name`, once; raises StoreError.
 
-        A quiet note begins no turn of its own. This is what tools get as `services["notify"]`.
+        A quiet note begins no turn of its own. This is what tools get as `services.notify`.
         """
         self._add(text, name, QUIET if quiet else WAKING)
 

@@ -62,6 +62,7 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     from tools.base import Tool, ToolContext, Workspace
     from tools.mcp.serve import as_text, serve
     from tools.processes.ledger import reap_orphans
+    from tools.services import Services
     from tools.toolsets import default_tools
 
     reap_orphans(config.home)
@@ -71,7 +72,7 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     registry = default_tools(settings, config.home).usable(lambda one: one.toolset not in WITHHELD)
     workspace = Workspace(config.home, Path.cwd(), settings=settings)
     session_id = new_session_id()
-    services: dict[str, Any] = {}
+    services = Services()
 
     def context(call_id: str = "", progress: Any = lambda text: None) -> ToolContext:
         return ToolContext(
@@ -86,7 +87,7 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     def present(tool: Tool, caller: ToolContext, result: Any) -> str:
         return redact(as_text(tool, caller, result))
 
-    services["call_tool"] = CodeCalls(registry, context)
+    services = Services(call_tool=CodeCalls(registry, context))
     try:
         serve(registry, context, present)
     finally:

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from .services import Services
+
 if TYPE_CHECKING:
     from hermes_state import SessionDB, Wake
 
@@ -174,8 +176,8 @@ class ToolContext:
     user_id: str | None = None
     """Whose conversation this is; nothing of anybody else's may be shown."""
     asker: Asker = field(default_factory=NobodyToAsk)
-    services: Mapping[str, Any] = field(default_factory=dict)
-    """What the layer above lends to tools that need it, e.g. "delegate", "call_tool"."""
+    services: Services = field(default_factory=Services)
+    """What the layer above lends to tools that need it."""
 
     def resolve(self, path: str) -> Path:
         """A path as the user or model wrote it: `~` and relative to the working directory."""

@@ -1,6 +1,6 @@
 """Sub-agents: parts of a task done beside each other, each in a session of its own.
 
-The layer above lends the means (`services["delegate"]`); this tool checks what is asked, runs the
+The layer above lends the means (`services.delegate`); this tool checks what is asked, runs the
 parts at once, relays their progress and gives the results back in the order of the tasks. In the
 background the call returns at once, and the conversation is told later.
 """
@@ -63,7 +63,7 @@ async def delegate_task(
     most = int(settings.get("max_tasks") or MOST_TASKS)
     if len(wanted) > most:
         raise ToolError(f"At most {most} tasks at once. Do the rest afterwards.")
-    delegate: Delegate | None = caller.services.get("delegate")
+    delegate = caller.services.delegate
     if delegate is None:
         raise ToolError("Sub-agents are not available here. Do the work yourself.")
     if background:

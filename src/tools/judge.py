@@ -18,12 +18,13 @@ import re
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 from hermes_base.redaction import redact
 
 from .base import ToolContext
 from .screening import suspicion
+from .services import SideModel
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def judge(
     context: ToolContext, command: str, where: str, keys: Iterable[str], told: str
 ) -> Verdict:
     """What the model for approvals makes of a command; "ask" whenever that is not clear."""
-    auxiliary = context.services.get("auxiliary")
+    auxiliary = context.services.auxiliary
     if auxiliary is None or not can_be_judged(command, keys):
         return "ask"
     code = os.urandom(4).hex()
@@ -97,7 +98,7 @@ def read_answer(answer: str | None, code: str) -> Verdict:
     return next((verdict for verdict in verdicts if said == f"{code} {verdict}"), "ask")
 
 
-def _ask(context: ToolContext, auxiliary: Any, system: str, prompt: str) -> str | None:
+def _ask(context: ToolContext, auxiliary: SideModel, system: str, prompt: str) -> str | None:
     """The model's answer; None without one, in time, or before the turn is stopped."""
     answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 

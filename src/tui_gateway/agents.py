@@ -38,6 +38,7 @@ def ensure_agent(hub: Hub, sid: str, session: Session) -> Any:
 
 def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     from agent.build import build_agent, build_models
+    from tools.services import Services
 
     from .asking import SessionAsker
 
@@ -57,8 +58,8 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
         cwd=Path(session["cwd"]),
         on_event=translator(hub, sid, session),
         asker=asker,
+        services=Services(sudo_password=asker.sudo_password),
     )
-    agent.services["sudo_password"] = asker.sudo_password
     fetching.follow(hub, sid, agent.llm)
     if session.get("reasoning_effort"):
         agent.set_request_option("reasoning_effort", session["reasoning_effort"])

@@ -11,6 +11,7 @@ from agent.config import Config, load_config
 from agent.scripted import ScriptedModel, call, say
 from tools.base import ToolContext, ToolError, Workspace
 from tools.memory import memory
+from tools.services import Services
 from tools.skills import skill_manage, skill_view, skills_list
 from tools.web import web_fetch
 
@@ -128,7 +129,7 @@ async def test_blocked_sites_are_not_read(tmp_path: Path) -> None:
     async def nobody(host: str, port: int) -> list[str]:
         raise OSError("nobody of that name")
 
-    here.services["resolver"] = nobody
+    here.services = Services(resolver=nobody)
     with pytest.raises(ToolError, match="cannot be resolved"):
         await web_fetch.run(here, "http://notbad.test/")
 

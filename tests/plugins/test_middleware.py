@@ -214,7 +214,7 @@ def test_calls_of_a_program_go_through_it_too(make_agent: MakeAgent) -> None:
         return next_call(args)
 
     def program(context: ToolContext) -> str:
-        return str(context.services["call_tool"]("inner", {}))
+        return str(context.services.call_tool("inner", {}))
 
     def inner(context: ToolContext) -> str:
         return "from inside"
@@ -231,7 +231,7 @@ def test_it_does_not_wrap_calls_of_its_own(make_agent: MakeAgent) -> None:
 
     def own(tool_name: str, args: Any, next_call: Any, **kwargs: Any) -> Any:
         seen.append(tool_name)
-        return agent.services["call_tool"]("shout", {"text": "own"}) + next_call(args)
+        return agent.services.call_tool("shout", {"text": "own"}) + next_call(args)
 
     add("tool_execution", own)
     agent, _ = make_agent(call("shout", text="a"), say("."))

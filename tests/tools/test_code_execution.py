@@ -20,6 +20,7 @@ from tools.code_execution import TOOLS, execute_code
 from tools.code_execution.child import PARAMETERS
 from tools.code_execution.socket import ALLOWED, MAX_CALLS, ToolSocket
 from tools.processes.ledger import Ledger, reap_orphans
+from tools.services import Services
 
 CallTool = Callable[[str, dict[str, Any]], str]
 
@@ -36,7 +37,7 @@ def folders(tmp_path, monkeypatch):
 def context(tmp_path: Path, call_tool: CallTool | None = None, **section: Any) -> ToolContext:
     settings = {"code_execution": section, "approvals": {"mode": "off"}}
     workspace = Workspace(tmp_path, tmp_path, settings=settings)
-    services = {"call_tool": call_tool} if call_tool else {}
+    services = Services(call_tool=call_tool)
     return ToolContext("s", "c", workspace=workspace, services=services)
 
 

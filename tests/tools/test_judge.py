@@ -18,6 +18,7 @@ from tools import judge as module
 from tools.approval import check_action, check_command, guard_write
 from tools.base import ApprovalRequest, Choice, ToolContext, ToolError
 from tools.judge import can_be_judged, read_answer
+from tools.services import Services
 
 HARMLESS = "rm -rf generated"
 DESTRUCTIVE = "git clean -fdx"
@@ -77,7 +78,7 @@ def smart(context: ToolContext, db: SessionDB) -> Callable[..., tuple[ToolContex
         return (
             dataclasses.replace(
                 context, db=db, asker=person, user_id="ada", workspace=workspace,
-                services={"auxiliary": auxiliary},
+                services=Services(auxiliary=auxiliary),
             ),
             auxiliary,
             person,
@@ -242,10 +243,9 @@ def test_only_commands_are_judged(smart: Any) -> None:
 
 def test_without_a_model_the_person_is_asked(smart: Any) -> None:
     context, _, person = smart(says("approve"))
-    for services in ({}, {"auxiliary": None}):
-        with pytest.raises(ToolError, match="Not allowed"):
-            check_command(dataclasses.replace(context, services=services), HARMLESS)
-    assert len(person.asked) == 2
+    with pytest.raises(ToolError, match="Not allowed"):
+        check_command(dataclasses.replace(context, services=Services()), HARMLESS)
+    assert len(person.asked) == 1
 
 
 def test_a_model_that_takes_too_long_is_not_waited_for(

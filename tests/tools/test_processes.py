@@ -22,6 +22,7 @@ from tools.processes.background import close_processes, table_of
 from tools.processes.ledger import Ledger
 from tools.processes.tool import process
 from tools.processes.watch import Watcher
+from tools.services import Services
 from tools.terminal.tool import close_terminal, terminal
 
 Tool = Callable[..., str]
@@ -232,7 +233,7 @@ class Told:
 
 def test_the_end_and_watched_lines_are_told(act: Tool, start: Tool, context: ToolContext) -> None:
     told = Told()
-    context.services = {"notify": told}
+    context.services = Services(notify=told)
     name = start(
         "echo starting; echo server is ready on 80; read line; echo bye; exit 3",
         notify_on_complete=True,
@@ -250,7 +251,7 @@ def test_the_end_and_watched_lines_are_told(act: Tool, start: Tool, context: Too
 def test_what_the_call_itself_has_told_is_not_told_again(start: Tool, context: ToolContext) -> None:
     start("true")  # for its cleaning up
     told = Told()
-    context.services = {"notify": told}
+    context.services = Services(notify=told)
     text = terminal.run(context, "exit 7", background=True, notify_on_complete=True)
     assert "exit code 7" in text
     (process,) = (one for one in table_of(context.workspace).all() if one.command == "exit 7")
@@ -262,7 +263,7 @@ def test_one_that_is_killed_on_purpose_is_not_told(
     act: Tool, start: Tool, context: ToolContext
 ) -> None:
     told = Told()
-    context.services = {"notify": told}
+    context.services = Services(notify=told)
     act("kill", start("sleep 600", notify_on_complete=True))
     until(lambda: not Ledger(context.workspace.home).records())
     assert told.is_empty()
@@ -272,7 +273,7 @@ def test_one_that_ends_with_its_conversation_is_told_quietly(
     start: Tool, context: ToolContext
 ) -> None:
     told = Told()
-    context.services = {"notify": told}
+    context.services = Services(notify=told)
     name = start("sleep 600", notify_on_complete=True)
     close_processes(context.workspace)
     text, known_as, quiet = told.next()
@@ -292,7 +293,7 @@ def test_an_end_that_cannot_be_stored_stays_in_the_ledger(
     def fail(text: str, name: str, quiet: bool = False) -> None:
         raise RuntimeError("nobody there")
 
-    context.services = {"notify": fail}
+    context.services = Services(notify=fail)
     name = start(
         "echo ready; read line; echo more", notify_on_complete=True, watch_patterns=["ready"]
     )

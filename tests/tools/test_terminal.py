@@ -17,6 +17,7 @@ import pytest
 from tools.base import ToolContext, ToolError
 from tools.processes.ledger import Ledger
 from tools.schema import fit
+from tools.services import Services
 from tools.terminal.tool import close_terminal, terminal
 
 Run = Callable[..., str]
@@ -150,7 +151,7 @@ def test_credentials_that_are_named_do(
 
 def test_the_session_is_told_and_not_kept(context: ToolContext, run: Run) -> None:
     ids = iter(["one", "two"])
-    context.services = {"session_environ": lambda: {"HERMES_SESSION_ID": next(ids)}}
+    context.services = Services(session_environ=lambda: {"HERMES_SESSION_ID": next(ids)})
     assert run("echo $HERMES_SESSION_ID") == "one"
     assert run("echo $HERMES_SESSION_ID") == "two"
     assert context.workspace.environ == {}
@@ -321,7 +322,7 @@ def test_sudo_gets_its_password_from_the_user(
         asked += 1
         return "open sesame"
 
-    context.services = {"sudo_password": ask}
+    context.services = Services(sudo_password=ask)
     with caplog.at_level("DEBUG"):
         assert run("echo in | sudo cat; sudo echo done; cat; env | grep -c sesame") == (
             "in\ndone\n0\n[exit code 1: nothing matched]"
@@ -339,9 +340,9 @@ def test_sudo_gets_its_password_from_the_user(
 @pytest.mark.usefixtures("sudo")
 def test_sudo_without_a_password_fails_clearly(context: ToolContext, run: Run) -> None:
     assert "a password is required" in run("sudo echo x")
-    context.services = {"sudo_password": lambda: None}
+    context.services = Services(sudo_password=lambda: None)
     assert "a password is required" in run("sudo echo x")
-    context.services = {"sudo_password": lambda: "wrong"}
+    context.services = Services(sudo_password=lambda: "wrong")
     assert run("sudo echo x") == "Sorry, try again.\n[exit code 1]"
     with pytest.raises(ToolError, match="pty=false"):
         run("sudo echo x", pty=True)

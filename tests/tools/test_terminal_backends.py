@@ -30,6 +30,7 @@ from tools.base import ToolContext, ToolError, Workspace
 from tools.processes.identity import new_marker
 from tools.processes.ledger import Ledger, Record, reap_orphans
 from tools.processes.tool import process
+from tools.services import Services
 from tools.terminal.backends import make_backend
 from tools.terminal.tool import close_terminal, terminal
 
@@ -233,7 +234,7 @@ def test_credentials_stay_here(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     monkeypatch.setenv("GITHUB_TOKEN", "named-one")
     lab.workspace.settings = {"terminal": {**lab.settings, "pass_env": ["GITHUB_TOKEN"]}}
-    lab.context.services = {"session_environ": lambda: {"HERMES_SESSION_ID": "s1"}}
+    lab.context.services = Services(session_environ=lambda: {"HERMES_SESSION_ID": "s1"})
     text = lab.run("env; echo $HERMES_SESSION_ID $GITHUB_TOKEN")
     assert "sk-very-secret" not in text
     assert text.endswith("s1 named-one")

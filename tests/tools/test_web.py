@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from hermes_cli import __version__
 from tools.base import ToolContext, ToolError, Workspace
+from tools.services import Services
 from tools.web import TOOLS, decoded, web_fetch, web_search, web_tools
 from tools.web import http as web_http
 from tools.web.address import AllowedPrivate, checked_addresses, is_public, literal_address
@@ -85,7 +86,7 @@ def context(tmp_path: Path, **settings: Any) -> ToolContext:
     web = {"allow_private": ["open.test"], **settings}
     workspace = Workspace(tmp_path, tmp_path, settings={"web": web})
     return ToolContext(
-        "s", "c", workspace=workspace, services={"resolver": everything_is_here}
+        "s", "c", workspace=workspace, services=Services(resolver=everything_is_here)
     )  # fmt: skip
 
 

@@ -267,7 +267,7 @@ def test_approvals_from_before_a_restart(gateway: Gateway) -> None:
 def test_sudo_asks_for_its_password(gateway: Gateway) -> None:
     sid = gateway.open()
     gateway.ask(sid, "hello")
-    ask = gateway.live(sid)["agent"].services["sudo_password"]
+    ask = gateway.live(sid)["agent"].services.sudo_password
     got: list[str | None] = []
     asking = threading.Thread(target=lambda: got.append(ask()))
     asking.start()

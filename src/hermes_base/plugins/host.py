@@ -99,7 +99,7 @@ class Host:
         agent = self.agent()
         if agent is None:
             return "Error: no agent is running whose tools could be used."
-        return str(agent.services["call_tool"].answer(tool_name, dict(args)))
+        return str(agent.services.call_tool.answer(tool_name, dict(args)))
 
     def llm(self, plugin: str) -> Any:
         """The configured model, for one plugin."""

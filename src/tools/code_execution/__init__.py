@@ -94,7 +94,7 @@ def _run(context: ToolContext, folder: Path, work: Path, warden: Warden | Seatbe
     progress = Progress(context.progress)
     ledger, marker = Ledger(home), new_marker()
     place = None if warden is not None else folder / "socket"
-    with ToolSocket(place, context.services.get("call_tool")) as tools:
+    with ToolSocket(place, context.services.call_tool) as tools:
         environ = {
             **_environment(context, warden),
             MARKER: marker_value(marker),

@@ -252,7 +252,7 @@ def start_background(
     """Start a process for the conversation; returns what to tell the model."""
     patterns = check_patterns(patterns)
     notify = _notifier(context)
-    can_tell = context.services.get("notify") is not None
+    can_tell = context.services.notify is not None
     tells_end = notify_on_complete and can_tell
     process = table_of(context.workspace).add(
         lambda: Background(context, place, launch, notify, tells_end)
@@ -296,7 +296,7 @@ def short(command: str) -> str:
 
 
 def _notifier(context: ToolContext) -> Notify:
-    notify = context.services.get("notify")
+    notify = context.services.notify
     if notify is None:
         return lambda text, name, quiet: True
     carried = contextvars.copy_context()

@@ -176,7 +176,7 @@ def passed_environment(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def sudo_password(context: ToolContext, place: Place, command: str) -> str | None:
     """The password, if the command uses sudo, sudo needs one and somebody can be asked."""
-    ask = context.services.get("sudo_password")
+    ask = context.services.sudo_password
     if ask is None or not _SUDO.search(command):
         return None
     try:
@@ -190,5 +190,5 @@ def sudo_password(context: ToolContext, place: Place, command: str) -> str | Non
 
 
 def _session_environ(context: ToolContext) -> dict[str, str]:
-    source = context.services.get("session_environ")
+    source = context.services.session_environ
     return dict(source()) if source is not None else {}

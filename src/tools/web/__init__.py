@@ -80,8 +80,7 @@ def web_settings(context: ToolContext) -> Mapping[str, Any]:
 
 def resolver(context: ToolContext) -> Resolver:
     """How names are resolved: by the system, unless the layer above lends something else."""
-    found: Resolver = context.services.get("resolver", system_resolver)
-    return found
+    return context.services.resolver or system_resolver
 
 
 async def _content(response: Response, max_chars: int) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import pytest
 
 from tools.base import ToolContext
 from tools.code_execution import execute_code
+from tools.services import Services
 
 Run = Callable[..., str]
 
@@ -36,7 +37,7 @@ print((root.parent / "notes.txt").read_text())
 
 
 def test_a_program_calls_tools(walled: ToolContext) -> None:
-    walled.services = {"call_tool": lambda name, arguments: f"{name} {arguments['path']}"}
+    walled.services = Services(call_tool=lambda name, arguments: f"{name} {arguments['path']}")
     text = execute_code.run(walled, "from hermes_tools import read_file\nprint(read_file('a.txt'))")
     assert text == "read_file a.txt"
 
