@@ -18,7 +18,7 @@ from .children import Child, in_child
 from .kill_model import Operation, State, check_whole, choose, observe, perform
 from .memory import memory_folder
 
-ROUNDS = seeds.times(60, 200)
+ROUNDS = seeds.times(40, 200)
 SEED = seeds.seed()
 
 
