@@ -135,4 +135,7 @@ def _prompt_hint(platform: Platform) -> str:
 def _asker(runner: GatewayRunner, key: str, source: SessionSource) -> Asker:
     """Whom the chat's tools ask: the chat, unless its platform has a way of its own."""
     own = getattr(runner.adapters.get(source.platform), "asker", None)
-    return ChatAsker(runner, key, source) if own is None else own(key, source)
+    if own is not None:
+        asker: Asker = own(key, source)
+        return asker
+    return ChatAsker(runner.questions, runner.adapters, runner.delivery, key, source)

@@ -14,6 +14,10 @@ from .link_codes import LinkCodeError
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+    from .authorization import Authorization
+    from .delivery import Delivery
     from .run import GatewayRunner
 
 log = logging.getLogger(__name__)
@@ -51,7 +55,7 @@ async def join(runner: GatewayRunner, key: str, source: SessionSource, code: str
     if names.name(mine.session_id) == names.name(first.session_id) and mine.linked:
         return "This chat is in that conversation already."
     if first.origin is not None:
-        _begin(runner, first, first.origin)
+        _begin(runner._session_db.sync, first, first.origin)
     await runner.switch_chat(key, first.session_id, source)
     store.mark_linked(key)
     store.mark_linked(taken.session_key)
@@ -78,14 +82,16 @@ async def leave(runner: GatewayRunner, key: str, source: SessionSource, everybod
         return "This chat is not linked to another one."
     if not everybody:
         await runner.leave_conversation(key, source)
-        await _tell(runner, others, f"🔗 {_who(source)} has left this conversation.")
+        await _tell(runner.delivery, others, f"🔗 {_who(source)} has left this conversation.")
         return "This chat has a conversation of its own again."
     row = await runner._session_db.get_session(entry.session_id)
     if row is not None and row["user_id"] != source.owner:
         raise LinkCodeError("Only whose conversation it is can send the others out; /unlink works.")
     for other in others:
         await runner.leave_conversation(other.session_key, other.origin or source)
-    await _tell(runner, others, "🔗 The link was ended. This chat has a conversation of its own.")
+    await _tell(
+        runner.delivery, others, "🔗 The link was ended. This chat has a conversation of its own."
+    )
     return f"{len(others)} chat(s) are no longer in this conversation."
 
 
@@ -95,7 +101,9 @@ async def mirror_question(
     """Show the other chats of a conversation what was asked; `name` is the message's, once."""
     if others := runner.session_store.linked_with(session_id, key):
         told = f"💬 {_who(source)}: {text[:SHOWN]}"
-        await _tell(runner, await _allowed(runner, others), told, f"{name}:asked")
+        await _tell(
+            runner.delivery, await _allowed(runner.authorization, others), told, f"{name}:asked"
+        )
 
 
 async def mirror_answer(
@@ -105,30 +113,29 @@ async def mirror_answer(
     others = runner.session_store.linked_with(session_id, key)
     if others and text:
         told = f"🤖 {text[:SHOWN]}"
-        await _tell(runner, await _allowed(runner, others), told, f"{name}:answered")
+        await _tell(
+            runner.delivery, await _allowed(runner.authorization, others), told, f"{name}:answered"
+        )
 
 
-async def _allowed(runner: GatewayRunner, entries: list[SessionEntry]) -> list[SessionEntry]:
+async def _allowed(authorization: Authorization, entries: list[SessionEntry]) -> list[SessionEntry]:
     """Those whose person may still talk here: whoever is shut out reads nothing more either."""
     return [
-        one
-        for one in entries
-        if one.origin is not None and await runner.authorization.admits(one.origin)
+        one for one in entries if one.origin is not None and await authorization.admits(one.origin)
     ]
 
 
 async def _tell(
-    runner: GatewayRunner, entries: list[SessionEntry], text: str, name: str | None = None
+    delivery: Delivery, entries: list[SessionEntry], text: str, name: str | None = None
 ) -> None:
     for entry in entries:
         if entry.origin is not None:
             once = f"{name}:{entry.session_key}" if name else None
-            await runner.delivery.say(entry.origin, entry.session_key, text, name=once)
+            await delivery.say(entry.origin, entry.session_key, text, name=once)
 
 
-def _begin(runner: GatewayRunner, entry: SessionEntry, source: SessionSource) -> None:
+def _begin(db: SessionDB, entry: SessionEntry, source: SessionSource) -> None:
     """Give a conversation in which nothing was said its row, so that it stays its owner's."""
-    db = runner._session_db.sync
     if db.get_session(entry.session_id) is None:
         db.create_session(
             entry.session_id, source.platform.value, user_id=source.owner,

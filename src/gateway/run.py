@@ -29,7 +29,7 @@ from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .delivery import Delivery
 from .event_hooks import EventHooks
 from .expiry import Expiry, prune, watch_expiry
-from .handoff import watch_handoffs
+from .handoff import Handoffs
 from .link_codes import LinkCodes
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
@@ -101,6 +101,17 @@ class GatewayRunner:
         self.delivery = Delivery(session_db, self.adapters, config, home, self.spawn)
         self.turns = Turns(self)
         self.pipeline = Pipeline(self)
+        self.handoffs = Handoffs(
+            session_db,
+            self.session_store,
+            config,
+            self.adapters,
+            self.authorization,
+            self.delivery,
+            self.turns.conversations,
+            self.switch_chat,
+            self._evict_cached_agent,
+        )
         self.supervisor = Supervisor(
             config.platforms,
             self.adapters,
@@ -119,7 +130,7 @@ class GatewayRunner:
         await self.supervisor.connect_all()
         await restart.tell_back(self.home, self.delivery)
         self.spawn(self._session_expiry_watcher())
-        self.spawn(watch_handoffs(self))
+        self.spawn(self.handoffs.watch(lambda: self._running))
         self.spawn(take_over.watch(self))
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
