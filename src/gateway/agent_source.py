@@ -10,7 +10,6 @@ from tools.toolset_names import wanted_on
 
 from . import agent_cache
 from .asking import ChatAsker
-from .chat_options import apply_chat_options
 from .config import Platform
 from .platforms.registry import find_manifest
 from .session import SessionEntry, SessionSource
@@ -50,7 +49,7 @@ async def agent_for(
             _hand_over(cached[0], agent, entry.session_id)
             runner._evict_cached_agent(key)
         keep_agent(runner, key, (agent, wanted, count, entry.session_id))
-    apply_chat_options(runner, key, agent)
+    runner.chat_options.apply(key, agent)
     return agent
 
 

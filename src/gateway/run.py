@@ -25,12 +25,14 @@ from .adapter_host import GatewayHost
 from .asking import Questions
 from .authorization import Authorization
 from .background_work import works_for, works_in
+from .chat_options import ChatOptions
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .delivery import Delivery
 from .event_hooks import EventHooks
 from .expiry import Expiry, prune, watch_expiry
 from .handoff import Handoffs
 from .link_codes import LinkCodes
+from .links import Links
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
 from .platforms.create import create_adapter
@@ -93,7 +95,6 @@ class GatewayRunner:
         self.recovered: set[Platform] = set()
         self.questions = Questions()
         self.link_codes = LinkCodes()
-        self.chat_options: dict[str, dict[str, Any]] = {}
         self.chat_titles: dict[str, str] = {}
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
@@ -101,6 +102,15 @@ class GatewayRunner:
         self.delivery = Delivery(session_db, self.adapters, config, home, self.spawn)
         self.turns = Turns(self)
         self.pipeline = Pipeline(self)
+        self.chat_options = ChatOptions(
+            self.session_store,
+            self.turns.conversations,
+            {"reasoning": settings.model.reasoning_effort},
+        )
+        self.links = Links(
+            self.session_store, session_db, self.link_codes, self.turns, self.authorization,
+            self.delivery, self,
+        )  # fmt: skip
         self.handoffs = Handoffs(
             session_db,
             self.session_store,
