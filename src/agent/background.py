@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes_base.process import exists, is_running, machine, start_time
+from hermes_base.process import has_ended, machine, start_time
 from hermes_base.redaction import redact
 from hermes_state import SessionDB, StoreError
 from tools.delegate import Task, joined
@@ -205,8 +205,8 @@ def is_lost(delegation: Mapping[str, Any]) -> bool:
     owner = delegation["machine"]
     if not isinstance(pid, int) or not isinstance(owner, list) or len(owner) != len(_here()):
         return True
+    if has_ended(owner, pid, start):
+        return True
     if owner == _here():
-        return not (exists(pid) if start is None else is_running(pid, start))
-    if owner[0] == _here()[0] and owner[1] != _here()[1]:
-        return True  # the machine was started anew
+        return False
     return bool(time.time() - delegation["dispatched_at"] > GIVEN_UP_AFTER)

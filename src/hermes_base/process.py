@@ -1,4 +1,4 @@
-"""Who holds something in the store: a process that can be told from every other.
+"""Processes that can be told from every other, and whether they have ended.
 
 A process id is reused; an id together with its start time, on one boot of one machine, is not. What
 is not visible from here (another machine, another container) is never concluded to be gone: there
@@ -9,11 +9,13 @@ at.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 _PROC = Path("/proc")
+_LARGEST_PID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,11 @@ def this_process() -> str:
 @cache
 def _name_of(pid: int) -> str:
     # By id, so that a forked child does not go by its parent's name.
+    return name_process(pid)
+
+
+def name_process(pid: int) -> str:
+    """The name of a process of this machine as an owner."""
     start = start_time(pid)
     return "|".join((*machine(), str(pid), "" if start is None else str(start)))
 
@@ -84,15 +91,29 @@ def _name_of(pid: int) -> str:
 def is_gone(owner: str) -> bool:
     """Whether an owner has certainly ended; False if it runs or cannot be seen from here."""
     parts = owner.split("|")
-    if len(parts) != 5 or not parts[3].isdigit():
+    if len(parts) != 5 or not _is_number(parts[3]) or not (parts[4] == "" or _is_number(parts[4])):
+        return False
+    return has_ended(parts[:3], int(parts[3]), int(parts[4]) if parts[4] else None)
+
+
+def has_ended(place: Sequence[str], pid: int, start: int | None) -> bool:
+    """Whether a process has certainly ended; False if it runs or cannot be seen from here.
+
+    `place` is what `machine()` gave where it ran, `start` its start time, if that was known.
+    """
+    if len(place) != 3 or not 0 < pid <= _LARGEST_PID:
         return False
     here = machine()
-    if parts[0] == here[0] and parts[1] != here[1]:
-        return True  # the machine was started anew
-    if tuple(parts[:3]) != here:
-        return False
-    pid = int(parts[3])
-    return not (is_running(pid, int(parts[4])) if parts[4] else exists(pid))
+    if tuple(place) != here:
+        # Another boot of this machine has ended everything that ran in this one's past. Of another
+        # machine, or one that has no id to know it by, or another container, nothing is known.
+        is_this_machine = place[0] == here[0] != ""
+        return is_this_machine and "" not in (place[1], here[1]) and place[1] != here[1]
+    return not exists(pid) if start is None else not is_running(pid, start)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def _line(path: str) -> str:

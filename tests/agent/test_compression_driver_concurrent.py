@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ import pytest
 from agent.agent import TurnRunningError
 from agent.request import Question
 from agent.scripted import say
+from hermes_base.process import machine, name_process, this_process
 from hermes_state import SessionDB
 
 from .compressing import GOOD, Summariser, agent_on, check_conversation, in_place, store_talk
@@ -259,11 +259,30 @@ async def test_the_second_one_waits_and_follows(tmp_path: Path) -> None:
 
 async def test_the_lock_of_a_killed_process_is_taken_over(db: SessionDB) -> None:
     store_talk(db, "s", 60)
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    db.try_acquire_compression_lock("s", f"{socket.gethostname()}:{child.pid}:x", 3600)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    holder = f"{name_process(child.pid)}|x"
+    child.kill()
+    child.communicate()
+    db.try_acquire_compression_lock("s", holder, 3600)
     agent, _ = agent_on(db, session_id="s", auxiliary=Summariser(GOOD))
     assert (await agent.acompress()).method == "summary"
+
+
+async def test_the_lock_of_a_process_whose_id_was_used_again_is_taken_over(db: SessionDB) -> None:
+    store_talk(db, "s", 60)
+    *place, pid, start = this_process().split("|")
+    db.try_acquire_compression_lock("s", "|".join((*place, pid, str(int(start) - 1), "x")), 3600)
+    agent, _ = agent_on(db, session_id="s", auxiliary=Summariser(GOOD))
+    assert (await agent.acompress()).method == "summary"
+
+
+async def test_the_lock_of_another_container_is_left_to_it(db: SessionDB) -> None:
+    """Its process ids mean nothing here, even if both containers have the same host name."""
+    store_talk(db, "s", 60)
+    holder = "|".join((*machine()[:2], "pid:[1]", "4000000", "1", "x"))
+    db.try_acquire_compression_lock("s", holder, 3600)
+    agent, _ = agent_on(db, session_id="s", auxiliary=Summariser(GOOD), compression_timeout=0.05)
+    assert "Another process" in (await agent.acompress()).reason
 
 
 async def test_whoever_does_not_come_back_is_not_waited_for(db: SessionDB) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hermes_base.process import is_gone, machine, this_process
 from hermes_state import SessionDB
 from hermes_state import turns as turns_module
 from hermes_state.errors import ConversationBusyError, LeaseLostError
@@ -159,31 +157,6 @@ def test_the_turn_of_a_process_that_ended_is_found_at_once(db: SessionDB) -> Non
     (found,) = db.list_abandoned_turns("s")
     assert db.list_abandoned_turns("another") == []
     assert db.take_over_turn("s", found["fence"]) is not None
-
-
-def test_owners_are_told_apart() -> None:
-    me = this_process()
-    assert not is_gone(me)
-    *place, pid, start = me.split("|")
-    assert is_gone("|".join((*place, pid, str(int(start) + 1)))), "the id was used again"
-    assert is_gone("|".join((place[0], "another boot", place[2], pid, start)))
-    assert not is_gone("|".join(("another machine", *place[1:], "1", "5")))
-    assert not is_gone("|".join((*place[:2], "another container", "1", "5")))
-    assert not is_gone("nonsense"), "what is not understood is left to the heartbeat"
-    assert tuple(place) == machine()
-
-
-def test_a_forked_child_goes_by_its_own_name() -> None:
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, this_process().encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(writing)
-    told = os.read(reading, 1000).decode()
-    os.close(reading)
-    assert told != this_process() and is_gone(told)
 
 
 @pytest.mark.parametrize(

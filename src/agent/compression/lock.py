@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 from collections.abc import AsyncIterator
 
+from hermes_base.process import is_gone, this_process
 from hermes_state import SessionDB, StoreError
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ async def compression_lock(
     if db is None:
         yield True
         return
-    holder = f"{socket.gethostname()}:{os.getpid()}:{os.urandom(6).hex()}"
+    holder = f"{this_process()}|{os.urandom(6).hex()}"
     if not await _acquire(db, session_id, holder, patience, lease):
         yield False
         return
@@ -59,7 +59,7 @@ async def _acquire(
         if db.try_acquire_compression_lock(session_id, holder, lease):
             return True
         other = db.get_compression_lock_holder(session_id)
-        if other is not None and _is_gone(other):
+        if other is not None and _is_left(other):
             db.release_compression_lock(session_id, other)
             continue
         if db.get_compression_tip(session_id) != session_id or loop.time() >= deadline:
@@ -67,19 +67,9 @@ async def _acquire(
         await db.wake.wait_async(seen, min(_LOOK_INTERVAL, max(0.0, deadline - loop.time())))
 
 
-def _is_gone(holder: str) -> bool:
-    """Whether a holder was a process of this machine that does not run any more."""
-    host, _, rest = holder.partition(":")
-    pid = rest.partition(":")[0]
-    if host != socket.gethostname() or not pid.isascii() or not pid.isdigit():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        return False
-    return False
+def _is_left(holder: str) -> bool:
+    """Whether the process of a holder has certainly ended."""
+    return is_gone(holder.rpartition("|")[0])
 
 
 async def _keep(db: SessionDB, session_id: str, holder: str, lease: float) -> None:

@@ -20,8 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hermes_base.process import has_ended
+
 from ..trees import remove_tree
-from .identity import Target, is_running, machine, members, start_time, stop
+from .identity import Target, machine, members, start_time, stop
 
 log = logging.getLogger(__name__)
 
@@ -82,10 +84,9 @@ class Record:
 
     def is_orphan(self) -> bool:
         """Whether its owner has surely ended."""
-        here = _here()
-        if self.machine == here:
-            return here[1] != "" and not is_running(self.owner_pid, self.owner_start)
-        return here[0] != "" and self.machine[0] == here[0] and self.machine[1] != here[1]
+        if _here()[1] == "":
+            return False  # where processes cannot be looked at, none can be ended either
+        return has_ended(self.machine, self.owner_pid, self.owner_start)
 
 
 class Ledger:
