@@ -8,12 +8,12 @@ a model that was talked into naming something else sends nothing.
 from __future__ import annotations
 
 import bisect
-import os
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
+from hermes_base.files import replace_private
 from tools.danger.paths import Places, read_danger
 
 _UNSAFE = re.compile(r"[^\w.-]+")
@@ -50,21 +50,15 @@ async def keep(
     folder = home / "media" / safe_name(platform) / safe_name(chat_id, "chat")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / safe_name(name)
-    unfinished = folder / f".{path.name}.{os.urandom(4).hex()}"
-    try:
-        with os.fdopen(
-            os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-        ) as file:
-            size = 0
-            async with aclosing(data):
-                async for chunk in data:
-                    size += len(chunk)
-                    if size > limit:
-                        raise MediaTooLargeError(f"{path.name} is larger than {limit:,} bytes")
-                    file.write(chunk)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    # Not flushed: every chat would wait for the disk.
+    with replace_private(path, durable=False) as file:
+        size = 0
+        async with aclosing(data):
+            async for chunk in data:
+                size += len(chunk)
+                if size > limit:
+                    raise MediaTooLargeError(f"{path.name} is larger than {limit:,} bytes")
+                file.write(chunk)
     return path
 
 

@@ -8,15 +8,14 @@ restarts in a short time are refused, so that nothing that asks for one can go r
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
-import os
 import time
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_base.files import write_private
 from hermes_state import StoreError
 
 from .config import GatewayConfig, Platform
@@ -63,7 +62,7 @@ async def ask(runner: GatewayRunner, inbound: Inbound) -> None:
     await runner.delivery.flush(key)
     # Before anything ends: a command that still waited in the inbox would be run after the start.
     await runner._session_db.drop_message(inbound.inbox_id)
-    write_private(runner.home / NOTIFY_FILE, {"source": source.to_dict(), "session_key": key})
+    _write(runner.home / NOTIFY_FILE, {"source": source.to_dict(), "session_key": key})
     begin(runner)
 
 
@@ -100,7 +99,7 @@ def note(home: Path, config: GatewayConfig) -> None:
     """Count a restart that is about to happen."""
     loop = _read(home / LOOP_FILE)
     restarts = [*_recent(home, config), time.time()]
-    write_private(home / LOOP_FILE, {**loop, "restarts": restarts})
+    _write(home / LOOP_FILE, {**loop, "restarts": restarts})
 
 
 def _recent(home: Path, config: GatewayConfig) -> list[float]:
@@ -134,7 +133,7 @@ def _mark(home: Path, store: SessionStore, keys: list[str]) -> set[str]:
     before = loop.get("cut_off")
     before = before if isinstance(before, dict) else {}
     counts = {key: int(before.get(key, 0)) + 1 for key in keys}
-    write_private(path, {**loop, "cut_off": counts})
+    _write(path, {**loop, "cut_off": counts})
     marked = set()
     for key, count in counts.items():
         try:
@@ -211,13 +210,6 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def write_private(path: Path, facts: dict[str, Any]) -> None:
-    """Put facts into a file of their owner's, all at once."""
+def _write(path: Path, facts: dict[str, Any]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with contextlib.suppress(FileNotFoundError):
-        partial.unlink()
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(facts, file)
-    partial.replace(path)
+    write_private(path, json.dumps(facts))

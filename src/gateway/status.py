@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from hermes_base.files import write_private
+
 PID_FILE = "gateway.pid"
 STATUS_FILE = "gateway/status.json"
 _ATTEMPTS = 5
@@ -101,12 +103,8 @@ def write_runtime_status(state: str, home: Path | None = None, **facts: Any) -> 
         home = hermes_home()
     path = home / STATUS_FILE
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(
-        json.dumps({"state": state, "pid": os.getpid(), "updated_at": time.time(), **facts})
-    )
-    partial.chmod(0o600)
-    partial.replace(path)
+    status = {"state": state, "pid": os.getpid(), "updated_at": time.time(), **facts}
+    write_private(path, json.dumps(status), durable=False)  # it is said again and again
 
 
 def read_runtime_status(home: Path) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from hermes_base.files import replace_private
 from hermes_cli import __version__
 from hermes_cli.command_run import NotDone, UserError
 from hermes_cli.secret_free import SecretFree, is_secret_file, without_secrets
@@ -46,7 +47,6 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
     from hermes_state.backup.copies import copy_store, is_blank
 
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as scratch:
         facts: dict[str, Any] = {
             "hermes": __version__,
@@ -60,30 +60,23 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
         if (home / STORE).is_file() and not is_blank(home / STORE):
             copied = copy_store(home / STORE, copy)
             facts |= {"sessions": copied.sessions, "messages": copied.messages}
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            with (
-                os.fdopen(descriptor, "wb") as file,
-                tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive,
-            ):
-                if copy.exists():
-                    facts["files"][STORE] = _add(archive, STORE, copy)
-                masked = None if secrets else Path(scratch) / "masked"
-                for name, path in kept_files(home, scratch=masked, left_out=facts["left_out"]):
-                    facts["files"][name] = _add(archive, name, path)
-                _add_manifest(archive, facts, Path(scratch))
-            verify(partial)
-            partial.replace(target)
+            with replace_private(target) as file:
+                with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive:
+                    if copy.exists():
+                        facts["files"][STORE] = _add(archive, STORE, copy)
+                    masked = None if secrets else Path(scratch) / "masked"
+                    for name, path in kept_files(home, scratch=masked, left_out=facts["left_out"]):
+                        facts["files"][name] = _add(archive, name, path)
+                    _add_manifest(archive, facts, Path(scratch))
+                file.flush()
+                verify(Path(file.name))
         except OSError as error:
-            partial.unlink(missing_ok=True)
             if error.errno in _NO_ROOM:
                 raise NotDone(
                     f"No room left on the disk of {target.parent} for the archive; none was kept. "
                     "Free some, or write it elsewhere with -o."
                 ) from error
-            raise
-        except BaseException:
-            partial.unlink(missing_ok=True)
             raise
     return facts
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from hermes_base.files import write_private
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +70,4 @@ def _write(home: Path, consents: dict[Pair, str]) -> None:
         {"event": event, "command": command, "approved_at": when}
         for (event, command), when in consents.items()
     ]
-    descriptor, name = tempfile.mkstemp(dir=home, prefix=f".{FILE}.")  # private from the start
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"approvals": entries}, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(home / FILE)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_private(home / FILE, json.dumps({"approvals": entries}, indent=2) + "\n")

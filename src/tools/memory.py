@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypedDict
+
+from hermes_base.files import write_private
 
 from .base import Tool, ToolContext, ToolError, tool
 from .screening import suspicion
@@ -148,20 +149,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace a file as a whole, readable by its owner only."""
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)  # noqa: PTH105 - both are paths of strings
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
 
 
 TOOLS: list[Tool] = [memory]

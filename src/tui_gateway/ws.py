@@ -14,7 +14,6 @@ import functools
 import hmac
 import http
 import logging
-import os
 import secrets
 import socket
 import sys
@@ -22,10 +21,10 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.descriptors import EXHAUSTED, RETRY_SECONDS, Strangers, raise_descriptor_limit
+from hermes_base.files import write_private
 
 from . import server
 from .peers import Peer
@@ -69,7 +68,7 @@ def serve(port: int) -> Callable[[], None]:
     token = secrets.token_urlsafe(32)
     listening = Listener(token, port)
     file = hermes_home() / f"tui_gateway.{listening.port}.token"
-    _write_private(file, token)
+    write_private(file, token, durable=False)  # it is worth nothing after this process
     reaper = Reaper(server.hub())
     reaper.start()
     threading.Thread(target=listening.run, name="hermes-ws", daemon=True).start()
@@ -231,11 +230,3 @@ def _cut(connection: socket.socket) -> None:
     """End a connection; whoever reads from it or writes to it returns."""
     with contextlib.suppress(OSError):  # closed already
         connection.shutdown(socket.SHUT_RDWR)
-
-
-def _write_private(file: Path, text: str) -> None:
-    """Write a file that its owner alone may read, also if it was there with other rights."""
-    file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as opened:
-        opened.write(text)

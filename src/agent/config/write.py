@@ -255,7 +255,7 @@ def _read(path: Path) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Replace a file as a whole, for its owner alone; a link stays a link."""
-    from tools.memory import write_private
+    from hermes_base.files import write_private
 
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

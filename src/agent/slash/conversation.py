@@ -163,8 +163,8 @@ def history(surface: Surface, args: str) -> str:
 @command("save", category=CATEGORY, scope="cli", slow=True)
 def save(surface: Surface, args: str) -> str:
     """Write the whole conversation into a file, without secrets."""
+    from hermes_base.files import write_private
     from hermes_base.redaction import redact_value
-    from tools.memory import write_private
 
     exported = surface.db.export_session_lineage(surface.session_id)
     if exported is None:

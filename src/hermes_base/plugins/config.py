@@ -6,10 +6,10 @@ anything else in it were different, nothing is written and the person is told wh
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from hermes_base.files import PRIVATE, write_private
 
 
 class CannotEdit(Exception):
@@ -82,15 +82,5 @@ def _list(value: Any) -> list[str]:
 
 
 def _replace(path: Path, text: str) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(name, path.stat().st_mode & 0o777)  # noqa: PTH101
-        Path(name).replace(path.resolve())
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    mode = path.stat().st_mode & 0o777 if path.exists() else PRIVATE
+    write_private(path.resolve(), text, mode=mode)  # a link stays a link

@@ -81,6 +81,7 @@ def change_entries(home: Path, target: str, operations: list[Operation]) -> int:
 
     Raises ToolError if an entry is unfit, not there, or one too many.
     """
+    from hermes_base.files import write_private
     from tools.base import ToolError
     from tools.memory import (
         FILES,
@@ -89,7 +90,6 @@ def change_entries(home: Path, target: str, operations: list[Operation]) -> int:
         locked,
         memory_path,
         read_entries,
-        write_private,
     )
 
     path = memory_path(home, target)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_base.files import replace_private
 from hermes_cli.command_run import UserError
 
 from .home import find_session, store
@@ -34,7 +34,7 @@ def export_sessions(args: argparse.Namespace) -> int:
             for piece in pieces:
                 sys.stdout.write(piece)
             return 0
-        count = _write_private(Path(args.output).expanduser(), pieces)
+        count = _write(Path(args.output).expanduser(), pieces)
     print(f"Wrote {args.output} ({count} characters).", file=sys.stderr)
     return 0
 
@@ -74,21 +74,15 @@ def _sessions(db: SessionDB, args: argparse.Namespace) -> list[str]:
     return [one["id"] for one in reversed(found)]
 
 
-def _write_private(path: Path, pieces: Iterator[str]) -> int:
+def _write(path: Path, pieces: Iterator[str]) -> int:
     """Write a file for its owner alone, as a whole or not at all; returns how many characters."""
     if path.is_dir():
         raise UserError(f"{path} is a folder. Name a file in it.")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count = 0
-    try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            for piece in pieces:
-                count += file.write(piece)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with replace_private(path) as file:
+        for piece in pieces:
+            file.write(piece.encode(errors="backslashreplace"))
+            count += len(piece)
     return count
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import filecmp
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from hermes_base.files import sweep_partial, write_private
 
 PARTIAL = ".importing-"
 """How the name of a folder begins that is not copied to its end yet."""
@@ -65,6 +66,7 @@ def steps(source: Path, home: Path) -> Iterator[Step]:
 
 def remove_partial(home: Path) -> None:
     """Remove what an import that was cut off had begun to copy."""
+    sweep_partial(home)
     found = list(home.glob(f"{PARTIAL}*"))
     for name in ("skills", "plugins", "hooks"):
         found += list((home / name).rglob(f"{PARTIAL}*"))
@@ -90,13 +92,7 @@ def _file_step(source: Path, home: Path, name: str, note: str = "") -> Iterator[
 def copy_file(theirs: Path, ours: Path) -> None:
     """Copy a file as a whole, for its owner alone."""
     ours.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = ours.with_name(f"{PARTIAL}{ours.name}")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(theirs.read_bytes())
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(ours)
+    write_private(ours, theirs.read_bytes())
 
 
 def _folder_step(

@@ -28,7 +28,7 @@ def config_steps(source: Path, home: Path) -> Iterator[Step]:
         return
 
     def bring() -> None:
-        from tools.memory import write_private
+        from hermes_base.files import write_private
 
         write_private(ours, text)
 

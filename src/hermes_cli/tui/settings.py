@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hermes_base.files import write_private
+
 log = logging.getLogger(__name__)
 
 MOST_KEPT = 1_000
@@ -96,8 +98,11 @@ class InputHistory:
 
 
 def _write(path: Path, text: str, *, append: bool = False) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
     try:
+        if not append:
+            write_private(path, text, durable=False)
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:

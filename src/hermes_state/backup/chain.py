@@ -22,12 +22,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from hermes_base.files import PARTIAL, write_private
+
 from ..connection import private_folder
 from ..errors import StoreCorruptedError, StoreUnavailableError
 from .copies import snapshot
 from .point import (
     BLOCK,
-    PARTIAL,
     Facts,
     Point,
     PointWriter,
@@ -180,11 +181,8 @@ def _signature(store: Path) -> Signature | None:
 
 def _remember(folder: Path, facts: Facts, blocks: bytes, signature: Signature | None) -> None:
     head = {"number": facts.number, "state": facts.state, "signature": signature}
-    partial = folder / f"{_NEWEST}.{os.getpid()}{PARTIAL}"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(json.dumps(head).encode() + b"\n" + blocks)
-    partial.replace(folder / _NEWEST)
+    # Not durable: what is lost of it is compared anew.
+    write_private(folder / _NEWEST, json.dumps(head).encode() + b"\n" + blocks, durable=False)
 
 
 def forget_newest(folder: Path) -> None:

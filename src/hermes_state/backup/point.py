@@ -23,10 +23,11 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 
+from hermes_base.files import PARTIAL, sync_folder
+
 from ..errors import StoreCorruptedError
 
 BLOCK = 4096
-PARTIAL = ".partial"
 _FACTS = "point.json"
 _GROUP = 256
 """So many blocks are compressed together."""
@@ -225,12 +226,3 @@ class PointWriter:
         point = _parsed(path)
         assert point is not None
         return point
-
-
-def sync_folder(folder: Path) -> None:
-    """Let the names in a folder survive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

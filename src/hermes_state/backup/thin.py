@@ -13,6 +13,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from hermes_base.files import sync_folder
+
 from ..errors import StoreCorruptedError
 from .chain import folder_lock, sweep
 from .point import (
@@ -24,7 +26,6 @@ from .point import (
     checked_facts,
     files_in,
     list_points,
-    sync_folder,
 )
 
 logger = logging.getLogger(__name__)

@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_base.files import sync_folder, write_private
+
 from ..base import ToolError
 from ..files.atomic import digest_of
 from ..own_folders import CHECKPOINT_FOLDER, folder_name
@@ -79,15 +81,14 @@ class Store:
                     lines = b"\n" + lines  # a crash cut the last line short
                 file.write(lines)
                 os.fsync(fd)
-            _flush(self.folder)
+            sync_folder(self.folder)
 
     def _keep(self, data: bytes) -> None:
         path = self._blob(digest_of(data))
         if path.exists():
             return
         _make_private(path.parent)
-        _write_private(path, data)
-        _flush(path.parent)
+        write_private(path, data)
 
     def records(self) -> list[Record]:
         """Every change, oldest first."""
@@ -122,7 +123,7 @@ class Store:
             if not left:
                 shutil.rmtree(self.folder, ignore_errors=True)
                 return
-            _write_private(self._index, b"".join(_line(record) for record in left))
+            write_private(self._index, b"".join(_line(record) for record in left))
             needed = {record.before.digest for record in left if record.before}
             for path in self.folder.glob("??/*"):
                 if path.parent.name + path.name not in needed:
@@ -192,28 +193,6 @@ def _record(line: bytes) -> Record | None:
 
 def _make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")
-    try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _flush(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from hermes_base.files import write_private
 from hermes_base.process import has_ended
 
 from ..trees import remove_tree
@@ -210,12 +211,10 @@ class Ledger:
         return {record.marker: record for record in records}
 
     def _write(self, records: dict[str, Record]) -> None:
-        # No fsync: a power cut that could lose the file ends the processes in it as well.
-        new = self._path.with_suffix(f".json.{os.getpid()}")
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump({"version": 1, "processes": [asdict(one) for one in records.values()]}, file)
-        new.replace(self._path)
+        # A power cut that could lose the file ends the processes in it as well.
+        processes = [asdict(record) for record in records.values()]
+        text = json.dumps({"version": 1, "processes": processes})
+        write_private(self._path, text, durable=False)
 
 
 def reap_orphans(home: Path, tell: Callable[[Record], None] | None = None) -> int:

@@ -14,9 +14,9 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from hermes_base import plugins
+from hermes_base.files import write_private
 
 from ..base import Tool, ToolContext, ToolError, tool
-from ..memory import write_private
 from ..screening import marked, suspicion
 from .index import Skill, category_of, check_skill, list_skills, skills_of
 

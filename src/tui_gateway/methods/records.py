@@ -71,8 +71,8 @@ def search(
 def save(call: Call, session_id: str) -> wire.Saved:
     """Write the whole conversation into a private file of the home, without secrets."""
     from agent.home import private_folder
+    from hermes_base.files import write_private
     from hermes_base.redaction import redact_value
-    from tools.memory import write_private
 
     session = live.require(call.hub, session_id)
     key = live.current_key(session)

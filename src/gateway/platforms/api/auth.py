@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
+
+from hermes_base.files import write_private
 
 from .errors import ApiError
 
@@ -89,10 +90,7 @@ def kept_key(path: Path) -> str:
         pass
     key = secrets.token_urlsafe(32)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(key + "\n")
+    write_private(path, key + "\n")
     log.warning("API_SERVER_KEY is not set; a key was made and is in %s", path)
     return key
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from hermes_base.files import write_private
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +91,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _write(path: Path, value: dict[str, Any]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_private(path, json.dumps(value))
