@@ -151,6 +151,11 @@ class AIAgent:
         return self._journal.session_id
 
     @property
+    def conversation_id(self) -> str:
+        """The conversation's one id for life."""
+        return self._journal.conversation_id()
+
+    @property
     def model(self) -> str:
         """The model's name."""
         return self.llm.name

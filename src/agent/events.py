@@ -16,6 +16,8 @@ class TurnStarted(NamedTuple):
 
     session_id: str
     turn_id: str
+    fence: int = 0
+    """The number of the turn's lease; 0 without a store."""
 
 
 class TextStreamed(NamedTuple):

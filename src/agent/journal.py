@@ -241,6 +241,11 @@ class Journal:
         """What the model is sent: the live messages, made valid."""
         return repair_message_sequence(self.messages)
 
+    @property
+    def fence(self) -> int:
+        """The number of the running turn's lease; 0 without one."""
+        return 0 if self._lease is None else self._lease.fence
+
     def _hold(self, lease: Lease | None) -> None:
         self._lease = lease
         if self._db is not None and lease is not None:

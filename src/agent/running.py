@@ -63,7 +63,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
         session_context.set_current_session_id(agent.session_id)
         agent.workspace.state["turn_id"] = turn_id
         agent.follow_wall()
-        turn.emit(TurnStarted(agent.session_id, turn_id))
+        turn.emit(TurnStarted(agent.session_id, turn_id, agent._journal.fence))
         if agent._prompt_is_new:
             agent._prompt_is_new = False
             await hooks.session_starts()

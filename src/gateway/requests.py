@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Any
 from agent.events import Event, Watcher, watch_all
 from agent.outcome import Failed, NotStarted, TurnOutcome
 from agent.request import Question
+from conversation.watching import publish_turn
 from hermes_base import session_context
 
 from . import agent_cache, take_over
 from .agent_source import agent_for, keep_agent, kept_agent
 from .config import Platform
+from .links import mirror_answer, mirror_question
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
 
@@ -290,8 +292,7 @@ class Requests:
             session_key=key, session_id=session_id, message_id=request.message_id,
         )  # fmt: skip
         runner._agent_used[key] = time.monotonic()
-        text = event_of(request).text
-        await runner.links.mirror_question(key, session_id, source, request.id, text)
+        await mirror_question(runner, key, session_id, source, request.id, event_of(request).text)
         question = Question(
             request.content,
             (request.id,) if request.stored else (),
@@ -299,7 +300,7 @@ class Requests:
             instructions=request.instructions,
             mode=request.mode,
         )
-        outcome = await agent.run(question, watch=asked.watch)
+        outcome = await agent.run(question, watch=watch_all(publish_turn(agent), asked.watch))
         is_kept = not runner._running and not outcome.failed  # it waits for the next start
         if isinstance(outcome, NotStarted) and request.stored and not is_kept:
             await runner.turns.drop(request.id)
@@ -309,7 +310,7 @@ class Requests:
         self._keep_uncounted(key, agent)
         if outcome.session_id != session_id:
             runner.session_store.follow(session_id, outcome.session_id)
-        await runner.links.mirror_answer(key, outcome.session_id, request.id, outcome.text)
+        await mirror_answer(runner, key, outcome.session_id, request.id, outcome.text)
         return outcome
 
     async def _agent(self, key: str, session_id: str, request: Request) -> AIAgent:

@@ -24,6 +24,7 @@ from agent.events import (
     StreamRestarted,
     ToolFinished,
     ToolStarted,
+    watch_all,
     watch_text,
 )
 from agent.outcome import NotStarted, Superseded, TurnOutcome
@@ -209,7 +210,10 @@ class Chat:
         return self._ended(outcome)
 
     def _run(self, request: TurnRequest, *, is_shown: bool = True) -> TurnOutcome:
-        return self.agent.run_blocking(request, watch=watch_text(self._show) if is_shown else None)
+        from conversation.watching import publish_turn
+
+        show = watch_text(self._show) if is_shown else None
+        return self.agent.run_blocking(request, watch=watch_all(publish_turn(self.agent), show))
 
     def _has_notes(self) -> bool:
         try:

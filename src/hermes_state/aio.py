@@ -164,6 +164,7 @@ class AsyncSessionDB:
     append_messages = _InThread(SessionDB.append_messages)
     get_messages = _InThread(SessionDB.get_messages)
     get_last_question = _InThread(SessionDB.get_last_question)
+    get_last_user_message = _InThread(SessionDB.get_last_user_message)
     get_session_of_message = _InThread(SessionDB.get_session_of_message)
     get_messages_around = _InThread(SessionDB.get_messages_around)
     get_anchored_view = _InThread(SessionDB.get_anchored_view)

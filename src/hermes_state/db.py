@@ -191,6 +191,7 @@ class SessionDB:
     append_messages = _writes(messages.append_messages)
     get_messages = _reads(messages.get_messages)
     get_last_question = _reads(views.get_last_question)
+    get_last_user_message = _reads(views.get_last_user_message)
     get_session_of_message = _reads(views.get_session_of_message)
     get_messages_around = _reads(views.get_messages_around)
     get_anchored_view = _reads(views.get_anchored_view)

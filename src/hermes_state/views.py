@@ -107,6 +107,19 @@ def get_last_question(conn: Connection, session_id: str) -> tuple[str, str | Non
     return plain_text(decode_content(found[0]["content"]) or ""), found[0]["platform_message_id"]
 
 
+def get_last_user_message(conn: Connection, session_id: str) -> dict[str, Any] | None:
+    """The last question of a session: its content and the time it was stored with."""
+    found = rows(
+        conn,
+        "SELECT content, timestamp FROM messages WHERE session_id = ? AND active = 1"
+        " AND role = 'user' ORDER BY id DESC LIMIT 1",
+        (session_id,),
+    )
+    if not found:
+        return None
+    return {"content": decode_content(found[0]["content"]), "timestamp": found[0]["timestamp"]}
+
+
 def get_session_of_message(conn: Connection, message_id: int) -> str | None:
     """The session a message stands in, or None for an unknown id."""
     return value(conn, "SELECT session_id FROM messages WHERE id = ?", (message_id,))

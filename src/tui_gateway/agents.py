@@ -76,14 +76,16 @@ def run(agent: Any, request: TurnRequest, show: Callable[[str], None]) -> TurnOu
 
     A stand-in for an agent may have only the public door, `run_conversation`, for questions.
     """
-    from agent.events import watch_text
+    from agent.events import watch_all, watch_text
     from agent.outcome import outcome_from_dict
     from agent.request import Question
+    from conversation.watching import publish_turn
 
     if isinstance(request, Question) and not hasattr(agent, "run_blocking"):
         result = agent.run_conversation(request.content, stream_callback=show)
         return outcome_from_dict(result, str(getattr(agent, "session_id", "")))
-    outcome: TurnOutcome = agent.run_blocking(request, watch=watch_text(show))
+    watch = watch_all(publish_turn(agent), watch_text(show))
+    outcome: TurnOutcome = agent.run_blocking(request, watch=watch)
     return outcome
 
 

@@ -26,6 +26,8 @@ def finalize(hub: Hub, session: Session, end_reason: str) -> None:
         if session.get("_finalized"):
             return
         session["_finalized"] = True
+    if session.get("view") is not None:
+        session["view"].close()
     if session.get("running"):
         from . import turns
 

@@ -76,8 +76,8 @@ class Opened(TypedDict):
     info: SessionInfo
     running: bool
     status: str
-    """running, idle, or elsewhere: another process answers, and history.changed tells when it
-    has."""
+    """running, idle, or elsewhere: another process answers; its text comes as events where it runs
+    on this machine, and history.changed tells when it has ended."""
     inflight: Inflight | None
     pending: list[PendingQuestion]
     started_at: float

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import live, other_turns, turns
+from . import live, other_turns, turns, viewing
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
@@ -39,11 +39,13 @@ def look_soon() -> None:
         wake.ring()
 
 
-def note_elsewhere(hub: Hub, session: Session) -> None:
-    """Remember whether another process runs a turn here, so that its end is told."""
+def note_elsewhere(hub: Hub, sid: str, session: Session) -> None:
+    """Show a turn that another process runs here, and remember it, so that its end is told."""
     if not session.get("running"):
         key = live.current_key(session)
         session["elsewhere"] = other_turns.runs_elsewhere(hub._get_db(), key)
+        if session["elsewhere"]:
+            viewing.begin(hub, sid, session)
 
 
 class Watcher:
@@ -99,6 +101,10 @@ class Watcher:
                 self._follow(db, sid, session)
             elif session.get("headless"):
                 self._close_if_done(sid, session)
+            elif not session.get("running"):
+                note_elsewhere(self._hub, sid, session)
+                if not session.get("elsewhere"):
+                    turns.follow_writes(self._hub, sid, session)
         if db.list_noted():
             self._tell_notes(db)
 
@@ -142,8 +148,11 @@ class Watcher:
         key = live.current_key(session)
         if other_turns.is_cut_off(db, key):
             turns.run_waiting(self._hub, sid, session)
-        elif not other_turns.runs_elsewhere(db, key):
+        elif other_turns.runs_elsewhere(db, key):
+            viewing.begin(self._hub, sid, session)  # by another one, perhaps
+        else:
             session["elsewhere"] = False
+            viewing.end(self._hub, sid, session)
             turns.reload_history(self._hub, sid, session)
             turns.run_waiting(self._hub, sid, session, is_opened=True)
 

@@ -215,6 +215,28 @@ def reload_history(hub: Hub, sid: str, session: Session) -> None:
         hub._emit("history.changed", sid)
 
 
+def follow_writes(hub: Hub, sid: str, session: Session) -> None:
+    """See whether another process has written to an idle session's conversation meanwhile."""
+    db = hub._get_db()
+    tip = db.get_compression_tip(live.current_key(session))
+    row = db.get_session(tip)
+    version = None if row is None else (tip, row["version"])
+    if version == session.get("seen_version"):
+        return
+    stored = _stored(hub, session)
+    with session["history_lock"]:
+        if session.get("running") or session.get("_finalized"):
+            return  # its own turn follows
+        is_known = _said(stored) == _said(session["history"])
+        session["seen_version"] = version
+    if not is_known:
+        reload_history(hub, sid, session)
+
+
+def _said(messages: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
+    return [(message.get("role"), message.get("content")) for message in messages]
+
+
 def _stored(hub: Hub, session: Session) -> list[dict[str, Any]]:
     db = hub._get_db()
     return db.get_messages_as_conversation(db.get_compression_tip(live.current_key(session)))

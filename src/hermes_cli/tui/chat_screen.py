@@ -159,7 +159,7 @@ class ChatScreen(Screen[None]):
                 await self.tell(GOING_ON)
             await self.turn.resume_answer(inflight["assistant"])
         if opened["status"] == "elsewhere":
-            await self.tell("Another process is answering here; its answer is shown once it ends.")
+            await self.tell("Another process is answering here.")
         self._tell_info(cast(dict[str, Any], opened["info"]))
         await self._tell_config_warning(cast(dict[str, Any], opened["info"]))
         for question in opened["pending"]:

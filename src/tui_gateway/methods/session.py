@@ -73,7 +73,7 @@ def resume(
             session["close_on_disconnect"] = close_on_disconnect
             sid = live.add(call.hub, session, call.peer)
     turns.run_waiting(call.hub, sid, session, is_opened=True)
-    take_over.note_elsewhere(call.hub, session)
+    take_over.note_elsewhere(call.hub, sid, session)
     return _opened(call, sid, session)
 
 

@@ -1,0 +1,168 @@
+"""What happens in conversations, numbered, for whoever watches.
+
+Every conversation in which this process runs turns has one log. An event's number is that of the
+turn's lease in its upper part and a count in its lower one: it only grows, also when another
+process goes on with the turn or runs the next. The newest events are kept within bounds. Whoever
+asks for older ones gets a snapshot instead: one event for all the text of the reply that is being
+made, and those of its tools.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from agent.events import (
+    Event,
+    ReasoningStreamed,
+    StreamRestarted,
+    TextStreamed,
+    TurnFinished,
+    TurnStarted,
+)
+
+TURN_SHIFT = 32
+"""Bits of a number that count the events of one turn."""
+
+MAX_EVENTS = 2_000
+MAX_CHARACTERS = 1_000_000
+"""What is kept of a conversation: so many events, and so much text in them."""
+
+MAX_LOGS = 200
+"""Conversations whose events are kept after their turn has ended; the oldest go first."""
+
+
+class Numbered(NamedTuple):
+    """An event and its number."""
+
+    number: int
+    event: Event
+
+
+Subscriber = Callable[[Numbered], None]
+"""Gets every event, in the thread in which it happens: it must not wait for anybody."""
+
+
+class ConversationLog:
+    """The events of one conversation in this process; usable by threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: deque[Numbered] = deque()
+        self._characters = 0
+        self._subscribers: list[Subscriber] = []
+        self._turn: list[Numbered] = []
+        """What a snapshot is made of: the turn's beginning and its steps so far."""
+        self._pieces: list[Numbered] = []
+        """Then the text that is being streamed."""
+        self.number = 0
+        """Of the newest event."""
+        self.is_running = False
+        """Whether a turn runs."""
+
+    def publish(self, event: Event) -> None:
+        """Number an event, keep it, and hand it to whoever watches."""
+        with self._lock:
+            if isinstance(event, TurnStarted):
+                self.number = max(self.number, event.fence << TURN_SHIFT)
+                self._turn, self._pieces, self.is_running = [], [], True
+            self.number += 1
+            numbered = Numbered(self.number, event)
+            self._keep(numbered)
+            self._sum_up(numbered)
+            subscribers = list(self._subscribers)
+            # Within the lock: everybody gets them in their order.
+            for subscriber in subscribers:
+                subscriber(numbered)
+
+    def subscribe(self, since: int, subscriber: Subscriber) -> Callable[[], None]:
+        """Hand over what came after a number, then everything as it happens; returns how to stop.
+
+        0 is for those who have seen nothing: they get the turn that runs, as a snapshot.
+        """
+        with self._lock:
+            for numbered in self._after(since):
+                subscriber(numbered)
+            self._subscribers.append(subscriber)
+        return lambda: self._remove(subscriber)
+
+    def _remove(self, subscriber: Subscriber) -> None:
+        with self._lock:
+            if subscriber in self._subscribers:
+                self._subscribers.remove(subscriber)
+
+    def _after(self, since: int) -> list[Numbered]:
+        if since >= self.number:
+            return []
+        is_kept = bool(self._kept) and since >= self._kept[0].number - 1
+        if since and is_kept:
+            return [numbered for numbered in self._kept if numbered.number > since]
+        self._join_pieces()
+        return list(self._turn) if self.is_running else []
+
+    def _keep(self, numbered: Numbered) -> None:
+        self._kept.append(numbered)
+        self._characters += _size(numbered.event)
+        while len(self._kept) > MAX_EVENTS or (
+            self._characters > MAX_CHARACTERS and len(self._kept) > 1
+        ):
+            self._characters -= _size(self._kept.popleft().event)
+
+    def _sum_up(self, numbered: Numbered) -> None:
+        """Keep what a snapshot needs: pieces of text that follow each other are one event there."""
+        event = numbered.event
+        if isinstance(event, TextStreamed | ReasoningStreamed):
+            if self._pieces and type(self._pieces[-1].event) is not type(event):
+                self._join_pieces()
+            self._pieces.append(numbered)
+        elif isinstance(event, TurnFinished):
+            self._turn, self._pieces, self.is_running = [], [], False
+        else:
+            if isinstance(event, StreamRestarted):
+                self._pieces = []  # what was streamed of the reply is void
+            self._join_pieces()
+            self._turn.append(numbered)
+            if len(self._turn) > MAX_EVENTS:
+                del self._turn[1]  # the beginning stays
+
+    def _join_pieces(self) -> None:
+        if self._pieces:
+            text = "".join(piece.event.text for piece in self._pieces)  # type: ignore[union-attr]
+            last = self._pieces[-1]
+            self._turn.append(Numbered(last.number, type(last.event)(text)))  # type: ignore
+            self._pieces = []
+
+
+class Logs:
+    """The logs of a process, by conversation."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logs: OrderedDict[str, ConversationLog] = OrderedDict()
+
+    def log(self, conversation_id: str) -> ConversationLog:
+        """The log of a conversation; begun if there is none."""
+        with self._lock:
+            log = self._logs.get(conversation_id)
+            if log is None:
+                log = self._logs[conversation_id] = ConversationLog()
+                self._forget_oldest()
+            self._logs.move_to_end(conversation_id)
+            return log
+
+    def get(self, conversation_id: str) -> ConversationLog | None:
+        """The log of a conversation, if this process has one."""
+        with self._lock:
+            return self._logs.get(conversation_id)
+
+    def _forget_oldest(self) -> None:
+        idle = [name for name, log in self._logs.items() if not log.is_running]
+        for name in idle[: max(0, len(self._logs) - MAX_LOGS)]:
+            if not self._logs[name]._subscribers:
+                del self._logs[name]
+
+
+def _size(event: Event) -> int:
+    return sum(len(field) for field in event if isinstance(field, str))

@@ -1,0 +1,84 @@
+"""A turn that another process runs in a live conversation, shown here as it streams.
+
+Its events come from that process (`conversation.relay`) and become those of the protocol like the
+ones of our own turns. When it has ended, the history is read anew (`take_over`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from . import agents, live
+from .hub import Hub, Session
+
+if TYPE_CHECKING:
+    from conversation.events import Numbered
+
+log = logging.getLogger(__name__)
+
+_NOT_SHOWN = ("NoteStored", "BackgroundFinished", "ReviewFinished")
+"""Events that are about the other process's own work, not about the conversation's."""
+
+
+def begin(hub: Hub, sid: str, session: Session) -> bool:
+    """Show the turn that another process runs in a session's conversation; False if none does."""
+    from agent.home import hermes_home
+    from conversation.relay import follow
+    from hermes_base.process import this_process
+
+    db, key = hub._get_db(), live.current_key(session)
+    row = db.get_session(key)
+    turn = None if row is None else db.get_turn(row["conversation_id"])
+    if turn is None or turn["state"] != "running" or turn["owner"] == this_process():
+        return False
+    if session.get("viewed") == (turn["conversation_id"], turn["fence"]):
+        return True
+    end(hub, sid, session)
+    session["viewed"] = (turn["conversation_id"], turn["fence"])
+
+    def show(numbered: Numbered) -> None:
+        if session.get("viewed") == (turn["conversation_id"], turn["fence"]):
+            _show(hub, sid, session, numbered.event)
+
+    session["view"] = follow(hermes_home(), turn["owner"], turn["conversation_id"], show)
+    return True
+
+
+def end(hub: Hub, sid: str, session: Session) -> None:
+    """Show no more of it; what was being shown is closed for the clients."""
+    view = session.pop("view", None)
+    session["viewed"] = None
+    if view is not None:
+        view.close()
+    with session["history_lock"]:
+        is_shown = session.pop("is_viewing", False) and session.get("inflight") is not None
+        if is_shown and not session.get("running"):
+            session["inflight"] = None
+            hub._emit("message.complete", sid, {"text": "", "usage": {}, "status": "interrupted"})
+
+
+def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    name = type(event).__name__
+    with session["history_lock"]:
+        is_ours = session.get("running") and not session.get("awaits_other")
+        if is_ours or session.get("_finalized"):
+            return  # a turn of our own has begun
+        if name == "TurnStarted":
+            _begin_message(hub, sid, session)
+        elif name == "TextStreamed":
+            agents.emit_text(hub, sid, session, "message.delta", event.text)
+        elif name == "TurnFinished":
+            session["inflight"], session["is_viewing"] = None, False
+            complete = {"text": event.text, "usage": {}, "status": event.status}
+            hub._emit("message.complete", sid, complete)
+        elif name not in _NOT_SHOWN:
+            agents.translator(hub, sid, session)(event)
+
+
+def _begin_message(hub: Hub, sid: str, session: Session) -> None:
+    db = hub._get_db()
+    tip = db.get_compression_tip(live.current_key(session))
+    asked: dict[str, Any] = db.get_last_user_message(tip) or {}
+    session["prompt"], session["is_viewing"] = asked.get("content"), True
+    agents.message_begins(hub, sid, session, asked.get("timestamp"))
