@@ -192,7 +192,7 @@ def test_closing_the_agent_gives_up_on_it(home: Path, db: SessionDB) -> None:
 
 def test_a_reviewer_that_hangs_is_stopped(home: Path, db: SessionDB) -> None:
     side = ScriptedModel([say(3600.0, kept(add("Never.")))])
-    chosen = LearningSettings(titles=False, review_every=1, review_seconds=0.05)
+    chosen = LearningSettings(titles=False, review_every=1, review_seconds=0.5)
     agent = new_agent(home, db, side=side, settings=chosen)
     talk(agent, 1)
     assert side.calls == 1 and remembered(home) == []
@@ -305,7 +305,7 @@ def test_committing_never_raises(home: Path, db: SessionDB, history: Any) -> Non
 def test_committing_waits_no_longer_than_it_says(home: Path, db: SessionDB) -> None:
     side = ScriptedModel([say(3600.0, kept(add("Never.")))])
     chosen = LearningSettings(
-        titles=False, review_every=10, review_at_end_turns=1, review_at_end_seconds=0.05
+        titles=False, review_every=10, review_at_end_turns=1, review_at_end_seconds=0.5
     )
     agent = new_agent(home, db, side=side, settings=chosen)
     agent.run_conversation("question")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import ipaddress
 import json
@@ -226,7 +227,12 @@ async def test_a_server_that_drips_is_cut_by_time_and_one_that_is_silent_fails(s
         await asyncio.sleep(3_600)
 
     site.answers["/drip"], site.answers["/silent"] = drip, silent
-    response = await get(f"http://open.test:{site.port}/drip", limits=Limits(seconds=0.7))
+    for seconds in (0.7, 30.0):  # a busy machine may not have begun within the first
+        with contextlib.suppress(ToolError):
+            response = await get(
+                f"http://open.test:{site.port}/drip", limits=Limits(seconds=seconds)
+            )
+            break
     assert response.cut == "time"
     assert response.body.startswith(b"first")
     with pytest.raises(ToolError, match="did not answer within"):
