@@ -110,5 +110,5 @@ async def test_a_turn_that_was_taken_away(tmp_path: Path) -> None:
         assert [one.text for one in app.chat.query(UserMessage)] == ["Do it"]
         server.emit("message.complete", text="", status="interrupted", usage={}, warning=TAKEN_AWAY)
         await until(pilot, lambda: TAKEN_AWAY in [one.text for one in app.chat.query(Notice)])
-        assert not app.chat.turn.is_running
+        await until(pilot, lambda: not app.chat.turn.is_running, "the end")
         assert [one.text for one in app.chat.query(Answer)] == ["Once more"]
