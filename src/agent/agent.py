@@ -16,7 +16,7 @@ from typing import Any
 
 from hermes_base import session_context
 from hermes_state import SessionDB, StoreError
-from tools.base import Asker, Mode, NobodyToAsk, ToolContext, Workspace
+from tools.base import Asker, Mode, NobodyToAsk, ToolContext, TurnFacts, Workspace
 from tools.registry import Registry
 from tools.services import Services
 
@@ -123,6 +123,8 @@ class AIAgent:
         if user_id is not None:
             facts["user_id"] = user_id
         self._occupation = Occupation()
+        self.turn_facts = TurnFacts()
+        """Of the running turn, or the last one, for its tools."""
         self._journal = Journal(
             db,
             session_id or new_session_id(),
@@ -249,6 +251,7 @@ class AIAgent:
             db=self.db,
             user_id=self.user_id,
             asker=self.asker,
+            turn=self.turn_facts,
             services=self.services,
         )
 

@@ -89,7 +89,7 @@ class Delegation:
     async def _tell_start(self, child: AIAgent, task: Task) -> dict[str, Any]:
         facts = {
             "parent_session_id": self._parent.session_id,
-            "parent_turn_id": self._parent.workspace.state.get("turn_id", ""),
+            "parent_turn_id": self._parent.turn_facts.id,
             "child_role": str(task.get("role") or ""),
         }
         await fire(

@@ -16,17 +16,17 @@ from hermes_base import plugins
 from .threads import in_thread
 
 if TYPE_CHECKING:
+    from tools.base import TurnFacts
+
     from .agent import AIAgent
     from .loop import Turn
     from .outcome import TurnOutcome
+    from .request import Content
 
 log = logging.getLogger(__name__)
 
 MOST_CONTEXT = 20_000
 """Characters that plugins together may add to a question."""
-REQUEST_ID = "api_request_id"
-CHANGED_PATHS = "changed_paths"
-"""Where a conversation's workspace keeps which request is running and which files it changed."""
 
 
 async def fire(name: str, /, **kwargs: Any) -> list[Any]:
@@ -47,13 +47,17 @@ async def fire(name: str, /, **kwargs: Any) -> list[Any]:
 class TurnHooks:
     """The hooks of one turn."""
 
-    def __init__(self, agent: AIAgent, turn_id: str, prompt: str | list[dict[str, Any]]) -> None:
+    def __init__(self, agent: AIAgent, facts: TurnFacts, prompt: Content) -> None:
         self._agent = agent
-        self.turn_id = turn_id
+        self._facts = facts
         self.task_id = agent.session_id
         self.user_message = prompt
         self._verified = False
-        agent.workspace.state.pop(CHANGED_PATHS, None)
+
+    @property
+    def turn_id(self) -> str:
+        """The turn's id."""
+        return self._facts.id
 
     @property
     def session_id(self) -> str:
@@ -67,7 +71,7 @@ class TurnHooks:
 
     def set_request_id(self, request_id: str) -> None:
         """Let the tools that a request asks for know which one it was."""
-        self._agent.workspace.state[REQUEST_ID] = request_id
+        self._facts.request_id = request_id
 
     async def session_starts(self) -> None:
         """A session's first turn begins."""
@@ -101,14 +105,16 @@ class TurnHooks:
 
     def will_verify(self) -> bool:
         """Whether plugins look at the turn's work before it ends."""
-        changed = self._agent.workspace.state.get(CHANGED_PATHS)
-        return bool(changed) and not self._verified and plugins.has_hook("pre_verify")
+        return (
+            bool(self._facts.changed_paths)
+            and not self._verified
+            and plugins.has_hook("pre_verify")
+        )
 
     async def wants_more(self, turn: Turn) -> str:
         """What plugins still want done before a turn that changed files ends; asked once."""
         if not self.will_verify():
             return ""
-        changed = self._agent.workspace.state[CHANGED_PATHS]
         self._verified = True
         answers = await fire(
             "pre_verify",
@@ -118,7 +124,7 @@ class TurnHooks:
             coding=True,
             attempt=0,
             final_response=turn.reply.text,
-            changed_paths=sorted(changed),
+            changed_paths=sorted(self._facts.changed_paths),
         )
         for answer in answers:
             if not isinstance(answer, dict):

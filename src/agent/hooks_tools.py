@@ -21,7 +21,7 @@ from hermes_base.redaction import redact
 from tools.base import Tool, ToolContext, ToolError
 from tools.schema import fit
 
-from .hooks import CHANGED_PATHS, REQUEST_ID, fire
+from .hooks import fire
 from .threads import in_thread
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,6 @@ class ToolWatch:
     """One tool call, as plugins see it."""
 
     def __init__(self, context: ToolContext, name: str) -> None:
-        state = context.workspace.state
         self._context = context
         self._facts: dict[str, Any] = {
             "tool_name": name,
@@ -57,8 +56,8 @@ class ToolWatch:
             "task_id": context.session_id,
             "session_id": context.session_id,
             "tool_call_id": context.call_id,
-            "turn_id": state.get("turn_id", ""),
-            "api_request_id": state.get(REQUEST_ID, ""),
+            "turn_id": context.turn.id,
+            "api_request_id": context.turn.request_id,
         }
         self._trace: list[Any] = []
         self._began = time.perf_counter()
@@ -181,4 +180,4 @@ class ToolWatch:
         for match in _PATCHED.finditer(str(args.get("patch") or "")):
             paths.add((match[1] or match[2]).strip())
         with self._context.workspace.lock:
-            self._context.workspace.state.setdefault(CHANGED_PATHS, set()).update(paths)
+            self._context.turn.changed_paths.update(paths)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hermes_base import session_context
 from hermes_state import INBOX_ID, ConversationBusyError, StoreError
 from hermes_state.history import unanswered_calls
+from tools.base import TurnFacts
 from tools.modes import PLAN_NOTE
 
 from .events import Noticed, TurnFinished, TurnStarted, Watcher
@@ -54,16 +55,15 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
             return NotStarted(session_id=agent.session_id, reason="refused", error=str(error))
     agent._occupation.claim("A turn is running in this conversation already.")
     turn = agent._new_turn(watch, request.deliver_to)
-    turn_id = new_turn_id()
+    facts = agent.turn_facts = TurnFacts(new_turn_id())
     prompt = request.content if isinstance(request, Question) else ""
-    hooks = turn.hooks = TurnHooks(agent, turn_id, prompt)
+    hooks = turn.hooks = TurnHooks(agent, facts, prompt)
     broken: Exception | None = None
     try:
         await begin(agent, turn, request)
         session_context.set_current_session_id(agent.session_id)
-        agent.workspace.state["turn_id"] = turn_id
         agent.follow_wall()
-        turn.emit(TurnStarted(agent.session_id, turn_id, agent._journal.fence))
+        turn.emit(TurnStarted(agent.session_id, facts.id, agent._journal.fence))
         if agent._prompt_is_new:
             agent._prompt_is_new = False
             await hooks.session_starts()

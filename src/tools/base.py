@@ -156,6 +156,18 @@ class Workspace:
             self.root = self.cwd
 
 
+@dataclass(slots=True)
+class TurnFacts:
+    """The turn that a tool runs in."""
+
+    id: str = ""
+    """Empty outside of turns."""
+    request_id: str = ""
+    """The model call that asked for the tool, while plugins are told of model calls."""
+    changed_paths: set[str] = field(default_factory=set)
+    """The files that the turn's tools changed, while plugins are told of tool calls."""
+
+
 def _quiet(text: str) -> None:
     """Progress that nobody watches."""
 
@@ -176,6 +188,7 @@ class ToolContext:
     user_id: str | None = None
     """Whose conversation this is; nothing of anybody else's may be shown."""
     asker: Asker = field(default_factory=NobodyToAsk)
+    turn: TurnFacts = field(default_factory=TurnFacts)
     services: Services = field(default_factory=Services)
     """What the layer above lends to tools that need it."""
 

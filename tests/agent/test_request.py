@@ -8,11 +8,20 @@ from pathlib import Path
 import pytest
 
 from agent.agent import AIAgent
-from agent.events import Event, TextStreamed, TitleSet, TurnFinished, watch_all, watch_text
+from agent.events import (
+    Event,
+    TextStreamed,
+    TitleSet,
+    TurnFinished,
+    TurnStarted,
+    watch_all,
+    watch_text,
+)
 from agent.request import DeliverTo, Question, TakenOver, WaitingNotes
-from agent.scripted import ScriptedModel, say
+from agent.scripted import ScriptedModel, call, say
 from hermes_state import SessionDB
-from tools.base import Workspace
+from tools.base import Tool, ToolContext, Workspace
+from tools.registry import Registry
 
 TO = {"session_key": "k", "platform": "local", "chat_id": "1", "thread_id": None}
 
@@ -121,6 +130,22 @@ def test_a_watcher_hears_its_turn_and_the_listener_hears_all(db: SessionDB) -> N
     assert first == heard and isinstance(heard[-1], TurnFinished)
     assert sum(isinstance(event, TurnFinished) for event in all_events) == 2
     assert all_events[: len(heard)] == heard and isinstance(all_events[-1], TitleSet)
+
+
+def test_a_tool_knows_the_turn_it_runs_in(db: SessionDB) -> None:
+    turns: list[str] = []
+    events: list[Event] = []
+
+    def look(context: ToolContext) -> str:
+        turns.append(context.turn.id)
+        return "nothing"
+
+    steps = [call("look"), say("one"), call("look"), say("two")]
+    agent = AIAgent(ScriptedModel(steps), db=db, tools=Registry([Tool("look", "", look)]))
+    for question in ("a", "b"):
+        agent.run_blocking(Question(question), watch=events.append)
+    assert turns == [event.turn_id for event in events if isinstance(event, TurnStarted)]
+    assert len(set(turns)) == 2
 
 
 def test_a_watcher_that_fails_keeps_nobody_else_from_hearing() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes_state import SessionDB
-from tools.base import ToolContext, ToolError, Workspace
+from tools.base import ToolContext, ToolError, TurnFacts, Workspace
 from tools.checkpoints import diff, forget_conversation, list_checkpoints, prune, restore
 from tools.files.patch import patch
 from tools.files.read import read_file
@@ -23,7 +23,7 @@ def folder(context: ToolContext) -> Path:
 
 
 def turn(context: ToolContext, name: str) -> None:
-    context.workspace.state["turn_id"] = name
+    context.turn = TurnFacts(name)
 
 
 def write(context: ToolContext, path: str, content: str) -> None:

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tools.base import ToolContext, Workspace
+from tools.base import ToolContext, TurnFacts, Workspace
 from tools.checkpoints import list_checkpoints, restore
 from tools.files.patch import patch
 from tools.files.read import read_file
@@ -33,14 +33,14 @@ from .. import seeds
 PATCHER = """
 import sys
 from pathlib import Path
-from tools.base import ToolContext, Workspace
+from tools.base import ToolContext, Workspace, TurnFacts
 from tools.files.patch import patch
 
 home, folder = map(Path, sys.argv[1:])
 context = ToolContext("s", "c", workspace=Workspace(home, folder))
 print("ready", flush=True)
 for turn in range(10**6):
-    context.workspace.state["turn_id"] = str(turn)
+    context.turn = TurnFacts(str(turn))
     text = "*** Begin Patch\\n" + "".join(
         f"*** Update File: {n}\\n-{turn}\\n+{turn + 1}\\n" for n in range(8)
     )
@@ -113,7 +113,7 @@ class Rollbacks(RuleBasedStateMachine):
     def new_turn(self) -> None:
         self.states.append(self.files())
         self.known = {found.id for found in list_checkpoints(self.context.workspace, "s")}
-        self.context.workspace.state["turn_id"] = f"t{len(self.states)}"
+        self.context.turn = TurnFacts(f"t{len(self.states)}")
 
     @rule(name=names, content=contents)
     def write(self, name: str, content: str) -> None:

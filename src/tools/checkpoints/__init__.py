@@ -101,7 +101,7 @@ def keep(context: ToolContext, tool: str, changes: list[Change], made: list[Path
     if not enabled(workspace):
         return
     conversation = conversation_of(context)
-    marker = str(workspace.state.get("turn_id") or context.call_id)
+    marker = context.turn.id or context.call_id
     checkpoint = _id(context.session_id, marker)
     with workspace.lock:
         if _STATE not in workspace.state:
