@@ -14,6 +14,7 @@ from .chat_options import apply_chat_options
 from .config import Platform
 from .platforms.registry import find_manifest
 from .session import SessionEntry, SessionSource
+from .turn_events import compression_events
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -121,6 +122,7 @@ def _build(runner: GatewayRunner, key: str, entry: SessionEntry, source: Session
             "thread_id": source.thread_id,
             "display_name": source.chat_name or source.user_name,
         },
+        on_event=compression_events(runner, source),
         asker=_asker(runner, key, source),
         platform_hint=_prompt_hint(source.platform),
     )

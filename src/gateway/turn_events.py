@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from .session import SessionEntry, SessionSource
@@ -13,6 +15,36 @@ if TYPE_CHECKING:
 
 SHOWN = 500
 """Characters of a message that handlers get."""
+
+
+def compression_events(runner: GatewayRunner, source: SessionSource) -> Watcher:
+    """A listener of a chat's agent: tells the handlers of every compression, in turns or between.
+
+    To be made on the gateway's event loop; events may come from any thread.
+    """
+    from agent.events import Compressed
+
+    loop = asyncio.get_running_loop()
+    numbers = itertools.count(1)
+
+    def on_event(event: Event) -> None:
+        if not isinstance(event, Compressed) or not event.method or not runner.hooks.loaded_hooks:
+            return
+        facts = {
+            "platform": source.platform.value,
+            "user_id": source.user_id,
+            "session_id": event.session_id,
+            "old_session_id": "" if event.in_place else event.old_session_id,
+            "in_place": event.in_place,
+            "compression_count": next(numbers),
+        }
+
+        def tell() -> None:
+            runner.spawn(runner.hooks.emit("session:compress", facts))
+
+        loop.call_soon_threadsafe(tell)
+
+    return on_event
 
 
 class TurnEvents:
@@ -34,7 +66,6 @@ class TurnEvents:
             "message": text[:SHOWN],
         }
         self._iteration = 0
-        self._compressions = 0
 
     @property
     def watch(self) -> Watcher | None:
@@ -55,7 +86,7 @@ class TurnEvents:
 
     def _on_event(self, event: Event) -> None:
         """Something happened in the turn; handlers are told beside it."""
-        from agent.events import Compressed, ToolStarted
+        from agent.events import ToolStarted
 
         if isinstance(event, ToolStarted):
             self._iteration += 1
@@ -64,15 +95,6 @@ class TurnEvents:
                 iteration=self._iteration,
                 tool_names=[event.name],
                 tools=[{"name": event.name, "id": event.call_id}],
-            )
-        elif isinstance(event, Compressed) and event.method:
-            self._compressions += 1
-            self._tell(
-                "session:compress",
-                session_id=event.session_id,
-                old_session_id="" if event.in_place else event.old_session_id,
-                in_place=event.in_place,
-                compression_count=self._compressions,
             )
 
     async def end(self, response: str) -> None:

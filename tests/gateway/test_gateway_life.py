@@ -353,6 +353,34 @@ async def test_event_hooks_see_a_turn(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+async def test_event_hooks_hear_of_a_compression_between_turns(tmp_path: Path) -> None:
+    folder = tmp_path / "hooks" / "watch"
+    folder.mkdir(parents=True)
+    (folder / "HOOK.yaml").write_text("name: watch\nevents: ['session:compress']\n")
+    (folder / "handler.py").write_text(
+        "import json, pathlib\n"
+        f"FILE = pathlib.Path({str(tmp_path / 'seen')!r})\n"
+        "def handle(event, context):\n"
+        "    FILE.with_suffix('.new').write_text(json.dumps(context))\n"
+        "    FILE.with_suffix('.new').rename(FILE)\n"
+    )
+    async with gateway(tmp_path, itertools.repeat(say("word " * 400))) as chats:
+        for number in range(8):
+            await chats.ask(f"m{number} " + "word " * 400)
+        first = chats.session_id()
+        await chats.ask("/compact")
+        async with asyncio.timeout(60):
+            while not (tmp_path / "seen").exists() or chats.session_id() == first:
+                await asyncio.sleep(0.01)
+        last = chats.session_id()
+    told = json.loads((tmp_path / "seen").read_text())
+    assert first != last
+    assert told == {
+        "platform": "local", "user_id": "u1", "session_id": last, "old_session_id": first,
+        "in_place": False, "compression_count": 1,
+    }  # fmt: skip
+
+
 async def test_a_turn_that_used_up_its_budget_says_so(tmp_path: Path) -> None:
     steps = itertools.repeat(call("todo", todos=[]))
     yaml = "agent: {max_turns: 3, max_iterations: 3}\n"
