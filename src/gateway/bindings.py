@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
 
-from .session import SessionEntry
+from .session import OPTIONAL, SessionEntry
 
 if TYPE_CHECKING:
     from hermes_state import SessionDB
@@ -89,9 +89,11 @@ class Bindings:
             self._db.forget_bindings(unreadable, scope=self._scope)
         fields = {key: entry.to_dict() for key, entry in new.items()}
         added = self._db.create_bindings(fields, scope=self._scope)
-        self.entries.update((key, new[key]) for key in added)
+        for key, version in added.items():
+            self.entries[key] = new[key]
+            self._note_own(key, version, fields[key])
         self.refresh()
-        return added
+        return list(added)
 
     def save(self, entry: SessionEntry, *expected: str) -> bool:
         """Store the fields of an entry that have changed.
@@ -106,22 +108,26 @@ class Bindings:
             return False
         fields = entry.to_dict()
         changed = {name: fact for name, fact in fields.items() if known.fields.get(name) != fact}
-        removed = [name for name in _left_out(fields) if name in known.fields]
+        removed = [name for name in OPTIONAL if name in known.fields and name not in fields]
         if not changed and not removed:
             return True
-        saved = self._db.update_binding(
+        version = self._db.update_binding(
             key,
             changed,
             removed=removed,
             expected={name: known.fields.get(name) for name in ("session_id", *expected)},
             scope=self._scope,
         )
+        if version is not None:
+            after = {name: known.fields[name] for name in known.fields if name not in removed}
+            self._note_own(key, version, after | changed)
+            return True
         self.refresh()
-        if not saved and self.entries.get(key) is entry:
+        if self.entries.get(key) is entry:
             kept = SessionEntry.from_dict({**self._known[key].fields, "session_key": key})
             for name in (*changed, *removed):
                 setattr(entry, name, getattr(kept, name))
-        return saved
+        return False
 
     def rebind(
         self, old: SessionEntry, fresh: SessionEntry, along: Iterable[str], end_reason: str
@@ -168,6 +174,20 @@ class Bindings:
         self.refresh()
         return forgotten
 
+    def _note_own(self, key: str, version: int, fields: dict[str, Any]) -> None:
+        """Know a row that was written here, unless somebody else has written since the last look.
+
+        Then the row may hold more than that, and the next look reads it.
+        """
+        if self._version is not None and version == self._version + 1:
+            self._version = version
+            self._know(key, version, fields)
+
+    def _know(self, key: str, version: int, fields: dict[str, Any]) -> None:
+        self._known[key] = _Known(version, fields)
+        self._unreadable.pop(key, None)
+        (self.linked.add if self.entries[key].linked else self.linked.discard)(key)
+
     def _merge(self, key: str, version: int, text: str) -> None:
         try:
             fields = json.loads(text)
@@ -184,9 +204,7 @@ class Bindings:
             self.entries[key] = theirs
         elif known is not None:
             _take_over(ours, theirs, known.fields, fields)
-        self._known[key] = _Known(version, fields)
-        self._unreadable.pop(key, None)
-        (self.linked.add if self.entries[key].linked else self.linked.discard)(key)
+        self._know(key, version, fields)
 
     def _drop(self, key: str) -> None:
         self.entries.pop(key, None)
@@ -203,8 +221,3 @@ def _take_over(
     for name in before.keys() | now.keys():
         if before.get(name) != now.get(name) != mine.get(name) and hasattr(ours, name):
             setattr(ours, name, getattr(theirs, name))
-
-
-def _left_out(fields: Mapping[str, Any]) -> list[str]:
-    """The fields that an entry has and that are not kept because they are empty."""
-    return [one.name for one in dataclasses.fields(SessionEntry) if one.name not in fields]

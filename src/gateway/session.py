@@ -57,11 +57,7 @@ class SessionSource:
 
     def to_dict(self) -> dict[str, Any]:
         """As it is kept; what is empty is left out."""
-        kept = {
-            one.name: getattr(self, one.name)
-            for one in dataclasses.fields(self)
-            if one.name != "delivered_via_upstream_relay"
-        }
+        kept = {name: getattr(self, name) for name in _SOURCE_FIELDS}
         found = {name: value for name, value in kept.items() if value not in (None, "", False)}
         found["platform"] = self.platform.value
         if self.scope_id:
@@ -71,8 +67,7 @@ class SessionSource:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionSource:
         """From what was kept; keys of other versions are passed over."""
-        known = {one.name for one in dataclasses.fields(cls)} - {"delivered_via_upstream_relay"}
-        values = {name: value for name, value in data.items() if name in known}
+        values = {name: value for name, value in data.items() if name in _SOURCE_FIELDS}
         values.setdefault("scope_id", data.get("guild_id"))
         values["platform"] = Platform.of(str(data["platform"]))
         return cls(**values)
@@ -142,9 +137,9 @@ class SessionEntry:
     def to_dict(self) -> dict[str, Any]:
         """As it is kept in the store and in sessions.json."""
         found: dict[str, Any] = {}
-        for one in dataclasses.fields(self):
-            value = getattr(self, one.name)
-            if (one.name in _OPTIONAL and value is None) or one.name == "finalize_failures":
+        for name in _ENTRY_FIELDS:
+            value = getattr(self, name)
+            if value is None and name in OPTIONAL:
                 continue
             if isinstance(value, datetime):
                 value = value.isoformat()
@@ -152,7 +147,7 @@ class SessionEntry:
                 value = value.to_dict()
             elif isinstance(value, Platform):
                 value = value.value
-            found[one.name] = value
+            found[name] = value
         return found
 
     @classmethod
@@ -161,8 +156,7 @@ class SessionEntry:
         session_id = str(data["session_id"])
         if not session_id or _UNSAFE_ID.search(session_id):
             raise ValueError(f"{session_id!r} is not a session id")
-        known = {one.name for one in dataclasses.fields(cls)} - {"finalize_failures"}
-        values = {name: value for name, value in data.items() if name in known}
+        values = {name: value for name, value in data.items() if name in _ENTRY_FIELDS}
         # Older files have it under another name.
         values.setdefault("expiry_finalized", bool(data.get("memory_flushed", False)))
         for name in ("created_at", "updated_at", "last_resume_marked_at"):
@@ -184,7 +178,15 @@ def _platform(name: Any) -> Platform | None:
         return None
 
 
-_OPTIONAL = ("model_override", "origin", "linked")
+def _kept(kind: type, left_out: str) -> dict[str, None]:
+    """The names of the fields that are kept, in their order, to be looked up quickly."""
+    return {one.name: None for one in dataclasses.fields(kind) if one.name != left_out}
+
+
+_SOURCE_FIELDS = _kept(SessionSource, "delivered_via_upstream_relay")
+_ENTRY_FIELDS = _kept(SessionEntry, "finalize_failures")
+OPTIONAL = ("model_override", "origin", "linked")
+"""The fields that are kept only if they are not None."""
 
 
 def _origin(data: Mapping[str, Any]) -> SessionSource | None:

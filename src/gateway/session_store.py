@@ -98,6 +98,8 @@ class SessionStore:
                     kept = self._continued(entry, source)
                 if kept is None:
                     continue
+                if entry is None:
+                    return kept
                 kept.updated_at = self._now()
                 kept.origin = source
                 if self._bindings.save(kept):

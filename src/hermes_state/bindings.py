@@ -70,14 +70,13 @@ def list_binding_changes(
 
 def create_bindings(
     conn: Connection, entries: Mapping[str, Mapping[str, Any]], *, scope: str = ""
-) -> list[str]:
-    """Add the entries whose keys have none yet; returns the keys of those that were added."""
-    added = []
-    for session_key, fields in entries.items():
-        if _text(conn, session_key, scope) is None:
-            save_gateway_routing_entry(conn, session_key, json.dumps(fields), scope=scope)
-            added.append(session_key)
-    return added
+) -> dict[str, int]:
+    """Add the entries whose keys have none yet; returns the versions of those that were added."""
+    return {
+        session_key: _save_fields(conn, session_key, fields, scope)
+        for session_key, fields in entries.items()
+        if _text(conn, session_key, scope) is None
+    }
 
 
 def update_binding(
@@ -88,20 +87,19 @@ def update_binding(
     removed: Iterable[str] = (),
     expected: Mapping[str, Any] | None = None,
     scope: str = "",
-) -> bool:
-    """Set some fields of an entry and remove others; the rest stays as it is.
+) -> int | None:
+    """Set some fields of an entry and remove others; the rest stays. Returns its new version.
 
-    False, and nothing is changed, if there is no such entry or a field in `expected` has another
+    None, and nothing is changed, if there is no such entry or a field in `expected` has another
     value by now.
     """
     entry = _entry(conn, session_key, scope)
     if entry is None or any(entry.get(name) != fact for name, fact in (expected or {}).items()):
-        return False
+        return None
     entry.update(changes)
     for name in removed:
         entry.pop(name, None)
-    save_gateway_routing_entry(conn, session_key, json.dumps(entry), scope=scope)
-    return True
+    return _save_fields(conn, session_key, entry, scope)
 
 
 def rebind_key(
@@ -123,7 +121,7 @@ def rebind_key(
     entry = _entry(conn, session_key, scope)
     if entry is None or entry.get("session_id") != instead_of:
         return False
-    save_gateway_routing_entry(conn, session_key, json.dumps(fields), scope=scope)
+    _save_fields(conn, session_key, fields, scope)
     moved = {"session_id": fields["session_id"], "expiry_finalized": False}
     for other in along:
         update_binding(conn, other, moved, expected={"session_id": instead_of}, scope=scope)
@@ -165,6 +163,17 @@ def save_gateway_routing_entry(
 ) -> None:
     """Set one entry of the routing table, whatever it was."""
     text = encode_text(entry_json, "entry_json")
+    _save(conn, session_key, text, session_of(text), scope)
+
+
+def _save_fields(conn: Connection, session_key: str, fields: Mapping[str, Any], scope: str) -> int:
+    return _save(conn, session_key, json.dumps(fields), _session_in(fields), scope)
+
+
+def _save(
+    conn: Connection, session_key: str, text: str | None, session_id: str | None, scope: str
+) -> int:
+    version = _next_version(conn)
     conn.execute(
         "INSERT INTO gateway_routing"
         " (scope, session_key, entry_json, updated_at, session_id, version)"
@@ -176,10 +185,11 @@ def save_gateway_routing_entry(
             encode_text(session_key, "session_key"),
             text,
             time.time(),
-            session_of(text),
-            _next_version(conn),
+            session_id,
+            version,
         ),
     )
+    return version
 
 
 def replace_gateway_routing_entries(
@@ -216,7 +226,11 @@ def delete_gateway_routing_entries(
 
 def session_of(entry_json: str | None) -> str | None:
     """The session an entry names; None if it names none or is no JSON object."""
-    session_id = (_fields(entry_json) or {}).get("session_id")
+    return _session_in(_fields(entry_json) or {})
+
+
+def _session_in(fields: Mapping[str, Any]) -> str | None:
+    session_id = fields.get("session_id")
     return encode_text(session_id, "session_id") if isinstance(session_id, str) else None
 
 
@@ -246,9 +260,14 @@ def _number(conn: Connection, key: str) -> int:
 
 
 def _next_version(conn: Connection) -> int:
-    version = _number(conn, _VERSION) + 1
-    set_meta(conn, _VERSION, str(version))
-    return version
+    return int(
+        value(
+            conn,
+            "INSERT INTO state_meta (key, value) VALUES (?, '1') ON CONFLICT (key)"
+            " DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT) RETURNING value",
+            (_VERSION,),
+        )
+    )
 
 
 def _note_deleted(conn: Connection) -> None:
