@@ -108,3 +108,16 @@ def test_sql_is_in_the_store_only() -> None:
         if target.partition(".")[0] in ("apsw", "sqlite3", "psycopg")
     ]
     assert found == []
+
+
+def test_the_store_behind_the_coroutines_is_called_by_its_name() -> None:
+    """`AsyncSessionDB.sync`; `_db` is a door for others."""
+    found = [
+        f"{name}, line {node.lineno}"
+        for name, _, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr == "_db"
+        and ast.unparse(node.value).endswith("session_db")
+    ]
+    assert found == []

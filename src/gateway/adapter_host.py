@@ -69,7 +69,7 @@ class GatewayHost:
     async def deliver(self, to: SessionSource, text: str, key: str) -> None:
         """Enqueue a text for a chat of any platform, once per `key`."""
         runner = self._runner
-        session_key = runner.session_store._generate_session_key(to)
+        session_key = runner.session_store.key_of(to)
         await runner._session_db.add_delivery(
             key,
             text,

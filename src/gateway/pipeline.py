@@ -68,7 +68,7 @@ class Pipeline:
     async def accept(self, event: MessageEvent) -> None:
         """Store a message, then let it take its way; returns when it is stored or refused."""
         runner = self._runner
-        key = runner.session_store._generate_session_key(event.source)
+        key = runner.session_store.key_of(event.source)
         inbound = Inbound(event, key, inbox_id(event, key))
         async with self._stored.place(key):
             if await self._stored_once(inbound):

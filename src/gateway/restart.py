@@ -192,7 +192,7 @@ async def go_on(
 
 
 def _origin(store: SessionStore, key: str) -> SessionSource | None:
-    entry = store._entries.get(key)
+    entry = store.entry(key)
     return entry.origin if entry is not None else None
 
 

@@ -225,7 +225,7 @@ class GatewayRunner:
 
     def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
         """While the files of a message are fetched: the earlier parts of that message wait."""
-        return self.turns.parts.fetching(self.session_store._generate_session_key(source))
+        return self.turns.parts.fetching(self.session_store.key_of(source))
 
     async def _handle_reset_command(self, event: MessageEvent) -> str:
         """/new and /reset: end the chat's session and begin a new one."""
@@ -258,7 +258,7 @@ class GatewayRunner:
         session_entry = self.session_store.switch_session(session_key, session_id)
         if session_entry is None:
             raise ValueError(f"There is no session {session_id}.")
-        if old_id and sharing(self.session_store._entries, session_key, old_id):
+        if old_id and self.session_store.is_shared(session_key, old_id):
             old_id = None  # it goes on in other chats
         await boundaries.session_replaced(old_id, session_entry.session_id, source.platform.value)
 
@@ -357,7 +357,7 @@ class GatewayRunner:
         return works_for(self._agent_cache.get(session_key), partial(self._policy_of, session_key))
 
     def _policy_of(self, session_key: str) -> ResetPolicy:
-        entry = self.session_store._entries.get(session_key)
+        entry = self.session_store.entry(session_key)
         platform = entry.platform.value if entry and entry.platform else ""
         return self.config.policy_for(platform, entry.chat_type if entry else "dm")
 

@@ -378,6 +378,15 @@ class SessionStore:
         with self._lock:
             return self._entries.get(session_key)
 
+    def is_shared(self, session_key: str, session_id: str) -> bool:
+        """Whether keys other than this one are bound to a session."""
+        with self._lock:
+            return bool(sharing(self._entries, session_key, session_id))
+
+    def key_of(self, source: SessionSource) -> str:
+        """The key that messages of a source come under."""
+        return self._generate_session_key(source)
+
     def _generate_session_key(self, source: SessionSource) -> str:
         key = build_session_key(
             source,
