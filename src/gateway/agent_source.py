@@ -10,7 +10,6 @@ from tools.toolset_names import wanted_on
 
 from . import agent_cache
 from .asking import ChatAsker
-from .chat_options import apply_chat_options
 from .config import Platform
 from .platforms.registry import find_manifest
 from .session import SessionEntry, SessionSource
@@ -51,7 +50,7 @@ async def agent_for(
             _hand_over(cached[0], agent, entry.session_id)
             runner._evict_cached_agent(key)
         keep_agent(runner, key, (agent, wanted, count, entry.session_id))
-    apply_chat_options(runner, key, agent)
+    runner.chat_options.apply(key, agent)
     return agent
 
 
@@ -137,4 +136,7 @@ def _prompt_hint(platform: Platform) -> str:
 def _asker(runner: GatewayRunner, key: str, source: SessionSource) -> Asker:
     """Whom the chat's tools ask: the chat, unless its platform has a way of its own."""
     own = getattr(runner.adapters.get(source.platform), "asker", None)
-    return ChatAsker(runner, key, source) if own is None else own(key, source)
+    if own is not None:
+        asker: Asker = own(key, source)
+        return asker
+    return ChatAsker(runner.questions, runner.adapters, runner.delivery, key, source)

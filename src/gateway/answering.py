@@ -22,7 +22,6 @@ from hermes_state import StoreError
 from . import take_over
 from .agent_source import agent_for
 from .config import Platform
-from .links import mirror_answer, mirror_question
 from .pace import watch_progress
 from .patience import patiently
 from .pipeline import Inbound, content_of
@@ -94,7 +93,9 @@ class Answering:
         followed = entry if ours and entry and entry.session_id == began else None
         try:
             await self._settle(key, followed, outcome)
-            await mirror_answer(runner, key, outcome.session_id, inbound.inbox_id, outcome.text)
+            await runner.links.mirror_answer(
+                key, outcome.session_id, inbound.inbox_id, outcome.text
+            )
         except StoreError as error:
             # What is remembered holds meanwhile, and after a start the key heals itself.
             log.error("What became of the turn in %s could not be stored: %s", key, error)
@@ -104,8 +105,8 @@ class Answering:
         """Show the linked chats what is asked."""
         key = inbound.session_key
         session_id = self._runner.session_store.peek_session_id(key) or ""
-        await mirror_question(
-            self._runner, key, session_id, inbound.event.source, inbound.inbox_id,
+        await self._runner.links.mirror_question(
+            key, session_id, inbound.event.source, inbound.inbox_id,
             inbound.event.text,
         )  # fmt: skip
 
@@ -131,7 +132,9 @@ class Answering:
             user_id=source.user_id, user_name=source.user_name, session_key=key,
             session_id=entry.session_id, message_id=inbound.event.message_id,
         )  # fmt: skip
-        events = TurnEvents(runner, source, entry, inbound.event.text)
+        events = TurnEvents(
+            runner.hooks, runner._session_db, runner.spawn, source, entry, inbound.event.text
+        )
         await events.start()
         stream.start()
         runner._agent_used[key] = time.monotonic()

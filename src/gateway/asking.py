@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .platforms.base import Button, SendError
+from .config import Platform
+from .platforms.base import Button, PlatformAdapter, SendError
 from .session import SessionSource
 
 if TYPE_CHECKING:
     from tools.base import ApprovalRequest, Choice
 
-    from .run import GatewayRunner
+    from .delivery import Delivery
 
 CLARIFY_SECONDS = 1800.0
 CHOICES = {"once": "Allow once", "session": "This session", "always": "Always", "deny": "Deny"}
@@ -82,8 +84,16 @@ class Questions:
 class ChatAsker:
     """Asks in one chat; called from the threads of tools."""
 
-    def __init__(self, runner: GatewayRunner, session_key: str, source: SessionSource) -> None:
-        self._runner, self._key, self._source = runner, session_key, source
+    def __init__(
+        self,
+        questions: Questions,
+        adapters: Mapping[Platform, PlatformAdapter],
+        delivery: Delivery,
+        session_key: str,
+        source: SessionSource,
+    ) -> None:
+        self._questions, self._adapters, self._delivery = questions, adapters, delivery
+        self._key, self._source = session_key, source
         self._loop = asyncio.get_running_loop()
 
     def approve(self, request: ApprovalRequest) -> Choice:
@@ -101,12 +111,12 @@ class ChatAsker:
         )
         question = Question("approval", request.id, list(choices), answered=Answered(request.wake))
         buttons = [Button(CHOICES[one], f"approval:{request.id}:{one}") for one in choices]
-        self._runner.questions.add(self._key, question)
+        self._questions.add(self._key, question)
         try:
             self._show(text, buttons)
             return request.await_choice(question.answered, lambda: question.answer)
         finally:
-            self._runner.questions.remove(self._key, question)
+            self._questions.remove(self._key, question)
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Ask what the person wants; their next message is the answer."""
@@ -115,17 +125,17 @@ class ChatAsker:
         asked = Question("clarify", f"q{time.time_ns():x}", choices)
         numbered = "\n".join(f"{number}. {one}" for number, one in enumerate(choices, 1))
         buttons = [Button(one[:40], f"clarify:{asked.id}:{n}") for n, one in enumerate(choices)]
-        self._runner.questions.add(self._key, asked)
+        self._questions.add(self._key, asked)
         try:
             self._show(f"❓ {question}\n{numbered}".strip(), buttons)
             if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:
                 return _chosen(asked.answer, choices)
         finally:
-            self._runner.questions.remove(self._key, asked)
+            self._questions.remove(self._key, asked)
         raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
 
     def _show(self, text: str, buttons: list[Button]) -> None:
-        adapter = self._runner.adapters.get(self._source.platform)
+        adapter = self._adapters.get(self._source.platform)
         source = self._source
 
         async def show() -> None:
@@ -138,7 +148,7 @@ class ChatAsker:
                     return
                 except SendError:
                     pass  # without buttons it is tried until it is delivered
-            await self._runner.delivery.say(source, self._key, text)
+            await self._delivery.say(source, self._key, text)
 
         asyncio.run_coroutine_threadsafe(show(), self._loop).result(timeout=60)
 

@@ -11,16 +11,19 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .config import Platform
+from .config import GatewayConfig, Platform
 from .session import SessionSource
 
 if TYPE_CHECKING:
-    from hermes_state import SessionDB
+    from hermes_state import AsyncSessionDB, SessionDB
 
-    from .run import GatewayRunner
+    from .authorization import Authorization
+    from .delivery import Delivery
+    from .one_turn import Conversations
+    from .session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
@@ -46,152 +49,173 @@ def set_home(db: SessionDB, source: SessionSource) -> str:
     return f"🏠 This is the home chat of {name} now: /handoff {name} in the terminal goes on here."
 
 
-def home_chat(runner: GatewayRunner, platform: Platform) -> SessionSource | None:
-    """A platform's home chat: the one /sethome was said in, else `home_channel` of its section."""
-    kept = runner._session_db.sync.get_meta(_home_key(platform))
-    if kept:
+class Handoffs:
+    """Takes over what is asked for: each conversation goes on in the home chat of its platform."""
+
+    def __init__(
+        self,
+        db: AsyncSessionDB,
+        store: SessionStore,
+        config: GatewayConfig,
+        adapters: Container[Platform],
+        authorization: Authorization,
+        delivery: Delivery,
+        conversations: Conversations,
+        switch_chat: Callable[[str, str, SessionSource], Awaitable[None]],
+        evict: Callable[[str], None],
+    ) -> None:
+        """`adapters` has the platforms that are connected; `evict` lets a chat's agent go."""
+        self._db = db
+        self._store = store
+        self._config = config
+        self._adapters = adapters
+        self._authorization = authorization
+        self._delivery = delivery
+        self._conversations = conversations
+        self._switch_chat = switch_chat
+        self._evict = evict
+        self._waiting: dict[str, float] = {}
+        """Since when a platform that is not connected is waited for."""
+
+    async def watch(self, is_running: Callable[[], bool]) -> None:
+        """Take over what is asked for, until the gateway stops."""
+        is_first = True
+        wake = self._db.wake
+        while is_running():
+            seen = wake.number
+            try:
+                if is_first:
+                    await self._go_on()
+                    is_first = False
+                await self.take_all()
+            except Exception:
+                # A look that fails must not be the last one.
+                log.exception("Looking for conversations to take over failed")
+            await wake.wait_async(seen, LOOK_SECONDS, PACE_SECONDS)
+
+    async def take_all(self) -> int:
+        """Take over every conversation that waits; returns how many."""
+        db, waiting = self._db, self._waiting
+        rows = await db.list_pending_handoffs()
+        for gone in waiting.keys() - {row["id"] for row in rows}:
+            del waiting[gone]
+        taken = 0
+        for row in rows:
+            session_id, name = row["id"], str(row["handoff_platform"] or "")
+            since = waiting.setdefault(session_id, time.monotonic())
+            if self._is_connecting(name) and time.monotonic() - since < CONNECT_SECONDS:
+                continue
+            await db.set_meta(_TAKING, session_id)
+            if await db.claim_handoff(session_id):
+                taken += await self._take(session_id, name)
+        return taken
+
+    def home_chat(self, platform: Platform) -> SessionSource | None:
+        """A platform's home chat: the one /sethome was said in, else `home_channel` of its
+        section."""
+        kept = self._db.sync.get_meta(_home_key(platform))
+        if kept:
+            try:
+                return SessionSource.from_dict(json.loads(kept))
+            except (ValueError, KeyError, TypeError) as error:
+                log.warning("The home chat of %s cannot be read: %s", platform.value, error)
+        config = self._config.platforms.get(platform)
+        given = config.extra.get("home_channel") if config else None
+        if not given:
+            return None
+        facts: Mapping[str, Any] = given if isinstance(given, Mapping) else {"chat_id": given}
+        return SessionSource(
+            platform,
+            str(facts.get("chat_id") or ""),
+            chat_name=facts.get("name"),
+            chat_type=str(facts.get("chat_type") or "dm"),
+        )
+
+    async def _go_on(self) -> None:
+        """Finish what a run that was killed had claimed."""
+        session_id = await self._db.get_meta(_TAKING)
+        if not session_id:
+            return
+        tip = await self._db.get_compression_tip(session_id)
+        state = await self._db.get_handoff_state(tip)
+        if state is not None and state["state"] == "running":
+            await self._take(tip, str(state["platform"]))
+
+    async def _take(self, session_id: str, name: str) -> bool:
+        failed = None
         try:
-            return SessionSource.from_dict(json.loads(kept))
-        except (ValueError, KeyError, TypeError) as error:
-            log.warning("The home chat of %s cannot be read: %s", platform.value, error)
-    config = runner.config.platforms.get(platform)
-    given = config.extra.get("home_channel") if config else None
-    if not given:
-        return None
-    facts: Mapping[str, Any] = given if isinstance(given, Mapping) else {"chat_id": given}
-    return SessionSource(
-        platform,
-        str(facts.get("chat_id") or ""),
-        chat_name=facts.get("name"),
-        chat_type=str(facts.get("chat_type") or "dm"),
-    )
+            await self._bind(session_id, name)
+        except HandoffError as error:
+            log.warning("%s is not taken over: %s", session_id, error)
+            failed = str(error)
+        except Exception as error:
+            # Whoever asked is told, whatever it was.
+            log.exception("%s could not be taken over", session_id)
+            failed = f"{type(error).__name__}: {error}"[:500]
+        # A hand-off moves on with its conversation.
+        tip = await self._db.get_compression_tip(session_id)
+        if failed is None:
+            await self._db.complete_handoff(tip)
+        else:
+            await self._db.fail_handoff(tip, failed)
+        return failed is None
+
+    async def _bind(self, session_id: str, name: str) -> None:
+        source, store = await self._home_of(name), self._store
+        key = store.key_of(source)
+        entry = store.get_or_create_session(source)
+        # A turn in the home chat ends in its own conversation first.
+        async with self._conversations.turn(
+            key, lambda: store.peek_session_id(key) or entry.session_id
+        ):
+            tip = self._db.sync.get_compression_tip(session_id)
+            if store.peek_session_id(key) != tip:
+                await self._switch_chat(key, tip, source)
+                self._evict(key)
+            store.mark_linked(key)
+            self._authorization.keep_wall(tip, source)
+        messages = await self._db.get_messages(tip)
+        said = introduction(await self._db.get_session_title(tip) or tip, messages)
+        # Asked for again later, it is told again; after a start in the middle of it, it is not.
+        await self._delivery.say(source, key, said, name=f"handoff:{tip}:{len(messages)}:{key}")
+        log.info("%s goes on in %s", tip, key)
+
+    async def _home_of(self, name: str) -> SessionSource:
+        """The home chat of a platform that can be written to now. Raises HandoffError."""
+        platform = self._platform(name)
+        if platform is None:
+            raise HandoffError(
+                f"{name!r} is not set up in this gateway; see platforms in config.yaml."
+            )
+        if platform not in self._adapters:
+            raise HandoffError(f"{name} is not connected. `hermes gateway status` says why.")
+        source = self.home_chat(platform)
+        if source is None:
+            raise HandoffError(f"{name} has no home chat. Write /sethome in the chat it is to be.")
+        if source.user_id and not await self._authorization.admits(source):
+            raise HandoffError(f"Whose home chat that of {name} is may no longer talk here.")
+        return source
+
+    def _platform(self, name: str) -> Platform | None:
+        return next((one for one in self._config.platforms if one.value == name), None)
+
+    def _is_connecting(self, name: str) -> bool:
+        platform = self._platform(name)
+        if platform is None or platform in self._adapters:
+            return False
+        return self._config.platforms[platform].enabled
 
 
-async def watch_handoffs(runner: GatewayRunner) -> None:
-    """Take over what is asked for, until the gateway stops."""
-    waiting: dict[str, float] = {}
-    is_first = True
-    wake = runner._session_db.wake
-    while runner._running:
-        seen = wake.number
-        try:
-            if is_first:
-                await _go_on(runner)
-                is_first = False
-            await take_handoffs(runner, waiting)
-        except Exception:
-            # A look that fails must not be the last one.
-            log.exception("Looking for conversations to take over failed")
-        await wake.wait_async(seen, LOOK_SECONDS, PACE_SECONDS)
-
-
-async def take_handoffs(runner: GatewayRunner, waiting: dict[str, float]) -> int:
-    """Take over every conversation that waits; returns how many.
-
-    `waiting` remembers since when a platform that is not connected is waited for.
-    """
-    db = runner._session_db
-    rows = await db.list_pending_handoffs()
-    for gone in waiting.keys() - {row["id"] for row in rows}:
-        del waiting[gone]
-    taken = 0
-    for row in rows:
-        session_id, name = row["id"], str(row["handoff_platform"] or "")
-        since = waiting.setdefault(session_id, time.monotonic())
-        if _is_connecting(runner, name) and time.monotonic() - since < CONNECT_SECONDS:
-            continue
-        await db.set_meta(_TAKING, session_id)
-        if await db.claim_handoff(session_id):
-            taken += await _take(runner, session_id, name)
-    return taken
-
-
-async def _go_on(runner: GatewayRunner) -> None:
-    """Finish what a run that was killed had claimed."""
-    session_id = await runner._session_db.get_meta(_TAKING)
-    if not session_id:
-        return
-    tip = await runner._session_db.get_compression_tip(session_id)
-    state = await runner._session_db.get_handoff_state(tip)
-    if state is not None and state["state"] == "running":
-        await _take(runner, tip, str(state["platform"]))
-
-
-async def _take(runner: GatewayRunner, session_id: str, name: str) -> bool:
-    db = runner._session_db
-    failed = None
-    try:
-        await _bind(runner, session_id, name)
-    except HandoffError as error:
-        log.warning("%s is not taken over: %s", session_id, error)
-        failed = str(error)
-    except Exception as error:
-        # Whoever asked is told, whatever it was.
-        log.exception("%s could not be taken over", session_id)
-        failed = f"{type(error).__name__}: {error}"[:500]
-    tip = await db.get_compression_tip(session_id)  # a hand-off moves on with its conversation
-    if failed is None:
-        await db.complete_handoff(tip)
-    else:
-        await db.fail_handoff(tip, failed)
-    return failed is None
-
-
-async def _bind(runner: GatewayRunner, session_id: str, name: str) -> None:
-    platform = _platform(runner, name)
-    if platform is None:
-        raise HandoffError(f"{name!r} is not set up in this gateway; see platforms in config.yaml.")
-    if platform not in runner.adapters:
-        raise HandoffError(f"{name} is not connected. `hermes gateway status` says why.")
-    source = home_chat(runner, platform)
-    if source is None:
-        raise HandoffError(f"{name} has no home chat. Write /sethome in the chat it is to be.")
-    if source.user_id and not await runner.authorization.admits(source):
-        raise HandoffError(f"Whose home chat that of {name} is may no longer talk here.")
-    store = runner.session_store
-    key = store._generate_session_key(source)
-    entry = store.get_or_create_session(source)
-    # A turn in the home chat ends in its own conversation first.
-    async with runner.turns.conversations.turn(
-        key, lambda: store.peek_session_id(key) or entry.session_id
-    ):
-        tip = runner._session_db.sync.get_compression_tip(session_id)
-        if store.peek_session_id(key) != tip:
-            await runner.switch_chat(key, tip, source)
-            runner._evict_cached_agent(key)
-        store.mark_linked(key)
-        runner.authorization.keep_wall(tip, source)
-    said = await _introduction(runner, tip)
-    count = len(await runner._session_db.get_messages(tip))
-    # Asked for again later, it is told again; after a start in the middle of it, it is not.
-    await runner.delivery.say(source, key, said, name=f"handoff:{tip}:{count}:{key}")
-    log.info("%s goes on in %s", tip, key)
-
-
-async def _introduction(runner: GatewayRunner, session_id: str) -> str:
+def introduction(title: str, messages: Sequence[Mapping[str, Any]]) -> str:
     """Which conversation goes on, and what was said last in it."""
     from hermes_state import plain_text
 
-    title = await runner._session_db.get_session_title(session_id)
-    messages = await runner._session_db.get_messages(session_id)
     said = [
         f"{'You' if one['role'] == 'user' else 'I'}: {' '.join(text.split())[:LINE_LENGTH]}"
         for one in messages
         if one["role"] in ("user", "assistant") and (text := plain_text(one["content"] or ""))
     ]
-    lines = [f"📥 This conversation goes on here: {title or session_id}", *said[-LAST_LINES:]]
-    return "\n".join(lines)
-
-
-def _platform(runner: GatewayRunner, name: str) -> Platform | None:
-    return next((one for one in runner.config.platforms if one.value == name), None)
-
-
-def _is_connecting(runner: GatewayRunner, name: str) -> bool:
-    platform = _platform(runner, name)
-    if platform is None or platform in runner.adapters:
-        return False
-    return runner.config.platforms[platform].enabled
+    return "\n".join([f"📥 This conversation goes on here: {title}", *said[-LAST_LINES:]])
 
 
 def _home_key(platform: Platform) -> str:

@@ -8,13 +8,18 @@ Nobody gets into a conversation without a code that was given in one of its own 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from .link_codes import LinkCodeError
+from .link_codes import LinkCodeError, LinkCodes
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
-    from .run import GatewayRunner
+    from hermes_state import AsyncSessionDB, SessionDB
+
+    from .authorization import Authorization
+    from .delivery import Delivery
+    from .session_store import SessionStore
+    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -22,113 +27,140 @@ SHOWN = 12_000
 """Characters of a message that other chats are shown."""
 
 
-async def offer(runner: GatewayRunner, key: str, source: SessionSource) -> str:
-    """A code for the chat's conversation, with what to do with it. Raises LinkCodeError."""
-    if source.chat_type != "dm":
-        raise LinkCodeError("Everybody here would read the code. Write /link to me directly.")
-    owner = _owner(source)
-    entry = runner.session_store.get_or_create_session(source)
-    code = runner.link_codes.offer(key, entry.session_id, owner)
-    return (
-        f"Write this in the other chat, within ten minutes:\n/link {code}\n"
-        "Whoever does so reads and writes in this conversation; the code works once."
-    )
+class Chats(Protocol):
+    """Who moves chats between conversations."""
+
+    async def switch_chat(self, session_key: str, session_id: str, source: SessionSource) -> None:
+        """Bind a chat to another conversation."""
+
+    async def leave_conversation(self, session_key: str, source: SessionSource) -> None:
+        """Give a chat a conversation of its own."""
+
+    def _evict_cached_agent(self, session_key: str) -> None:
+        """Let a chat's agent go."""
 
 
-async def join(runner: GatewayRunner, key: str, source: SessionSource, code: str) -> str:
-    """Bind a chat to the conversation that a code stands for. Raises LinkCodeError."""
-    store, turns = runner.session_store, runner.turns
-    if turns.is_busy(key):
-        raise LinkCodeError("An answer is being written here. Wait for it, or /stop it first.")
-    taken = runner.link_codes.take(code, _owner(source))
-    if taken.session_key == key:
-        raise LinkCodeError("This is the chat the code is from. Write it in the other one.")
-    first = store.entry(taken.session_key)
-    names = turns.conversations
-    if first is None or names.name(first.session_id) != names.name(taken.session_id):
-        raise LinkCodeError("The other chat has left that conversation. Write /link there again.")
-    mine = store.get_or_create_session(source)
-    if names.name(mine.session_id) == names.name(first.session_id) and mine.linked:
-        return "This chat is in that conversation already."
-    if first.origin is not None:
-        _begin(runner, first, first.origin)
-    await runner.switch_chat(key, first.session_id, source)
-    store.mark_linked(key)
-    store.mark_linked(taken.session_key)
-    runner._evict_cached_agent(key)
-    runner.authorization.keep_wall(first.session_id, source)
-    log.info("%s was linked to the conversation of %s", key, taken.session_key)
-    if first.origin is not None:
-        await runner.delivery.say(
-            first.origin,
-            first.session_key,
-            f"🔗 {_who(source)} is in this conversation now. /unlink all ends that.",
+class Links:
+    """The chats of one conversation: how they get in and out, and what they see of each other."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        db: AsyncSessionDB,
+        codes: LinkCodes,
+        turns: Turns,
+        authorization: Authorization,
+        delivery: Delivery,
+        chats: Chats,
+    ) -> None:
+        self._store = store
+        self._db = db
+        self._codes = codes
+        self._turns = turns
+        self._authorization = authorization
+        self._delivery = delivery
+        self._chats = chats
+
+    async def offer(self, key: str, source: SessionSource) -> str:
+        """A code for the chat's conversation, with what to do with it. Raises LinkCodeError."""
+        if source.chat_type != "dm":
+            raise LinkCodeError("Everybody here would read the code. Write /link to me directly.")
+        owner = _owner(source)
+        entry = self._store.get_or_create_session(source)
+        code = self._codes.offer(key, entry.session_id, owner)
+        return (
+            f"Write this in the other chat, within ten minutes:\n/link {code}\n"
+            "Whoever does so reads and writes in this conversation; the code works once."
         )
-    return (
-        "🔗 This chat is in the same conversation now: what is said in one is seen in all of them."
-        " /unlink gives it one of its own again."
-    )
+
+    async def join(self, key: str, source: SessionSource, code: str) -> str:
+        """Bind a chat to the conversation that a code stands for. Raises LinkCodeError."""
+        store = self._store
+        if self._turns.is_busy(key):
+            raise LinkCodeError("An answer is being written here. Wait for it, or /stop it first.")
+        taken = self._codes.take(code, _owner(source))
+        if taken.session_key == key:
+            raise LinkCodeError("This is the chat the code is from. Write it in the other one.")
+        first = store.entry(taken.session_key)
+        names = self._turns.conversations
+        if first is None or names.name(first.session_id) != names.name(taken.session_id):
+            raise LinkCodeError(
+                "The other chat has left that conversation. Write /link there again."
+            )
+        mine = store.get_or_create_session(source)
+        if names.name(mine.session_id) == names.name(first.session_id) and mine.linked:
+            return "This chat is in that conversation already."
+        if first.origin is not None:
+            _begin(self._db.sync, first, first.origin)
+        await self._chats.switch_chat(key, first.session_id, source)
+        store.mark_linked(key)
+        store.mark_linked(taken.session_key)
+        self._chats._evict_cached_agent(key)
+        self._authorization.keep_wall(first.session_id, source)
+        log.info("%s was linked to the conversation of %s", key, taken.session_key)
+        if first.origin is not None:
+            await self._delivery.say(
+                first.origin,
+                first.session_key,
+                f"🔗 {_who(source)} is in this conversation now. /unlink all ends that.",
+            )
+        return (
+            "🔗 This chat is in the same conversation now: what is said in one is seen in all of"
+            " them. /unlink gives it one of its own again."
+        )
+
+    async def leave(self, key: str, source: SessionSource, everybody: bool) -> str:
+        """Give a chat a conversation of its own again, or send all others out of this one."""
+        entry = self._store.entry(key)
+        others = self._store.linked_with(entry.session_id, key) if entry else []
+        if entry is None or not entry.linked or not others:
+            return "This chat is not linked to another one."
+        if not everybody:
+            await self._chats.leave_conversation(key, source)
+            await self._tell(others, f"🔗 {_who(source)} has left this conversation.")
+            return "This chat has a conversation of its own again."
+        row = await self._db.get_session(entry.session_id)
+        if row is not None and row["user_id"] != source.owner:
+            raise LinkCodeError(
+                "Only whose conversation it is can send the others out; /unlink works."
+            )
+        for other in others:
+            await self._chats.leave_conversation(other.session_key, other.origin or source)
+        await self._tell(others, "🔗 The link was ended. This chat has a conversation of its own.")
+        return f"{len(others)} chat(s) are no longer in this conversation."
+
+    async def mirror_question(
+        self, key: str, session_id: str, source: SessionSource, name: str, text: str
+    ) -> None:
+        """Show the other chats of a conversation what was asked; `name` is the message's, once."""
+        if others := self._store.linked_with(session_id, key):
+            told = f"💬 {_who(source)}: {text[:SHOWN]}"
+            await self._tell(await self._allowed(others), told, f"{name}:asked")
+
+    async def mirror_answer(self, key: str, session_id: str, name: str, text: str) -> None:
+        """Show the other chats of a conversation what was answered."""
+        others = self._store.linked_with(session_id, key)
+        if others and text:
+            told = f"🤖 {text[:SHOWN]}"
+            await self._tell(await self._allowed(others), told, f"{name}:answered")
+
+    async def _allowed(self, entries: list[SessionEntry]) -> list[SessionEntry]:
+        """Those whose person may still talk here: whoever is shut out reads nothing more either."""
+        return [
+            entry
+            for entry in entries
+            if entry.origin is not None and await self._authorization.admits(entry.origin)
+        ]
+
+    async def _tell(self, entries: list[SessionEntry], text: str, name: str | None = None) -> None:
+        for entry in entries:
+            if entry.origin is not None:
+                once = f"{name}:{entry.session_key}" if name else None
+                await self._delivery.say(entry.origin, entry.session_key, text, name=once)
 
 
-async def leave(runner: GatewayRunner, key: str, source: SessionSource, everybody: bool) -> str:
-    """Give a chat a conversation of its own again, or send all others out of this one."""
-    entry = runner.session_store.entry(key)
-    others = runner.session_store.linked_with(entry.session_id, key) if entry else []
-    if entry is None or not entry.linked or not others:
-        return "This chat is not linked to another one."
-    if not everybody:
-        await runner.leave_conversation(key, source)
-        await _tell(runner, others, f"🔗 {_who(source)} has left this conversation.")
-        return "This chat has a conversation of its own again."
-    row = await runner._session_db.get_session(entry.session_id)
-    if row is not None and row["user_id"] != source.owner:
-        raise LinkCodeError("Only whose conversation it is can send the others out; /unlink works.")
-    for other in others:
-        await runner.leave_conversation(other.session_key, other.origin or source)
-    await _tell(runner, others, "🔗 The link was ended. This chat has a conversation of its own.")
-    return f"{len(others)} chat(s) are no longer in this conversation."
-
-
-async def mirror_question(
-    runner: GatewayRunner, key: str, session_id: str, source: SessionSource, name: str, text: str
-) -> None:
-    """Show the other chats of a conversation what was asked; `name` is the message's, once."""
-    if others := runner.session_store.linked_with(session_id, key):
-        told = f"💬 {_who(source)}: {text[:SHOWN]}"
-        await _tell(runner, await _allowed(runner, others), told, f"{name}:asked")
-
-
-async def mirror_answer(
-    runner: GatewayRunner, key: str, session_id: str, name: str, text: str
-) -> None:
-    """Show the other chats of a conversation what was answered."""
-    others = runner.session_store.linked_with(session_id, key)
-    if others and text:
-        told = f"🤖 {text[:SHOWN]}"
-        await _tell(runner, await _allowed(runner, others), told, f"{name}:answered")
-
-
-async def _allowed(runner: GatewayRunner, entries: list[SessionEntry]) -> list[SessionEntry]:
-    """Those whose person may still talk here: whoever is shut out reads nothing more either."""
-    return [
-        one
-        for one in entries
-        if one.origin is not None and await runner.authorization.admits(one.origin)
-    ]
-
-
-async def _tell(
-    runner: GatewayRunner, entries: list[SessionEntry], text: str, name: str | None = None
-) -> None:
-    for entry in entries:
-        if entry.origin is not None:
-            once = f"{name}:{entry.session_key}" if name else None
-            await runner.delivery.say(entry.origin, entry.session_key, text, name=once)
-
-
-def _begin(runner: GatewayRunner, entry: SessionEntry, source: SessionSource) -> None:
+def _begin(db: SessionDB, entry: SessionEntry, source: SessionSource) -> None:
     """Give a conversation in which nothing was said its row, so that it stays its owner's."""
-    db = runner._session_db.sync
     if db.get_session(entry.session_id) is None:
         db.create_session(
             entry.session_id, source.platform.value, user_id=source.owner,

@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -78,7 +80,7 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
         log.info("The gateway runs with %s", ", ".join(runner.supervisor.states) or "no platform")
         for line in _started(runner.supervisor.states):
             print(line, file=sys.stderr, flush=True)
-        runner.spawn(_report(runner, STATUS_SECONDS))
+        runner.spawn(_report(partial(runner._update_runtime_status, "running"), STATUS_SECONDS))
         await runner.ending.wait()
         if runner.restarting:
             restart.note(home, config)
@@ -112,9 +114,9 @@ def _execute_again(home: Path) -> NoReturn:
     os.execve(sys.executable, COMMAND, {**os.environ, "HERMES_HOME": str(home)})
 
 
-async def _report(runner: object, seconds: float) -> None:
+async def _report(update: Callable[[], None], seconds: float) -> None:
     while True:
-        runner._update_runtime_status("running")  # type: ignore[attr-defined]
+        update()
         await asyncio.sleep(seconds)
 
 

@@ -27,7 +27,6 @@ from hermes_base import session_context
 from . import agent_cache, take_over
 from .agent_source import agent_for, keep_agent, kept_agent
 from .config import Platform
-from .links import mirror_answer, mirror_question
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
 
@@ -292,7 +291,8 @@ class Requests:
             session_key=key, session_id=session_id, message_id=request.message_id,
         )  # fmt: skip
         runner._agent_used[key] = time.monotonic()
-        await mirror_question(runner, key, session_id, source, request.id, event_of(request).text)
+        text = event_of(request).text
+        await runner.links.mirror_question(key, session_id, source, request.id, text)
         question = Question(
             request.content,
             (request.id,) if request.stored else (),
@@ -310,7 +310,7 @@ class Requests:
         self._keep_uncounted(key, agent)
         if outcome.session_id != session_id:
             runner.session_store.follow(session_id, outcome.session_id)
-        await mirror_answer(runner, key, outcome.session_id, request.id, outcome.text)
+        await runner.links.mirror_answer(key, outcome.session_id, request.id, outcome.text)
         return outcome
 
     async def _agent(self, key: str, session_id: str, request: Request) -> AIAgent:

@@ -25,12 +25,14 @@ from .adapter_host import GatewayHost
 from .asking import Questions
 from .authorization import Authorization
 from .background_work import works_for, works_in
+from .chat_options import ChatOptions
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .delivery import Delivery
 from .event_hooks import EventHooks
 from .expiry import Expiry, prune, watch_expiry
-from .handoff import watch_handoffs
+from .handoff import Handoffs
 from .link_codes import LinkCodes
+from .links import Links
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
 from .platforms.create import create_adapter
@@ -93,7 +95,6 @@ class GatewayRunner:
         self.recovered: set[Platform] = set()
         self.questions = Questions()
         self.link_codes = LinkCodes()
-        self.chat_options: dict[str, dict[str, Any]] = {}
         self.chat_titles: dict[str, str] = {}
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
@@ -101,6 +102,26 @@ class GatewayRunner:
         self.delivery = Delivery(session_db, self.adapters, config, home, self.spawn)
         self.turns = Turns(self)
         self.pipeline = Pipeline(self)
+        self.chat_options = ChatOptions(
+            self.session_store,
+            self.turns.conversations,
+            {"reasoning": settings.model.reasoning_effort},
+        )
+        self.links = Links(
+            self.session_store, session_db, self.link_codes, self.turns, self.authorization,
+            self.delivery, self,
+        )  # fmt: skip
+        self.handoffs = Handoffs(
+            session_db,
+            self.session_store,
+            config,
+            self.adapters,
+            self.authorization,
+            self.delivery,
+            self.turns.conversations,
+            self.switch_chat,
+            self._evict_cached_agent,
+        )
         self.supervisor = Supervisor(
             config.platforms,
             self.adapters,
@@ -119,7 +140,7 @@ class GatewayRunner:
         await self.supervisor.connect_all()
         await restart.tell_back(self.home, self.delivery)
         self.spawn(self._session_expiry_watcher())
-        self.spawn(watch_handoffs(self))
+        self.spawn(self.handoffs.watch(lambda: self._running))
         self.spawn(take_over.watch(self))
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.slash.surface import CommandError, Surface
 
-from . import handoff, links
-from .chat_options import chat_options
+from . import handoff
 from .link_codes import LinkCodeError
 from .session import SessionSource
 
@@ -34,7 +33,7 @@ class ChatSurface(Surface):
         self._source: SessionSource = inbound.event.source
         self.platform = self._source.platform.value
         self.user_id = self._source.owner
-        self.options = chat_options(runner, self._key)
+        self.options = runner.chat_options.of(self._key)
 
     @property
     def session_id(self) -> str:
@@ -88,12 +87,12 @@ class ChatSurface(Surface):
     def link(self, code: str) -> str:
         """A code for this chat's conversation, or with one: join the conversation it is for."""
         if code:
-            return self._refusable(links.join(self._runner, self._key, self._source, code))
-        return self._refusable(links.offer(self._runner, self._key, self._source))
+            return self._refusable(self._runner.links.join(self._key, self._source, code))
+        return self._refusable(self._runner.links.offer(self._key, self._source))
 
     def unlink(self, everybody: bool) -> str:
         """Leave a conversation that is shared, or send the others out of it."""
-        return self._refusable(links.leave(self._runner, self._key, self._source, everybody))
+        return self._refusable(self._runner.links.leave(self._key, self._source, everybody))
 
     def set_home(self) -> str:
         """Make this chat the one that conversations are handed over to."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
     from agent.events import Event, Watcher
+    from hermes_state import AsyncSessionDB
 
+    from .event_hooks import EventHooks
     from .run import GatewayRunner
 
 SHOWN = 500
@@ -51,11 +54,17 @@ class TurnEvents:
     """Tells the handlers how a turn goes; costs nothing where there are none."""
 
     def __init__(
-        self, runner: GatewayRunner, source: SessionSource, entry: SessionEntry, text: str
+        self,
+        hooks: EventHooks,
+        db: AsyncSessionDB,
+        spawn: Callable[[Coroutine[Any, Any, object]], object],
+        source: SessionSource,
+        entry: SessionEntry,
+        text: str,
     ) -> None:
-        self._runner = runner
+        self._hooks, self._db, self._spawn = hooks, db, spawn
         self._entry = entry
-        self._wanted = bool(runner.hooks.loaded_hooks)
+        self._wanted = bool(hooks.loaded_hooks)
         self._facts: dict[str, Any] = {
             "platform": source.platform.value,
             "user_id": source.user_id,
@@ -76,13 +85,13 @@ class TurnEvents:
         """The turn begins."""
         if not self._wanted:
             return
-        if await self._runner._session_db.get_session(self._entry.session_id) is None:
+        if await self._db.get_session(self._entry.session_id) is None:
             names = ("platform", "user_id", "session_id")
             facts = {name: self._facts[name] for name in names}
-            await self._runner.hooks.emit(
+            await self._hooks.emit(
                 "session:start", {**facts, "session_key": self._entry.session_key}
             )
-        await self._runner.hooks.emit("agent:start", self._facts)
+        await self._hooks.emit("agent:start", self._facts)
 
     def _on_event(self, event: Event) -> None:
         """Something happened in the turn; handlers are told beside it."""
@@ -100,10 +109,8 @@ class TurnEvents:
     async def end(self, response: str) -> None:
         """The turn is over."""
         if self._wanted:
-            await self._runner.hooks.emit(
-                "agent:end", {**self._facts, "response": response[:SHOWN]}
-            )
+            await self._hooks.emit("agent:end", {**self._facts, "response": response[:SHOWN]})
 
     def _tell(self, name: str, **facts: Any) -> None:
         known = {one: self._facts[one] for one in ("platform", "user_id", "session_id")}
-        self._runner.spawn(self._runner.hooks.emit(name, {**known, **facts}))
+        self._spawn(self._hooks.emit(name, {**known, **facts}))

@@ -20,7 +20,6 @@ from hermes_state import StoreError
 from . import take_over
 from .accepted import event_of, facts_of
 from .answering import Answering
-from .chat_options import chat_options
 from .config import Platform
 from .message_parts import PartsExpected, merge_parts, select_parts
 from .one_turn import Conversations
@@ -231,7 +230,7 @@ class Turns:
     def _busy_mode(self, key: str) -> str:
         """What a message does that comes while a turn runs, in this chat."""
         configured = self._runner.config.busy_input_mode
-        return str(chat_options(self._runner, key).get("busy") or configured)
+        return str(self._runner.chat_options.of(key).get("busy") or configured)
 
     async def queue(self, inbound: Inbound, message: str) -> int:
         """Let a message wait for the end of the running turn, whatever others of its chat do;

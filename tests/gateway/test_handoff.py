@@ -96,7 +96,7 @@ async def test_sethome_is_for_administrators(tmp_path: Path) -> None:
     async with gateway(tmp_path) as chats:
         for line in ("/sethome", "/set-home", "/set_home"):
             assert "administrators" in await chats.ask(line)
-        assert handoff.home_chat(chats.runner, Platform.LOCAL) is None
+        assert chats.runner.handoffs.home_chat(Platform.LOCAL) is None
 
 
 async def test_two_gateways_take_it_over_once(tmp_path: Path) -> None:
