@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes_base import session_context
@@ -24,7 +24,6 @@ from .ids import new_turn_id
 from .loop import Turn, close, note, run_turn
 from .model import Message
 from .outcome import NotStarted, TurnOutcome, outcome_of
-from .recovery import has_answer, unknown_outcome
 from .request import Content, Question, TakenOver, TurnRequest, WaitingNotes
 
 if TYPE_CHECKING:
@@ -202,3 +201,18 @@ def inbound(content: Content, inbox_ids: Sequence[str] = ()) -> Message:
     """A user's message, with the rows of the inbox it comes from."""
     message: Message = {"role": "user", "content": content}
     return {**message, INBOX_ID: tuple(inbox_ids)} if inbox_ids else message
+
+
+def unknown_outcome(tools: Iterable[str]) -> str:
+    """What a person is told of tools that may or may not have taken effect."""
+    names = ", ".join(dict.fromkeys(tools))
+    return (
+        f"⚠️ I was stopped while this ran: {names}. It may or may not have taken effect, and is not"
+        " run again by itself."
+    )
+
+
+def has_answer(messages: list[Message]) -> bool:
+    """Whether a conversation ends with an answer, and not with something to do."""
+    last = messages[-1] if messages else {"role": "user"}
+    return last["role"] == "assistant" and not last.get("tool_calls")

@@ -42,7 +42,7 @@ PACE_SECONDS = 1.0
 """Between two looks in a store that is written to all the time."""
 
 
-class Left(NamedTuple):
+class AbandonedTurn(NamedTuple):
     """A turn that nobody runs any more, and the chat it belongs to."""
 
     row: Mapping[str, Any]
@@ -55,6 +55,10 @@ class Left(NamedTuple):
     def session_id(self) -> str:
         """A session of its conversation."""
         return str(self.row["session_id"])
+
+
+class RunningElsewhere(NamedTuple):
+    """A turn that another gateway runs in the conversation."""
 
 
 # Finding them
@@ -101,7 +105,7 @@ def is_ours(runner: GatewayRunner, turn: Mapping[str, Any]) -> bool:
     return bool(turn["owner"] == this_process() and turn["started_at"] >= runner.started_at)
 
 
-def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> Left | None:
+def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> AbandonedTurn | None:
     """An abandoned turn with the chat it belongs to; None if that is no chat of this gateway.
 
     A chat that waits for the answer is named with the turn. Without one it is the chat whose
@@ -135,33 +139,36 @@ def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> Left | None:
             platform, to["chat_id"], thread_id=to.get("thread_id"), user_id=person,
             role_authorized=platform is Platform.WEBHOOK,  # by its signature
         )  # fmt: skip
-    return Left(row, key, origin, target)
+    return AbandonedTurn(row, key, origin, target)
 
 
-def in_the_way(runner: GatewayRunner, session_id: str) -> Left | bool:
-    """What has to end before a message begins in a conversation: True for a turn of another
-    gateway that runs, Left for one that nobody runs any more, False for nothing.
+def blocking_turn(
+    runner: GatewayRunner, session_id: str
+) -> AbandonedTurn | RunningElsewhere | None:
+    """The turn that has to end before a message begins in a conversation; None if there is none.
 
     The turn of a program that is no chat is the engine's to wait for.
     """
     try:
-        return _in_the_way(runner, session_id)
+        return _blocking_turn(runner, session_id)
     except StoreError as error:
         # The message's turn meets it too, and tells its chat.
         log.warning("What runs in %s is not known now: %s", session_id, error)
-        return False
+        return None
 
 
-def _in_the_way(runner: GatewayRunner, session_id: str) -> Left | bool:
+def _blocking_turn(
+    runner: GatewayRunner, session_id: str
+) -> AbandonedTurn | RunningElsewhere | None:
     db = runner._session_db.sync
     name = runner.turns.conversations.name(session_id)
     turn = db.get_turn(name)
     if turn is None or turn["state"] != TURN_RUNNING or is_ours(runner, turn):
-        return False
+        return None
     if not is_abandoned(turn, time.time()):
-        return bool(turn["deliver_to"])
+        return RunningElsewhere() if turn["deliver_to"] else None
     return next(
-        (left for row in db.list_abandoned_turns(name) if (left := chat_of(runner, row))), False
+        (left for row in db.list_abandoned_turns(name) if (left := chat_of(runner, row))), None
     )
 
 
@@ -174,15 +181,15 @@ async def _close(runner: GatewayRunner, row: Mapping[str, Any]) -> None:
 # Taking them over
 
 
-async def take(runner: GatewayRunner, left: Left) -> Inbound | None:
+async def take(runner: GatewayRunner, left: AbandonedTurn) -> Inbound | None:
     """Take a turn over, as what its chat runs next; None if there is nothing to go on with.
 
     A turn that is not gone on with is closed, and its chat is told if it waits for an answer: not
     where it was left with /new, or where whoever asked may no longer talk here.
     """
     from agent.heartbeat import heart
-    from agent.recovery import take_over
     from agent.request import TakenOver
+    from conversation.abandoned import take_over_turn
 
     db = runner._session_db.sync
     session_id = db.get_compression_tip(left.session_id)
@@ -193,7 +200,7 @@ async def take(runner: GatewayRunner, left: Left) -> Inbound | None:
     if is_left or not await runner.authorization.admits(source):
         await _close(runner, left.row)
         return None
-    taken = await asyncio.to_thread(take_over, db, left.row, runner.settings.agent)
+    taken = await asyncio.to_thread(take_over_turn, db, left.row, runner.settings.agent)
     if taken is None:
         runner.spawn(runner.delivery.flush(left.key))  # what it may have been told
         return None
@@ -213,7 +220,7 @@ def let_go(runner: GatewayRunner, taken: TakenTurn) -> None:
 
 async def tell_unknown(runner: GatewayRunner, inbound: Inbound) -> None:
     """Tell a chat which tools of its turn may or may not have taken effect, each crash once."""
-    from agent.recovery import unknown_outcome
+    from agent.running import unknown_outcome
 
     taken = inbound.taken
     if taken is None or taken.deliver_to is None:

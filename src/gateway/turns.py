@@ -147,7 +147,7 @@ class Turns:
             seen is not None and event.timestamp is not None and event.timestamp.timestamp() < seen
         )
 
-    def begin_with(self, left: take_over.Left) -> bool:
+    def begin_with(self, left: take_over.AbandonedTurn) -> bool:
         """Begin a chat's line with the turn that another process left; False if it runs already.
 
         Then that sees to it, before the next message of the conversation.
@@ -204,15 +204,15 @@ class Turns:
         while True:
             seen = wake.number
             async with self.conversations.turn(key, session_id) as late:
-                way = take_over.in_the_way(self._runner, session_id())
-                if way is False or not self._runner._running:
+                blocking = take_over.blocking_turn(self._runner, session_id())
+                if blocking is None or not self._runner._running:
                     yield late or waited
                     return
             waited = True
-            if way is True:
+            if isinstance(blocking, take_over.RunningElsewhere):
                 await wake.wait_async(seen, WAITING_SECONDS)
             else:
-                await self._finish(way)
+                await self._finish(blocking)
 
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -321,9 +321,9 @@ class Turns:
             "🌙 This conversation has ended. Your next message begins a new one; /resume goes on.",
         )
 
-    async def _run_chat(self, key: str, first: Inbound | take_over.Left) -> None:
+    async def _run_chat(self, key: str, first: Inbound | take_over.AbandonedTurn) -> None:
         """Run a message or what was left, then what has come to the chat meanwhile."""
-        inbound: Inbound | take_over.Left | None = first
+        inbound: Inbound | take_over.AbandonedTurn | None = first
         try:
             while inbound is not None:
                 if isinstance(inbound, Inbound):
@@ -399,7 +399,7 @@ class Turns:
             # Where a platform makes us wait, the other chats of the conversation do not.
             await self.answering.deliver(key, inbound, outcome, stream)
 
-    async def _finish(self, left: take_over.Left) -> None:
+    async def _finish(self, left: take_over.AbandonedTurn) -> None:
         """Bring a turn to its end that another process left; nothing if that was seen to."""
         place = self.conversations.turn(left.key, lambda: left.session_id)
         async with contextlib.AsyncExitStack() as room:

@@ -31,12 +31,12 @@ from agent.outcome import NotStarted, Superseded, TurnOutcome
 from agent.providers import UnknownProviderError
 from agent.request import Content, Question, TakenOver, TurnRequest, WaitingNotes
 from agent.store import open_store
+from conversation.abandoned import TAKEN_AWAY
 from hermes_cli.asking import TerminalAsker
 from hermes_cli.chat_notes import Prompt
 from hermes_cli.interrupts import Interrupts
 from hermes_cli.terminal_guard import guard_terminal
 from hermes_state import SessionDB, StoreError
-from tui_gateway.other_turns import TAKEN_AWAY
 
 if TYPE_CHECKING:
     from hermes_cli.chat_surface import ChatSurface

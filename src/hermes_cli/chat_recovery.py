@@ -10,8 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from conversation import abandoned
 from hermes_state import plain_text
-from tui_gateway import other_turns
 
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
@@ -30,7 +30,7 @@ def say(text: str) -> None:
 def await_others(db: SessionDB, session_id: str) -> bool:
     """Wait while another process runs a turn in the conversation; False after Ctrl-C."""
     try:
-        return other_turns.await_end(db, session_id, say)
+        return abandoned.await_end(db, session_id, say)
     except KeyboardInterrupt:
         say("[interrupted; your message was not sent]")
         return False
@@ -38,16 +38,16 @@ def await_others(db: SessionDB, session_id: str) -> bool:
 
 def take_over(db: SessionDB, session_id: str, settings: AgentSettings) -> TakenTurn | None:
     """Take over the conversation's turn if its process is gone, and say what becomes of it."""
-    if not other_turns.is_cut_off(db, session_id):
+    if not abandoned.has_abandoned_turn(db, session_id):
         return None
-    taken = other_turns.take_over(db, session_id, settings)
+    taken = abandoned.take_over(db, session_id, settings)
     if taken is not None:
-        say(other_turns.GOING_ON)
+        say(abandoned.GOING_ON)
         from agent.home import hermes_home
         from agent.leftovers import settle_left
 
         settle_left(hermes_home(), db)  # what it left must not run beside what is done now
-    elif not other_turns.runs_elsewhere(db, session_id):
+    elif not abandoned.runs_elsewhere(db, session_id):
         say(CLOSED)
     return taken
 

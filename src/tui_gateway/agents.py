@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conversation.abandoned import GOING_ON
+
 from . import fetching, live, walls
 from .hub import Hub, Session
-from .other_turns import GOING_ON
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent

@@ -12,7 +12,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import live, other_turns, turns, viewing
+from conversation import abandoned
+
+from . import live, turns, viewing
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def note_elsewhere(hub: Hub, sid: str, session: Session) -> None:
     """Show a turn that another process runs here, and remember it, so that its end is told."""
     if not session.get("running"):
         key = live.current_key(session)
-        session["elsewhere"] = other_turns.runs_elsewhere(hub._get_db(), key)
+        session["elsewhere"] = abandoned.runs_elsewhere(hub._get_db(), key)
         if session["elsewhere"]:
             viewing.begin(hub, sid, session)
 
@@ -116,8 +118,6 @@ class Watcher:
                 turns.run_waiting(self._hub, sid, session)
 
     def _take(self, db: SessionDB, turn: dict[str, Any]) -> None:
-        from agent import recovery
-
         from .methods.session import revived
 
         with live.OPENING:  # nobody opens the conversation meanwhile
@@ -126,7 +126,7 @@ class Watcher:
             found = self._live_in(db, turn["conversation_id"])
             if found is None:
                 live.make_room(self._hub)
-                taken = recovery.take_over(db, turn, self._hub._get_config().agent)
+                taken = abandoned.take_over_turn(db, turn, self._hub._get_config().agent)
                 if taken is not None:
                     session = revived(self._hub, taken.session_id, 80)
                     session |= {"headless": True, "detached_at": time.time()}
@@ -146,9 +146,9 @@ class Watcher:
     def _follow(self, db: SessionDB, sid: str, session: Session) -> None:
         """See whether a turn that another process runs in a live conversation has ended."""
         key = live.current_key(session)
-        if other_turns.is_cut_off(db, key):
+        if abandoned.has_abandoned_turn(db, key):
             turns.run_waiting(self._hub, sid, session)
-        elif other_turns.runs_elsewhere(db, key):
+        elif abandoned.runs_elsewhere(db, key):
             viewing.begin(self._hub, sid, session)  # by another one, perhaps
         else:
             session["elsewhere"] = False

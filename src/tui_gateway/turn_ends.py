@@ -6,8 +6,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
+from conversation.abandoned import TAKEN_AWAY
+
 from .hub import Hub, Session
-from .other_turns import TAKEN_AWAY
 from .rpc import AGENT_FAILED
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from conversation import abandoned
 from hermes_base import session_context
 
-from . import agents, asking, live, other_turns, turn_ends
+from . import agents, asking, live, turn_ends
 from .hub import Hub, Session
 from .rpc import SESSION_BUSY, RpcError
 
@@ -156,9 +157,9 @@ def run_waiting(hub: Hub, sid: str, session: Session, *, is_opened: bool = False
     to another process which does nothing about them.
     """
     db, key = hub._get_db(), live.current_key(session)
-    if is_opened and not other_turns.runs_elsewhere(db, key):
+    if is_opened and not abandoned.runs_elsewhere(db, key):
         session["adopted"] = {row["id"] for row in db.list_waiting(key)}
-    is_wanted = _first(hub, session) is not None or other_turns.is_cut_off(db, key)
+    is_wanted = _first(hub, session) is not None or abandoned.has_abandoned_turn(db, key)
     if is_wanted and _claim(session):
         _go_on(hub, sid, session)
 
@@ -199,9 +200,9 @@ def _left_here(hub: Hub, sid: str, session: Session) -> TakenTurn | None:
 def _cut_off(hub: Hub, sid: str, session: Session) -> TakenTurn | None:
     """The conversation's turn if its process is gone: this one's from now on, or closed."""
     db, key = hub._get_db(), live.current_key(session)
-    if not other_turns.is_cut_off(db, key):
+    if not abandoned.has_abandoned_turn(db, key):
         return None
-    taken = other_turns.take_over(db, key, hub._get_config().agent)
+    taken = abandoned.take_over(db, key, hub._get_config().agent)
     reload_history(hub, sid, session)
     return taken
 
@@ -339,7 +340,7 @@ def _when_free(hub: Hub, sid: str, session: Session, work: Work) -> dict[str, An
     """
     if isinstance(work, Notes):
         # Whoever has the turn is told them at its next step, or has them taken when it ends.
-        busy = other_turns.runs_elsewhere(hub._get_db(), live.current_key(session))
+        busy = abandoned.runs_elsewhere(hub._get_db(), live.current_key(session))
         return None if busy else _run(hub, sid, session, work)
     if not isinstance(work, Prompt):
         return _run(hub, sid, session, work)
@@ -371,7 +372,7 @@ def _await_other(hub: Hub, sid: str, session: Session) -> bool:
         return bool(session.get("stop_wanted") or session.get("_finalized"))
 
     try:
-        has_ended = other_turns.await_end(hub._get_db(), key, tell, is_stopped)
+        has_ended = abandoned.await_end(hub._get_db(), key, tell, is_stopped)
     finally:
         has_waited = session.pop("awaits_other", False)
     if has_waited:

@@ -25,9 +25,14 @@ from agent.config.schema import AgentSettings
 from agent.events import Event, Noticed
 from agent.heartbeat import Heart, heart
 from agent.outcome import Failed, NotStarted, Superseded
-from agent.recovery import CUT_OFF, MOST_ATTEMPTS, MOST_LIVES, take_over
 from agent.request import Question, TakenOver
 from agent.scripted import Call, ScriptedModel, calls, say
+from conversation.abandoned import (
+    CUT_OFF,
+    MAX_ATTEMPTS,
+    MAX_ATTEMPTS_WITHOUT_PROGRESS,
+    take_over_turn,
+)
 from hermes_state import SessionDB, StoreFullError
 from hermes_state.history import OUTCOME_UNKNOWN
 from hermes_state.take_over import TakenTurn
@@ -75,7 +80,7 @@ def begin_in_child(folder: Path, place: str, way: str = "die") -> subprocess.Pop
 
 def take(db: SessionDB, **settings: Any) -> TakenTurn | None:
     (found,) = db.list_abandoned_turns()
-    return take_over(db, found, AgentSettings(**settings))
+    return take_over_turn(db, found, AgentSettings(**settings))
 
 
 def history(db: SessionDB) -> list[str]:
@@ -158,7 +163,7 @@ def test_a_turn_that_ends_every_process_is_given_up(tmp_path: Path) -> None:
         while (taken := take(db)) is not None:
             attempts += 1
             db._execute_write(lambda conn: conn.execute("UPDATE turns SET heartbeat_at = 0"))
-        assert attempts == MOST_ATTEMPTS
+        assert attempts == MAX_ATTEMPTS_WITHOUT_PROGRESS
         assert taken is None and history(db)[-1] == "[The answer to this was cut off.]"
 
 
@@ -166,7 +171,7 @@ def test_a_turn_that_goes_round_in_circles_is_given_up(tmp_path: Path) -> None:
     begin_in_child(tmp_path, "before the model")
     with SessionDB(tmp_path / "state.db") as db:
         db._execute_write(
-            lambda conn: conn.execute("UPDATE turns SET attempts = ?", (MOST_LIVES - 1,))
+            lambda conn: conn.execute("UPDATE turns SET attempts = ?", (MAX_ATTEMPTS - 1,))
         )
         assert take(db) is not None
         db._execute_write(

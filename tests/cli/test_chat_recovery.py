@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agent.running import WAITING
+from conversation.abandoned import GOING_ON, TAKEN_AWAY
 from hermes_state.turn_log import CUT_OFF
-from tui_gateway.other_turns import GOING_ON, TAKEN_AWAY
 
 from .chat_pty import CTRL_C, CTRL_D, Terminal
 from .conftest import Hermes, ModelServer

@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from tui_stand_in import StandIn, make_app
 
+from conversation.abandoned import GOING_ON, TAKEN_AWAY
 from hermes_cli.tui.answer import Answer
 from hermes_cli.tui.app import Opening
 from hermes_cli.tui.blocks import Notice, UserMessage
 from hermes_cli.tui.tool_card import ToolCard
-from tui_gateway.other_turns import GOING_ON, TAKEN_AWAY
 
 from .test_tui_screens import opened, until
 

@@ -22,7 +22,7 @@ from .conftest import Hermes, ModelServer
 pytest.importorskip("textual")
 
 from agent.running import WAITING
-from tui_gateway.other_turns import GOING_ON
+from conversation.abandoned import GOING_ON
 
 CTRL_C, ESCAPE, ENTER = "\x03", "\x1b", "\r"
 

@@ -77,7 +77,10 @@ class Home:
     def copy(self) -> Path:
         """The home as it is on disk: the copy is looked at, the original is left as the crash."""
         target = self.cell.new_folder()
-        shutil.copytree(self.path, target, dirs_exist_ok=True)
+        # Without the sockets of programs that run, or were killed.
+        shutil.copytree(
+            self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("events")
+        )
         counter().copy(self.path.name, target.name)
         return target
 

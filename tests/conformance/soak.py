@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.compression.summary import behind_record, is_bridge, is_record
-from agent.recovery import CUT_OFF
+from conversation.abandoned import CUT_OFF
 from gateway.delivery import BROKEN, UNSURE
 from hermes_state import SessionDB
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from agent.recovery import CUT_OFF, unknown_outcome
+from agent.running import unknown_outcome
+from conversation.abandoned import CUT_OFF
 from hermes_state import SessionDB
 
 from .. import forked

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agent.loop import STILL_OPEN
-from agent.recovery import CUT_OFF
 from agent.scripted import say
+from conversation.abandoned import CUT_OFF
 from gateway import take_over
 from gateway.config import Platform
 from gateway.pipeline import Inbound

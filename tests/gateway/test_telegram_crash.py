@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("telegram")
 
-from agent.recovery import CUT_OFF
+from conversation.abandoned import CUT_OFF
 from gateway.delivery import BROKEN, UNSURE
 from hermes_state import SessionDB
 

@@ -13,9 +13,9 @@ from cut_off import answers, kill, kill_during, until
 from scripted_provider import ScriptedProvider, Step, call, say, script
 from serving import Child, configure, event, stdio_client, store, turn_ends
 
+from conversation.abandoned import GOING_ON
 from hermes_state.turn_log import CUT_OFF
 from tui_gateway.client import Client
-from tui_gateway.other_turns import GOING_ON
 
 
 @pytest.fixture

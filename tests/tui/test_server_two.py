@@ -14,8 +14,8 @@ from scripted_provider import ScriptedProvider, say, script
 from serving import Child, configure, event, stdio_client, store, turn_ends
 
 from agent.running import WAITING
+from conversation.abandoned import TAKEN_AWAY
 from tui_gateway.client import Client
-from tui_gateway.other_turns import TAKEN_AWAY
 from tui_gateway.turn_ends import NOT_BEGUN
 
 

@@ -15,8 +15,8 @@ from textual.binding import Binding, BindingType
 from textual.events import Key
 from textual.screen import Screen
 
+from conversation.abandoned import GOING_ON
 from tui_gateway.client import Client, ConnectionLostError, Event, RpcFailedError
-from tui_gateway.other_turns import GOING_ON
 from tui_gateway.rpc import SESSION_NOT_FOUND
 
 from .blocks import Notice, UserMessage, Welcome

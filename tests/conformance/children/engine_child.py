@@ -9,8 +9,8 @@ from pathlib import Path
 from agent.agent import AIAgent
 from agent.config.schema import AgentSettings
 from agent.events import Event, TurnStarted
-from agent.recovery import take_over
 from agent.request import Question, TakenOver
+from conversation.abandoned import take_over_turn
 from hermes_state import SessionDB
 
 from .child_side import count_writes, scripted_model, scripted_tools, tell
@@ -57,7 +57,7 @@ class Engine:
         """Take over what a dead process left, as a front end does before it asks anything."""
         taken_over = False
         for turn in self.db.list_abandoned_turns():
-            taken = take_over(self.db, turn, AgentSettings())
+            taken = take_over_turn(self.db, turn, AgentSettings())
             if taken is not None:
                 outcome = self.agent().run_blocking(TakenOver(taken))
                 assert not outcome.failed, outcome.error
