@@ -21,10 +21,10 @@ from hermes_state import StoreError
 
 from . import take_over
 from .agent_source import agent_for
-from .config import Platform
 from .pace import watch_progress
 from .patience import patiently
 from .pipeline import Inbound, content_of
+from .platforms.registry import capabilities_of
 from .session import SessionEntry, SessionSource
 from .silence import watched
 from .streaming import Stream
@@ -225,7 +225,7 @@ def request_of(inbound: Inbound) -> TurnRequest:
         return TakenOver(inbound.taken)
     source = inbound.event.source
     deliver_to = None
-    if source.platform is not Platform.API_SERVER:
+    if capabilities_of(source.platform.value).pushes:
         address = {
             "session_key": inbound.session_key,
             "platform": source.platform.value,

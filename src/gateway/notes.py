@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from .config import Platform
 from .pipeline import Inbound
 from .platforms.base import MessageEvent
+from .platforms.registry import capabilities_of
 
 if TYPE_CHECKING:
     from .run import GatewayRunner
@@ -40,7 +41,7 @@ async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
         source = entry.origin if entry is not None else None
         if entry is None or source is None or source.platform not in platforms:
             continue
-        if source.platform is Platform.API_SERVER:
+        if not capabilities_of(source.platform.value).pushes:
             continue
         if not await runner.authorization.admits(source):
             continue  # whoever may no longer talk here is told nothing either

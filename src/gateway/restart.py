@@ -19,7 +19,7 @@ from hermes_base.files import write_private
 from hermes_state import StoreError
 
 from .config import GatewayConfig, Platform
-from .platforms.registry import find_manifest
+from .platforms.registry import capabilities_of
 from .session import SessionSource
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ def _origin(store: SessionStore, key: str) -> SessionSource | None:
 
 def _is_read(platform: Platform) -> bool:
     """Programs ask again themselves; nothing can be said to them."""
-    manifest = find_manifest(platform.value)
-    return manifest is None or manifest.capabilities.people
+    return capabilities_of(platform.value).people
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from .config import Platform
 from .patience import patiently
 from .pipeline import Inbound
 from .platforms.base import MessageEvent
+from .platforms.registry import capabilities_of
 from .session import SessionEntry, SessionSource
 from .session_store import RESET_REASON
 
@@ -137,7 +138,7 @@ def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> AbandonedTurn | No
         to = target["to"]
         origin = SessionSource(
             platform, to["chat_id"], thread_id=to.get("thread_id"), user_id=person,
-            role_authorized=platform is Platform.WEBHOOK,  # by its signature
+            role_authorized=capabilities_of(platform.value).signed,
         )  # fmt: skip
     return AbandonedTurn(row, key, origin, target)
 

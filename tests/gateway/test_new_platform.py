@@ -190,3 +190,34 @@ async def test_its_adapter_has_a_host(home: Path) -> None:
         assert adapter.host.home == home
         assert not adapter.host.serves(Platform.TELEGRAM)
         assert not hasattr(adapter, "runner") and not hasattr(adapter, "_runner")
+
+
+INSTEAD = """
+from gateway.platforms.local.adapter import LocalAdapter
+
+def register(ctx):
+    ctx.register_platform(
+        "telegram", "Telegram by pigeon", LocalAdapter, lambda: True,
+        allow_all_env="PIGEONS_FOR_ALL", platform_hint="You write on very small paper.",
+    )
+"""
+
+
+async def test_a_plugin_in_the_place_of_ours_is_configured_as_ours_is(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins" / "pigeons"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: pigeons\nversion: '1'\nkind: platform\n")
+    (folder / "__init__.py").write_text(INSTEAD)
+    (tmp_path / "config.yaml").write_text(CONFIG + "plugins: {enabled: [pigeons]}\n")
+    environ = {"TELEGRAM_BOT_TOKEN": "12345:secret", "PIGEONS_FOR_ALL": "1"}
+    async with running(tmp_path, environ) as runner:
+        config = runner.config.platforms[Platform.TELEGRAM]
+        assert (config.token, config.allow_all) == ("12345:secret", True)
+        adapter = runner.adapters[Platform.TELEGRAM]
+        assert isinstance(adapter, LocalAdapter)
+        assert adapter.host.home == tmp_path, "it has a host, though it was made with a function"
+        await adapter.receive("hello")
+        assert await adapter.wait_for(1) == ["re: hello"]
+        (entry,) = runner.session_store.list_sessions()
+        row = await runner._session_db.get_session(entry.session_id)
+        assert row is not None and "very small paper" in str(row["system_prompt"])

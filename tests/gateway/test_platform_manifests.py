@@ -12,7 +12,7 @@ import pytest
 from gateway.config import Platform
 from gateway.platforms.base import PlatformAdapter
 from gateway.platforms.manifest import Manifest, resolve
-from gateway.platforms.registry import all_manifests, find_manifest, own_manifests
+from gateway.platforms.registry import all_manifests, capabilities_of, find_manifest, own_manifests
 
 PLATFORMS = Path(__file__).parents[2] / "src" / "gateway" / "platforms"
 
@@ -38,6 +38,14 @@ def test_a_manifest_and_its_adapter_agree(manifest: Manifest) -> None:
         assert callable(resolve(manifest.set_up))
     asked = {question.variable for question in manifest.questions}
     assert asked <= set(manifest.environment.values()), "what is asked is read"
+
+
+def test_what_a_platform_can_do_is_asked_by_its_name() -> None:
+    assert not capabilities_of("api_server").pushes, "answers go back within their requests"
+    assert capabilities_of("webhook").signed and not capabilities_of("webhook").people
+    assert capabilities_of("telegram") is own_manifests()["telegram"].capabilities
+    unknown = capabilities_of("pigeons")
+    assert unknown.pushes and unknown.people and not unknown.signed
 
 
 def test_no_two_platforms_read_one_variable() -> None:

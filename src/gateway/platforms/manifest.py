@@ -45,7 +45,9 @@ class Capabilities:
     edit_interval: float = 1.0
     """Seconds between two edits of a streamed answer, by the platform's rate limit."""
     people: bool = True
-    """Whether people read there what nobody asked for, such as news of a restart."""
+    """Whether people read there, who are told of a restart; programs ask again themselves."""
+    pushes: bool = True
+    """Whether a text can be sent that answers no request; else answers go back within theirs."""
     signed: bool = False
     """Whether each message proves by itself that its sender may talk, as a signed request does."""
 

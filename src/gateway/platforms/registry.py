@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
-from .manifest import Manifest
+from .manifest import Capabilities, Manifest
 
 if TYPE_CHECKING:
     from hermes_base.plugins.registrations import PluginPlatform
@@ -39,7 +40,16 @@ def all_manifests() -> dict[str, Manifest]:
 
 def find_manifest(name: str) -> Manifest | None:
     """The platform of this name, if there is one."""
-    return _of_plugins().get(name) or own_manifests().get(name)
+    from hermes_base import plugins
+
+    registered = plugins.get_platforms().get(name)
+    return _of_plugin(registered) if registered is not None else own_manifests().get(name)
+
+
+def capabilities_of(name: str) -> Capabilities:
+    """What a platform can do; what most can, for one that nobody describes."""
+    manifest = find_manifest(name)
+    return manifest.capabilities if manifest is not None else Capabilities()
 
 
 def _of_plugins() -> dict[str, Manifest]:
@@ -65,14 +75,24 @@ def _of_plugin(registered: PluginPlatform) -> Manifest:
         adapter.host = host
         return adapter
 
-    return Manifest(
-        registered.name,
-        registered.label,
-        make,
-        environment={key: str(name) for key, name in variables.items() if name},
+    # One that takes the place of ours is configured as ours is; its adapter is its own.
+    ours = own_manifests().get(registered.name) or Manifest(registered.name, "", make)
+    nature = ours.capabilities
+    return replace(
+        ours,
+        label=registered.label,
+        adapter=make,
+        formatter=None,
+        capabilities=Capabilities(people=nature.people, pushes=nature.pushes, signed=nature.signed),
+        environment={
+            **ours.environment,
+            **{key: str(name) for key, name in variables.items() if name},
+        },
         required_environment=registered.required_env,
+        extra="",
+        modules=(),
         install_hint=registered.install_hint,
         check=registered.check_fn,
         validate=registered.validate_config,
-        prompt_hint=str(more.get("platform_hint") or ""),
+        prompt_hint=str(more.get("platform_hint") or ours.prompt_hint),
     )

@@ -10,7 +10,7 @@ MANIFEST = Manifest(
     name="api_server",
     label="API server",
     adapter="gateway.platforms.api.adapter:ApiServerAdapter",
-    capabilities=Capabilities(max_length=10_000_000, people=False),
+    capabilities=Capabilities(max_length=10_000_000, people=False, pushes=False),
     environment={
         "enabled": "API_SERVER_ENABLED",
         "key": "API_SERVER_KEY",

@@ -10,7 +10,7 @@ MANIFEST = Manifest(
     name="webhook",
     label="Webhooks",
     adapter="gateway.platforms.webhook.adapter:WebhookAdapter",
-    capabilities=Capabilities(max_length=10_000_000, people=False),
+    capabilities=Capabilities(max_length=10_000_000, people=False, signed=True),
     settings=(
         Setting("host", "text", "127.0.0.1", "where webhooks are taken"),
         Setting("port", "whole number", str(PORT), "and on which port"),
