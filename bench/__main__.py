@@ -11,7 +11,7 @@ import os
 import sys
 from typing import Any
 
-BENCHMARKS = ("store", "agent", "recall", "gateway", "startup", "wall", "hostile")
+BENCHMARKS = ("store", "agent", "recall", "gateway", "startup", "wall", "between", "hostile")
 """Modules of this package that have `MEASUREMENTS` and `run(parts)`."""
 
 

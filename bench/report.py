@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from . import agent, gateway, kills, measure, recall_rivals, startup, store, wall
+from . import agent, between, gateway, kills, measure, recall_rivals, startup, store, wall
 from .chart import draw
 from .lab import Lab
 from .measure import Finding, progress, scratch_folder, verdict, within
@@ -53,6 +53,10 @@ STEPS = (
     *(Step(f"store.{part}", store.MEASUREMENTS[part], of_store=True, compares=False)
       for part in ("group", "long")),
     *(Step(f"wall.{part}", wall.MEASUREMENTS[part], compares=False) for part in wall.MEASUREMENTS),
+    *(
+        Step(f"between.{part}", between.MEASUREMENTS[part], compares=False)
+        for part in between.MEASUREMENTS
+    ),
     Step("recall", recall_rivals.rivals),
     Step("kills", kills.kills, compares=False),
 )  # fmt: skip
