@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -19,6 +20,7 @@ import pytest
 from hermes_cli.main import build_parser
 
 ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 
@@ -239,6 +241,43 @@ def test_the_modules_that_are_named_exist() -> None:
     assert len(named) > 8
     places = [ROOT / "src", ROOT]
     assert [one for one in named if not any((top / one).exists() for top in places)] == []
+
+
+def files_of_the_page() -> list[str]:
+    """The files and folders that the architecture page has rows for, as paths in `src`.
+
+    A name without a folder is in that of the name before it.
+    """
+    named, folder = [], ""
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        cells = line.strip("|").split("|")
+        if not line.startswith("|") or len(cells) < 3:
+            continue
+        for name in re.findall(r"`([^`]+(?:\.py|/))`", cells[1]):
+            path = name if (SOURCE / name.partition("/")[0]).is_dir() else f"{folder}/{name}"
+            named.append(path)
+            if "/" in name and path == name:
+                folder = name.rstrip("/").rpartition("/")[0]
+    return named
+
+
+def test_every_module_has_its_row() -> None:
+    rows = files_of_the_page()
+    folders = [row for row in rows if row.endswith("/")]
+    missing = [
+        name
+        for path in sorted(SOURCE.rglob("*.py"))
+        if (name := path.relative_to(SOURCE).as_posix())
+        and path.name != "__init__.py"
+        and not name.startswith(tuple(folders))
+        and not any(fnmatch(name, row) for row in rows)
+    ]
+    assert missing == []
+
+
+def test_every_row_is_about_a_module() -> None:
+    gone = [row for row in files_of_the_page() if not list(SOURCE.glob(row))]
+    assert gone == []
 
 
 def test_no_page_promises_a_front_end_that_is_not_there() -> None:
