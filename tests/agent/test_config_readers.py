@@ -14,7 +14,8 @@ SRC = Path(__file__).parents[2] / "src"
 
 READERS = {
     "model": "agent/build.py agent/config/model.py agent/providers/__init__.py",
-    "agent": "agent/build.py agent/recovery.py gateway/silence.py gateway/run.py",
+    "agent": "agent/build.py gateway/recovery.py conversation/abandoned.py gateway/silence.py"
+    " gateway/run.py",
     "compression": "agent/compression/driver.py agent/compression/policy.py",
     "auxiliary": "agent/auxiliary.py agent/build.py",
     "memory": "agent/build.py",
