@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import media
-from .config import Platform
+from .config import GatewayConfig, Platform
 from .platforms.base import MessageEvent
 from .platforms.host import AdapterLimits
 from .session import SessionSource
@@ -20,41 +20,62 @@ if TYPE_CHECKING:
     from hermes_state import AsyncSessionDB
 
     from .asking import Questions
+    from .authorization import Authorization
+    from .delivery import Delivery
+    from .message_parts import PartsExpected
     from .requests import Request, Requests
     from .run import GatewayRunner
+    from .session_store import SessionStore
 
 
 class GatewayHost:
     """What one adapter may ask of the gateway."""
 
-    def __init__(self, runner: GatewayRunner, platform: Platform) -> None:
-        self._runner = runner
-        self._platform = platform
+    def __init__(
+        self,
+        platform: Platform,
+        home: Path,
+        config: GatewayConfig,
+        *,
+        accept: Callable[[MessageEvent], Awaitable[None]],
+        spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]],
+        authorization: Authorization,
+        parts: PartsExpected,
+        store: SessionStore,
+        db: AsyncSessionDB,
+        delivery: Delivery,
+        requests: Callable[[], RequestSide],
+    ) -> None:
+        """`parts` puts messages together that came in pieces; `requests` makes what an adapter
+        needs that answers within a request."""
+        self.home = home
+        self._accept = accept
+        self._spawn = spawn
+        self.is_allowed = authorization.is_allowed
+        self.expects = parts.expects
         self.limits = AdapterLimits(
-            media_bytes=runner.config.max_inbound_media_bytes,
-            gives_pairing_codes=runner.config.unauthorized_dm_behavior == "pair",
+            media_bytes=config.max_inbound_media_bytes,
+            gives_pairing_codes=config.unauthorized_dm_behavior == "pair",
         )
-
-    @property
-    def home(self) -> Path:
-        """The Hermes home."""
-        return self._runner.home
+        self._platform = platform
+        self._config = config
+        self._parts = parts
+        self._store = store
+        self._db = db
+        self._delivery = delivery
+        self._new_requests = requests
 
     async def accept(self, event: MessageEvent) -> None:
         """Take a message in; returns when it is stored."""
-        await self._runner.handle_message(event)
+        await self._accept(event)
 
-    async def is_allowed(self, source: SessionSource) -> bool:
-        """Whether a person is listed or has paired."""
-        return await self._runner.authorization.is_allowed(source)
-
-    def expects(self, event: MessageEvent) -> bool:
-        """Whether an earlier message waits for this one, as a part of it."""
-        return self._runner.turns.parts.expects(event)
+    def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        """Run a coroutine until the gateway stops; a failure is logged."""
+        return self._spawn(work)
 
     def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
         """While the files of a message are fetched: earlier parts of that message wait."""
-        return self._runner.expecting(source)
+        return self._parts.fetching(self._store.key_of(source))
 
     async def keep_file(self, chat_id: str, name: str, data: AsyncGenerator[bytes, None]) -> Path:
         """Keep a file that came with a message; MediaTooLargeError beyond the limit."""
@@ -63,14 +84,13 @@ class GatewayHost:
 
     def serves(self, platform: Platform) -> bool:
         """Whether another platform is enabled."""
-        config = self._runner.config.platforms.get(platform)
+        config = self._config.platforms.get(platform)
         return config is not None and config.enabled
 
     async def deliver(self, to: SessionSource, text: str, key: str) -> None:
         """Enqueue a text for a chat of any platform, once per `key`."""
-        runner = self._runner
-        session_key = runner.session_store.key_of(to)
-        await runner._session_db.add_delivery(
+        session_key = self._store.key_of(to)
+        await self._db.add_delivery(
             key,
             text,
             session_key=session_key,
@@ -78,16 +98,12 @@ class GatewayHost:
             chat_id=to.chat_id,
             thread_id=to.thread_id,
         )
-        runner.spawn(runner.delivery.flush(session_key))
-
-    def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        """Run a coroutine until the gateway stops; a failure is logged."""
-        return self._runner.spawn(work)
+        self.spawn(self._delivery.flush(session_key))
 
     @cached_property
     def requests(self) -> RequestSide:
         """For an adapter that answers within a request."""
-        return RequestSide(self._runner)
+        return self._new_requests()
 
 
 class RequestSide:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from agent.outcome import outcome_from_dict
 
 from . import agent_cache, boundaries, metrics, restart, status, take_over
-from .adapter_host import GatewayHost
+from .adapter_host import GatewayHost, RequestSide
 from .asking import Questions
 from .authorization import Authorization
 from .background_work import works_for, works_in
@@ -183,7 +182,23 @@ class GatewayRunner:
             stopped.set()
 
     def _make_adapter(self, platform: Platform, config: PlatformConfig) -> PlatformAdapter:
-        return create_adapter(platform, config, GatewayHost(self, platform), self.settings.environ)
+        return create_adapter(platform, config, self.host_for(platform), self.settings.environ)
+
+    def host_for(self, platform: Platform) -> GatewayHost:
+        """What the adapter of a platform may ask of this gateway."""
+        return GatewayHost(
+            platform,
+            self.home,
+            self.config,
+            accept=self.handle_message,
+            spawn=self.spawn,
+            authorization=self.authorization,
+            parts=self.turns.parts,
+            store=self.session_store,
+            db=self._session_db,
+            delivery=self.delivery,
+            requests=partial(RequestSide, self),
+        )
 
     def _drain_seconds(self) -> float:
         wanted = self.settings.agent.restart_drain_timeout if self.restarting else 0
@@ -243,10 +258,6 @@ class GatewayRunner:
     async def handle_message(self, event: MessageEvent) -> None:
         """A message has come in; returns when it is stored."""
         await self.pipeline.accept(event)
-
-    def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
-        """While the files of a message are fetched: the earlier parts of that message wait."""
-        return self.turns.parts.fetching(self.session_store.key_of(source))
 
     async def _handle_reset_command(self, event: MessageEvent) -> str:
         """/new and /reset: end the chat's session and begin a new one."""

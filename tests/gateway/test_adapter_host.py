@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.adapter_host import GatewayHost
 from gateway.config import Platform, PlatformConfig
 from gateway.platforms.base import MessageEvent
 from gateway.platforms.host import AdapterHost, AdapterLimits, StandaloneHost
@@ -77,7 +76,7 @@ async def test_a_host_without_a_gateway_keeps_files(tmp_path: Path) -> None:
 
 async def test_a_text_for_another_chat_is_delivered_once(tmp_path: Path) -> None:
     async with gateway(tmp_path) as chats:
-        host = GatewayHost(chats.runner, Platform.WEBHOOK)
+        host = chats.runner.host_for(Platform.WEBHOOK)
         assert host.serves(Platform.LOCAL) and not host.serves(Platform.TELEGRAM)
         to = SessionSource(Platform.LOCAL, "7")
         for _ in range(2):
@@ -95,5 +94,5 @@ async def test_what_fails_beside_the_adapter_is_logged(
 
     async with gateway(tmp_path) as chats:
         with pytest.raises(ValueError, match="flag"):
-            await GatewayHost(chats.runner, Platform.LOCAL).spawn(fail())
+            await chats.runner.host_for(Platform.LOCAL).spawn(fail())
         assert "A task of the gateway failed" in caplog.text

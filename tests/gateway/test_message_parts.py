@@ -139,7 +139,7 @@ async def test_nothing_is_waited_for_where_that_is_switched_off(tmp_path: Path) 
 async def test_a_part_whose_file_is_being_fetched_is_waited_for(tmp_path: Path) -> None:
     async with gateway(tmp_path, message_parts_wait=0.05) as chats:
         source = SessionSource(Platform.LOCAL, "1", user_id="u1")
-        with chats.runner.expecting(source):
+        with chats.runner.host_for(source.platform).expecting(source):
             await chats.say("one", album="a", order=1)
             await until(lambda: chats.runner.turns.waiting == 1)
             await asyncio.sleep(0.2)  # longer than the wait

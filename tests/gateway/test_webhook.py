@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step, call, say
-from gateway.adapter_host import GatewayHost
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.webhook.adapter import WebhookAdapter
@@ -377,7 +376,7 @@ class WebhookPlace(Place):
     def __init__(self, runner: GatewayRunner) -> None:
         route = {"secret": SECRET, "prompt": "{text}", "deliver": TO_CHAT}
         config = PlatformConfig(enabled=True, extra={"port": 0, "routes": {"hook": route}})
-        self.adapter = WebhookAdapter(config, GatewayHost(runner, Platform.WEBHOOK))
+        self.adapter = WebhookAdapter(config, runner.host_for(Platform.WEBHOOK))
         self._db: SessionDB = runner._session_db._db
         self._ids = itertools.count(1)
 
