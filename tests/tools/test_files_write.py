@@ -231,6 +231,7 @@ def test_the_approval_guard_is_asked_about_the_real_path(
     guard.guard_write = guard_write  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tools.approval", guard)
     monkeypatch.setattr(tools, "approval", guard, raising=False)
+    monkeypatch.setattr(tools, "approval", guard, raising=False)
     (folder / "sub").mkdir()
     (folder / "link").symlink_to("sub")
     with pytest.raises(ToolError, match="does not want"):

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import tools
 from tools.base import ToolContext, ToolError, Workspace
 from tools.processes import background as processes_background
 from tools.processes import watch
@@ -43,6 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     approval = types.ModuleType("tools.approval")
     approval.check_command = check  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tools.approval", approval)
+    monkeypatch.setattr(tools, "approval", approval, raising=False)
     return commands
 
 

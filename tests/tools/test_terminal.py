@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import tools
 from tools.base import ToolContext, ToolError
 from tools.processes.ledger import Ledger
 from tools.schema import fit
@@ -32,6 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     approval = types.ModuleType("tools.approval")
     approval.check_command = lambda context, command, **_: commands.append(command)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tools.approval", approval)
+    monkeypatch.setattr(tools, "approval", approval, raising=False)
     return commands
 
 
@@ -280,7 +282,7 @@ def test_a_command_is_approved_before_anything_runs(
     def deny(context: ToolContext, command: str, **_: object) -> None:
         raise ToolError("denied")
 
-    monkeypatch.setattr(sys.modules["tools.approval"], "check_command", deny)
+    monkeypatch.setattr(tools.approval, "check_command", deny)
     for background in (False, True):
         with pytest.raises(ToolError, match="denied"):
             run("touch made", background=background)

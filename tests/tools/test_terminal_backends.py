@@ -26,6 +26,7 @@ from typing import Any
 
 import pytest
 
+import tools
 from tools.base import ToolContext, ToolError, Workspace
 from tools.processes.identity import new_marker
 from tools.processes.ledger import Ledger, Record, reap_orphans
@@ -77,6 +78,7 @@ def approved(monkeypatch: pytest.MonkeyPatch) -> None:
     approval = types.ModuleType("tools.approval")
     approval.check_command = lambda context, command, **_: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tools.approval", approval)
+    monkeypatch.setattr(tools, "approval", approval, raising=False)
 
 
 @pytest.fixture
