@@ -22,6 +22,7 @@ from tools.services import Services
 
 from . import running
 from .auxiliary import Auxiliary
+from .busy_state import BusyState, TurnRunningError
 from .code_calls import CodeCalls
 from .compression.driver import Compressor
 from .compression.result import CompressionResult
@@ -35,7 +36,6 @@ from .learning.memory_providers import MemoryProviders
 from .loop import Turn
 from .model import Message, Model, Usage
 from .notes import Notes
-from .occupation import Occupation, TurnRunningError
 from .outcome import TurnOutcome, as_dict, call_cost, step_cost
 from .request import Content, DeliverTo, Question, TurnRequest
 from .threads import run_to_end
@@ -122,7 +122,7 @@ class AIAgent:
         facts = {"model": model.name, "billing_provider": model.provider, **(session_facts or {})}
         if user_id is not None:
             facts["user_id"] = user_id
-        self._occupation = Occupation()
+        self._busy = BusyState()
         self.turn_facts = TurnFacts()
         """Of the running turn, or the last one, for its tools."""
         self._journal = Journal(
@@ -130,7 +130,7 @@ class AIAgent:
             session_id or new_session_id(),
             source=platform,
             facts=facts,
-            lease_lost=self._occupation.interrupt,
+            lease_lost=self._busy.interrupt,
         )
         self.compression = compression or CompressionSettings()
         self.compression_timeout = compression_timeout
@@ -210,8 +210,8 @@ class AIAgent:
             tool_schemas=self._tool_schemas,
             system="",
             emit=emit,
-            take_steering=self._occupation.take_steering,
-            occupation=self._occupation,
+            take_steering=self._busy.take_steering,
+            busy=self._busy,
             cost=lambda usage: step_cost(usage, self.llm),
             max_iterations=self.max_iterations,
             request_options=self._request_options,
@@ -364,7 +364,7 @@ class AIAgent:
 
     async def acompress(self, focus: str | None = None, dry_run: bool = False) -> CompressionResult:
         """The same as `compress`, for coroutines. `interrupt` stops it."""
-        self._occupation.claim(
+        self._busy.claim(
             "A turn is running in this conversation. Compress it when that has ended.",
             compressing=True,
         )
@@ -375,21 +375,21 @@ class AIAgent:
             await self._session_begins()
             turn.system = await self._system_prompt()
             work = asyncio.create_task(self._compressor.compress_now(turn, focus, dry_run=dry_run))
-            self._occupation.attach(work)
+            self._busy.attach(work)
             return await work
         except asyncio.CancelledError:
-            if not self._occupation.interrupt_wanted:
+            if not self._busy.interrupt_wanted:
                 raise
             return CompressionResult(self.session_id, old_id, False, "It was interrupted.")
         finally:
-            self._occupation.release()
+            self._busy.release()
             session_context.set_current_session_id(self.session_id)
 
     # While it runs
 
     def interrupt(self) -> bool:
         """Stop the running turn, from any thread; what it did is stored. False if none runs."""
-        is_running = self._occupation.interrupt()
+        is_running = self._busy.interrupt()
         if is_running and self.db is not None:
             self.db.wake.ring()  # for a turn that waits for another's end
         return is_running
@@ -400,7 +400,7 @@ class AIAgent:
         If nothing was answered yet, the history says that the question is still open, so that the
         next turn answers both.
         """
-        return self._occupation.interrupt(message_waits=True)
+        return self._busy.interrupt(message_waits=True)
 
     def join(self, content: Content, inbox_id: str | None = None) -> bool:
         """Let the running turn answer a further message together with its question, as long as the
@@ -408,7 +408,7 @@ class AIAgent:
 
         With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
         """
-        return self._occupation.join(running.inbound(content, _ids(inbox_id)))
+        return self._busy.join(running.inbound(content, _ids(inbox_id)))
 
     def steer(self, text: str, inbox_id: str | None = None) -> bool:
         """Add a message to the running turn; it is read at the next step. False if none runs.
@@ -420,15 +420,15 @@ class AIAgent:
         if not text.strip():
             return False
         if self.db is None or inbox_id is not None:
-            return self._occupation.steer(running.inbound(text, _ids(inbox_id)))
-        if not self._occupation.is_in_turn():
+            return self._busy.steer(running.inbound(text, _ids(inbox_id)))
+        if not self._busy.is_in_turn():
             return False
         self.notes.steer(text)
         return True
 
     def move_to(self, session_id: str) -> None:
         """Go on in another conversation, as its first or next turn; nothing of this one is lost."""
-        self._occupation.require_free("The conversation cannot be left while a turn is running.")
+        self._busy.require_free("The conversation cannot be left while a turn is running.")
         if self._compressor.engine is not None:
             self._compressor.engine.session_ends(self._journal.messages)
         self._journal.move_to(session_id)
@@ -437,7 +437,7 @@ class AIAgent:
 
     def switch_model(self, model: Model) -> None:
         """Go on with another model from the next turn on."""
-        self._occupation.require_free("The model cannot be changed while a turn is running.")
+        self._busy.require_free("The model cannot be changed while a turn is running.")
         self.llm = model
         if self._compressor.engine is not None:
             self._compressor.engine.use_model(model)

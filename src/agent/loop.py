@@ -16,6 +16,7 @@ from typing import Any
 
 from hermes_state import OUTBOX
 
+from .busy_state import BusyState
 from .compression.driver import Compressor
 from .errors import BrokenReplyError, ContextTooLongError, ModelError
 from .events import Event, ReplyFinished, Steered, StreamRestarted
@@ -23,7 +24,6 @@ from .hooks import TurnHooks
 from .hooks_model import is_watched, watched
 from .journal import Journal
 from .model import Chunk, Message, Model, ModelRequest, TextDelta, ToolCallDelta, Usage
-from .occupation import Occupation
 from .overlay import overlay_last_user
 from .reply import Reply
 from .request import DeliverTo
@@ -50,7 +50,7 @@ class Turn:
     emit: Callable[[Event], None]
     take_steering: Callable[[], list[Message]]
     cost: Callable[[Usage], dict[str, Any]]
-    occupation: Occupation = field(default_factory=Occupation)
+    busy: BusyState = field(default_factory=BusyState)
     """Through which messages join it before its model says anything."""
     max_iterations: int = 90
     request_options: dict[str, Any] = field(default_factory=dict)
@@ -132,7 +132,7 @@ async def close(turn: Turn) -> None:
     elif turn.exhausted:
         await note(turn, f'[Stopped after {turn.api_calls} model calls. Say "continue" to go on.]')
     else:
-        open_end = STILL_OPEN if turn.occupation.message_waits else INTERRUPTED
+        open_end = STILL_OPEN if turn.busy.message_waits else INTERRUPTED
         await note(turn, partial_text(turn) or open_end, "interrupted")
 
 
@@ -181,7 +181,7 @@ async def ask_once(turn: Turn) -> None:
     What the user adds before the model says anything is read too: the request is sent anew.
     """
     while True:
-        if joined := turn.occupation.take_joined():
+        if joined := turn.busy.take_joined():
             await steer(turn, joined)
         turn.reply = Reply()
         room = turn.compressor
@@ -193,7 +193,7 @@ async def ask_once(turn: Turn) -> None:
             session_id=turn.journal.session_id,
             **turn.request_options,
         )
-        if not turn.occupation.is_opening:
+        if not turn.busy.is_opening:
             await receive(turn, request)
             break
         if await receive_unless_joined(turn, request):
@@ -209,7 +209,7 @@ async def receive_unless_joined(turn: Turn, request: ModelRequest) -> bool:
     """Receive the reply to the turn's first request; False if a message joined before a word."""
     task = asyncio.create_task(receive(turn, request))
     try:
-        if turn.occupation.attach_request(task):
+        if turn.busy.attach_request(task):
             return await task
         task.cancel()
     except asyncio.CancelledError:
@@ -217,8 +217,8 @@ async def receive_unless_joined(turn: Turn, request: ModelRequest) -> bool:
         if outer is not None and outer.cancelling():
             raise  # the turn is interrupted, not the request alone
     finally:
-        turn.occupation.attach_request(None)
-    turn.occupation.restart()
+        turn.busy.attach_request(None)
+    turn.busy.restart()
     return False
 
 
@@ -231,7 +231,7 @@ async def receive(turn: Turn, request: ModelRequest) -> bool:
     )
     async with contextlib.aclosing(model_stream) as stream:
         async for chunk in stream:
-            if says_something(chunk) and not turn.occupation.begin_speaking():
+            if says_something(chunk) and not turn.busy.begin_speaking():
                 return False
             turn.reply.add(chunk, turn.emit)
     return True

@@ -50,7 +50,7 @@ class Notes:
     def _add(self, text: str, name: str, source: str) -> None:
         agent = self._agent
         if agent.db is None:  # nowhere to keep it: as good as the process
-            agent._occupation.steer({"role": "user", "content": text})
+            agent._busy.steer({"role": "user", "content": text})
             return
         if agent.db.add_note(name, agent.session_id, text, source) and source != QUIET:
             count_stored()

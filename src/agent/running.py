@@ -52,7 +52,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
                 return NotStarted(session_id=agent.session_id, reason="no notes")
         except StoreError as error:
             return NotStarted(session_id=agent.session_id, reason="refused", error=str(error))
-    agent._occupation.claim("A turn is running in this conversation already.")
+    agent._busy.claim("A turn is running in this conversation already.")
     turn = agent._new_turn(watch, request.deliver_to)
     facts = agent.turn_facts = TurnFacts(new_turn_id())
     prompt = request.content if isinstance(request, Question) else ""
@@ -81,10 +81,10 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
         await close_after_fault(turn, error)
     finally:
         await give_back(turn)
-        agent._occupation.release()
+        agent._busy.release()
     # The turn was a task with a context of its own; a compression may have moved it on.
     session_context.set_current_session_id(agent.session_id)
-    late = agent._occupation.take_steering()
+    late = agent._busy.take_steering()
     unread = tuple(message["content"] for message in late if INBOX_ID not in message)
     outcome = outcome_of(turn, broken, unread)
     changed = await hooks.transform(outcome.text)
@@ -137,7 +137,7 @@ async def take_turn(agent: AIAgent, turn: Turn, request: Question | WaitingNotes
                 raise NoNotesError
             return
         except ConversationBusyError:
-            if agent._occupation.interrupt_wanted:
+            if agent._busy.interrupt_wanted:
                 raise StoppedWaitingError from None
             if not waiting:
                 waiting = True
@@ -157,7 +157,7 @@ def note_of(request: TurnRequest, prompt: str) -> str:
 async def run_interruptibly(agent: AIAgent, turn: Turn, added: str) -> None:
     """Run the turn as a task that an interruption from any thread can cancel."""
     task = asyncio.create_task(recall_and_run(agent, turn, added))
-    agent._occupation.attach(task)
+    agent._busy.attach(task)
     try:
         await task
     except asyncio.CancelledError:

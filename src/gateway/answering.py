@@ -22,7 +22,7 @@ from hermes_state import StoreError
 from . import take_over
 from .agent_source import agent_for
 from .pace import watch_progress
-from .patience import patiently
+from .patience import retry_until_stored
 from .pipeline import Inbound, content_of
 from .platforms.registry import capabilities_of
 from .session import SessionEntry, SessionSource
@@ -43,7 +43,7 @@ class Answering:
         self._runner = runner
         self.resumed: dict[str, float] = {}
         """Since when a turn that another process began is seen to run, by its key."""
-        self.unbegun: set[str] = set()
+        self.not_started: set[str] = set()
         """Chats whose message was not begun with when the gateway was stopped; it waits on."""
 
     async def run(
@@ -165,7 +165,7 @@ class Answering:
         if outcome.failed or self._runner._running:
             await self._runner.turns.drop(*inbound.inbox_ids)
         else:
-            self.unbegun.add(key)
+            self.not_started.add(key)
 
     async def _set_title(self, key: str, source: SessionSource, session_id: str) -> None:
         """Give a new conversation the title it was begun with, now that it has a row."""
@@ -203,7 +203,7 @@ class Answering:
             log.info("The turn in %s is answered by another process", key)
         elif stored:
             answer_id = f"{inbound.inbox_id}:{outcome.api_calls}"
-            await patiently(
+            await retry_until_stored(
                 lambda: runner._session_db.revise_delivery(answer_id, stored), "An answer"
             )
         elif text:

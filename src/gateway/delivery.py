@@ -19,7 +19,7 @@ from hermes_state import StoreError
 
 from .config import GatewayConfig, Platform
 from .media import outgoing
-from .patience import patiently
+from .patience import retry_until_stored
 from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
 from .splitting import split_message
@@ -233,7 +233,7 @@ class Delivery:
     async def _empty(self, session_key: str) -> None:
         db = self._db
         try:
-            while rows := await patiently(
+            while rows := await retry_until_stored(
                 lambda: db.list_deliveries(("pending",), session_key), "Looking what is owed"
             ):
                 for row in rows:
@@ -256,7 +256,9 @@ class Delivery:
                 return False  # not connected: it waits in the outbox
             self._under_way.add(delivery_id)
             try:
-                if not await patiently(lambda: db.begin_delivery(delivery_id), "A delivery"):
+                if not await retry_until_stored(
+                    lambda: db.begin_delivery(delivery_id), "A delivery"
+                ):
                     return True  # somebody else has it
                 await self._send_or_say_why(adapter, row)
                 await self._finish(delivery_id, "delivered")
@@ -287,7 +289,7 @@ class Delivery:
     async def _finish(self, delivery_id: str, state: str, reason: str | None = None) -> None:
         """Note what became of a delivery; it is not forgotten, or it would be sent again."""
         db = self._db
-        await patiently(
+        await retry_until_stored(
             lambda: db.finish_delivery(delivery_id, state, reason), f"Noting a delivery as {state}"
         )
 

@@ -27,7 +27,7 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 
 
-async def patiently(work: Callable[[], Awaitable[T]], what: str) -> T:
+async def retry_until_stored(work: Callable[[], Awaitable[T]], what: str) -> T:
     """The result of `work`, which is tried again while the store cannot do it."""
     pause = FIRST_PAUSE
     while True:

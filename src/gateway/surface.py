@@ -110,7 +110,7 @@ class ChatSurface(Surface):
         return True
 
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
-        """Answer what a tool asks leave for."""
+        """Answer a pending approval request."""
         return self._runner.questions.answer(self._key, "approval", choice, all=everything)
 
     def set_model(self, name: str) -> str:

@@ -22,7 +22,7 @@ from hermes_state import SUB_AGENT, TURN_RUNNING, Lease, StoreError, is_abandone
 
 from . import notes
 from .config import Platform
-from .patience import patiently
+from .patience import retry_until_stored
 from .pipeline import Inbound
 from .platforms.base import MessageEvent
 from .platforms.registry import capabilities_of
@@ -254,7 +254,9 @@ def end_stuck(runner: GatewayRunner, session_id: str) -> asyncio.Task[None] | No
     if turn is None or turn["state"] != TURN_RUNNING or turn["owner"] != this_process():
         return None
     lease = Lease(name, turn["fence"])
-    work = patiently(lambda: runner._session_db.end_turn(lease), f"Ending the turn in {name}")
+    work = retry_until_stored(
+        lambda: runner._session_db.end_turn(lease), f"Ending the turn in {name}"
+    )
     return runner.spawn(work)
 
 

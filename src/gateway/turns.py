@@ -24,7 +24,7 @@ from .config import Platform
 from .message_parts import PartsExpected, merge_parts, select_parts
 from .one_turn import Conversations
 from .pace import Pace
-from .patience import patiently
+from .patience import retry_until_stored
 from .pipeline import Inbound, content_of
 from .platforms.base import MessageEvent, SendError
 from .session import SessionEntry
@@ -277,11 +277,11 @@ class Turns:
                 await self._runner._session_db.drop_message(inbox_id)
             except StoreError as error:
                 log.warning("%s stays in the inbox for now: %s", inbox_id, error)
-                self._runner.spawn(self._drop_patiently(inbox_id))
+                self._runner.spawn(self._drop_when_possible(inbox_id))
 
-    async def _drop_patiently(self, inbox_id: str) -> None:
+    async def _drop_when_possible(self, inbox_id: str) -> None:
         db = self._runner._session_db
-        await patiently(lambda: db.drop_message(inbox_id), f"Dropping {inbox_id}")
+        await retry_until_stored(lambda: db.drop_message(inbox_id), f"Dropping {inbox_id}")
 
     async def drain(self, seconds: float) -> list[str]:
         """Let running turns end; those that take longer are interrupted. Returns their keys."""
@@ -303,7 +303,7 @@ class Turns:
             ]
             if found := [task for task in ending if task is not None]:
                 await asyncio.wait(found, timeout=LAST_SECONDS)
-        return [key for key in begun if key not in self.answering.unbegun]
+        return [key for key in begun if key not in self.answering.not_started]
 
     def _agents(self) -> list[tuple[str, Any]]:
         return list(self._runner._running_agents.items())
@@ -381,12 +381,12 @@ class Turns:
                     # The turn of another chat may have read it, or the gateway is being stopped.
                     if not self._runner._running:
                         return
-                    found = await patiently(lambda: self._next(key), "Looking what waits")
+                    found = await retry_until_stored(lambda: self._next(key), "Looking what waits")
                     if found is None:
                         return
                     inbound = inbound if found.inbox_id == inbound.inbox_id else found
                 await room.enter_async_context(self.slot())
-                waiting = await patiently(lambda: self._waiting(key), "Looking what waits")
+                waiting = await retry_until_stored(lambda: self._waiting(key), "Looking what waits")
                 inbound = merge_parts(self._parts_of(inbound, waiting))
                 self.parts.forget(key)
                 self._remove_admitted(key, inbound.inbox_ids)
@@ -407,7 +407,9 @@ class Turns:
                 if not self._runner._running:
                     return
                 await room.enter_async_context(self.slot())
-                inbound = await patiently(lambda: take_over.take(self._runner, left), "A take-over")
+                inbound = await retry_until_stored(
+                    lambda: take_over.take(self._runner, left), "A take-over"
+                )
                 if inbound is None or inbound.taken is None:
                     return
                 inbound.alive = alive

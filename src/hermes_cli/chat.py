@@ -61,7 +61,7 @@ class ChatOptions(NamedTuple):
 
 
 class UsageError(Exception):
-    """Something a person can put right; the message says how."""
+    """Something a person can correct; the message says how."""
 
 
 def run_chat(options: ChatOptions) -> int:

@@ -14,7 +14,7 @@ SIGPIPE_CODE = 141
 
 
 class UserError(Exception):
-    """Something a person can put right; the message says how."""
+    """Something a person can correct; the message says how."""
 
 
 class NotDone(Exception):

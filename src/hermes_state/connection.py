@@ -80,7 +80,7 @@ def _holds_snapshot(connection: Connection) -> bool:
     return connection.txn_state("main") != apsw.SQLITE_TXN_NONE
 
 
-def run_apart(connection: Connection, job: Job) -> None:
+def run_in_savepoint(connection: Connection, job: Job) -> None:
     """Run one work of a group; raises only what makes the whole group fail."""
     connection.execute("SAVEPOINT apart")
     try:
@@ -115,7 +115,7 @@ class Database:
         require_safe_sqlite()
         self.path = path.absolute()  # readers are opened later, maybe from another folder
         self.busy_timeout = busy_timeout
-        self._turn = FairLock()
+        self._write_lock = FairLock()
         self._writer_is_spoilt = self._writer_is_closed = False
         self._readers: list[Connection] = []
         self._closed = False
@@ -272,25 +272,25 @@ class Database:
         """
         self.require_open()  # first: nobody hands the lock over in a forked child
         try:
-            waiter = self._turn.enter(work)
+            waiter = self._write_lock.enter(work)
         except TimeoutError as error:
             raise StoreBusyError(
                 f"Others are writing to {self.path}; nothing was written."
             ) from error
         if waiter is not None:
-            return self._told(waiter)
+            return self._result_of(waiter)
         try:
             if self._closed:  # while we waited
                 self.require_open()
             try:
-                return self._lead(work)
+                return self._run_as_group_leader(work)
             except LostLogError:  # found before the work was begun
                 self._rejoin()
-                return self._lead(work)
+                return self._run_as_group_leader(work)
         finally:
-            self._turn.leave()
+            self._write_lock.leave()
 
-    def _lead(self, work: Callable[[Connection], T]) -> T:
+    def _run_as_group_leader(self, work: Callable[[Connection], T]) -> T:
         """Run `work`, and what others brought meanwhile, in one transaction."""
         if self._writer_is_spoilt:
             self._renew_writer()
@@ -303,7 +303,7 @@ class Database:
                 if time.monotonic() > self._in_place_until:
                     self._check_in_place()
                 result = work(connection)
-                if self._turn.has_waiting():
+                if self._write_lock.has_waiting():
                     self._run_others(connection, group)
                 connection.execute("COMMIT")
             except BaseException:
@@ -339,9 +339,9 @@ class Database:
         if threading.current_thread() is threading.main_thread():
             return
         enough = time.monotonic() + GROUP_SECONDS
-        while len(group) < GROUP_WORKS and (waiter := self._turn.take_work()) is not None:
+        while len(group) < GROUP_WORKS and (waiter := self._write_lock.take_work()) is not None:
             group.append(waiter)
-            run_apart(connection, waiter)
+            run_in_savepoint(connection, waiter)
             if time.monotonic() > enough:
                 return
 
@@ -360,7 +360,7 @@ class Database:
                     named.__cause__, job.error = job.error, named
 
     @staticmethod
-    def _told(waiter: Waiter) -> Any:
+    def _result_of(waiter: Waiter) -> Any:
         if waiter.error is None:
             return waiter.result
         try:
@@ -433,10 +433,10 @@ class Database:
             else:
                 self._readers.append(connection)
 
-    def alone(self, work: Callable[[Connection], T]) -> T:
+    def outside_transaction(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on the writing connection outside a transaction (VACUUM and the like)."""
         self.require_open()
-        with self._turn, self._errors():
+        with self._write_lock, self._errors():
             self.require_open()
             if self._writer_is_spoilt:
                 self._renew_writer()
@@ -450,7 +450,7 @@ class Database:
         """Close every connection; the last process to close folds the WAL back into the file."""
         if os.getpid() != self._pid:
             return  # the connections belong to the process that forked us
-        with self._turn:
+        with self._write_lock:
             if self._closed:
                 return
             self._closed = True

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .connection import GROUP_WORKS, Connection, run_apart
+from .connection import GROUP_WORKS, Connection, run_in_savepoint
 from .errors import StoreBusyError
 from .write_queue import Job, patience
 
@@ -166,7 +166,7 @@ class _LoopQueue:
         if isinstance(failure, StoreBusyError) and not batch[0].begun:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="hermes-group-commit")
-            self._thread.submit(self._run_patiently, batch, loop)
+            self._thread.submit(self._run_in_thread, batch, loop)
         else:
             self._settle(batch, failure, loop)
 
@@ -185,7 +185,7 @@ class _LoopQueue:
 
         def run_all(connection: Connection) -> None:
             for job in batch:
-                run_apart(connection, job)
+                run_in_savepoint(connection, job)
 
         try:
             if batch:
@@ -196,7 +196,7 @@ class _LoopQueue:
             self._db._database.name_errors(batch)
         return None
 
-    def _run_patiently(self, batch: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
+    def _run_in_thread(self, batch: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
         failure = self._run(batch)
         try:
             loop.call_soon_threadsafe(self._settle, batch, failure, loop)

@@ -122,8 +122,10 @@ def drop_message(conn: Connection, inbox_id: str) -> bool:
     return _settle(conn, inbox_id, "dropped")
 
 
-def taken(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """`messages`, with those from the inbox marked as taken there; for the storing transaction.
+def mark_taken(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Mark the inbox rows of messages as taken; returns the messages without their ids.
+
+    For the transaction that stores them.
 
     Raises AlreadyTakenError if another turn, here or in another process, was first.
     """

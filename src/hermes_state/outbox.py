@@ -50,8 +50,13 @@ def add_delivery(
     return conn.changes() > 0
 
 
-def owed(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """`messages`, with what they are owed to put down; for the transaction that stores them."""
+def enqueue_deliveries(
+    conn: Connection, messages: Iterable[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Insert outbox rows for messages that carry an address; returns the messages without it.
+
+    For the transaction that stores them.
+    """
     kept: list[Mapping[str, Any]] = []
     for message in messages:
         target = message.get(OUTBOX)

@@ -116,7 +116,7 @@ def salvage(path: Path) -> SalvageReport:
     database = Database(fresh)
     try:
         prepare(database)
-        database.alone(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
+        database.outside_transaction(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
         with _readable(report.moved_to, _beside(path, ".mending")) as source:
             database.write(lambda conn: bring_over(source, conn, report))
         if report.damaged_tables:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from .codec import decode_content, decode_json, encode_content, encode_json
 from .connection import Connection, row, tuples, value
 from .history import OUTCOME_UNKNOWN, tool_result, unique_calls
-from .inbox import taken
+from .inbox import mark_taken
 from .lineage import get_compression_lineage, get_compression_tip
 from .messages import append_messages, load_conversation, message_fields
 from .notes import has_notes, take_notes
-from .outbox import owed
+from .outbox import enqueue_deliveries
 from .sessions import create_session, reopen_session
 from .tool_runs import REPEATABLE, Started, finish_runs, settle_runs, start_runs, unfinished_runs
 from .turns import TURN_RUNNING, Lease, end_lease, get_turn, require_lease, take_lease
@@ -104,7 +104,7 @@ def begin_turn(
     added = [] if found is None else close_ends(conn, tip, conversation_id)
     lease = take_lease(conn, conversation_id, tip, deliver_to, given_up) if leased else None
     added += take_notes(conn, tip)
-    asked = [] if message is None else taken(conn, [message])
+    asked = [] if message is None else mark_taken(conn, [message])
     ids = append_messages(conn, tip, [*added, *asked])
     others_wrote = tip != session_id or before != seen_version or bool(added)
     return Recorded(tip, ids, _version(conn, tip), others_wrote, lease)
@@ -156,7 +156,7 @@ def record_step(
     if before is None:
         tip = get_compression_tip(conn, session_id)
         before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
-    stored = owed(conn, taken(conn, messages))
+    stored = enqueue_deliveries(conn, mark_taken(conn, messages))
     if lease is not None:
         require_lease(conn, lease)
         finish_runs(conn, lease, stored)

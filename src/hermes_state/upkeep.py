@@ -85,7 +85,7 @@ def vacuum(database: Database) -> int:
         conn.execute("VACUUM")
         return max(0, before - _size(conn))
 
-    return database.alone(work)
+    return database.outside_transaction(work)
 
 
 def _size(conn: Connection) -> int:

@@ -264,7 +264,7 @@ class Client:
     async def approve(
         self, session_id: str, choice: Choice, *, request_id: str | None = None
     ) -> int:
-        """Answer what a turn asks leave for; returns how many questions that settled."""
+        """Answer pending approval requests; returns how many."""
         answer = await self.request(
             "approval.respond", session_id=session_id, choice=choice, request_id=request_id
         )

@@ -95,7 +95,7 @@ class ToolComplete(TypedDict):
 
 
 class ApprovalRequest(TypedDict):
-    """A tool asks leave for something dangerous; answer with approval.respond."""
+    """A tool asks for an approval; answer with approval.respond."""
 
     request_id: str
     command: str

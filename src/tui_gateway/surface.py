@@ -122,7 +122,7 @@ class LiveSurface(Surface):
         return True
 
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
-        """Answer what a tool asks leave for."""
+        """Answer a pending approval request."""
         return asking.answer_approvals(self._session, choice, everything=everything)
 
     def set_model(self, name: str) -> str:

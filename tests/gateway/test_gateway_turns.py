@@ -92,7 +92,7 @@ async def test_a_further_message_steers(tmp_path: Path) -> None:
         await chats.say("first")
         await begun.wait()
         await chats.say("more")
-        while not chats.runner._running_agents[chats.key()]._occupation._steering:
+        while not chats.runner._running_agents[chats.key()]._busy._steering:
             await asyncio.sleep(0)
         release.set()
         assert await chats.local.wait_for(2) == ["thinking", "re: more"]

@@ -11,9 +11,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.busy_state import MOST_RESTARTS
 from agent.loop import INTERRUPTED, STILL_OPEN
 from agent.model import ModelRequest, ReasoningDelta
-from agent.occupation import MOST_RESTARTS
 from agent.scripted import Call, Step, say
 
 from .chats import Chats, asked, echo, gateway

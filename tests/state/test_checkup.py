@@ -54,7 +54,7 @@ def break_it(db: SessionDB, *statements: str) -> None:
         for statement in statements:
             conn.execute(statement)  # type: ignore[attr-defined]
 
-    db._database.alone(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
+    db._database.outside_transaction(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
     db._execute_write(work)
 
 

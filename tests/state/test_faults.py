@@ -478,7 +478,7 @@ def test_no_store_is_opened_with_such_a_version(
 
 def test_every_write_is_on_disk_when_it_returns(db: SessionDB) -> None:
     pragmas = [
-        db._database.alone(lambda conn, name=name: conn.pragma(name))
+        db._database.outside_transaction(lambda conn, name=name: conn.pragma(name))
         for name in ("journal_mode", "synchronous", "foreign_keys")
     ]
     assert pragmas == ["wal", 2, 1]

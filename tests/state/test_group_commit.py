@@ -81,7 +81,7 @@ def test_the_first_that_fails_harms_nobody_either(db: SessionDB) -> None:
     first = Call(db, fail)
     assert inside.wait(PATIENCE)
     others = [Call(db, note(str(n))) for n in range(3)]
-    await_state(lambda: len(db._database._turn._waiting) == 3)
+    await_state(lambda: len(db._database._write_lock._waiting) == 3)
     leave.set()
     assert isinstance(first.over().error, ValueError)
     assert {call.over().result for call in others} == {"0", "1", "2"}
@@ -180,9 +180,9 @@ def test_those_who_want_the_store_for_themselves_get_it_in_their_turn(db: Sessio
 
     gate = Gate(db)
     before = gate.queue(told("a"), told("b"))
-    thread = threading.Thread(target=db._database.alone, args=(alone,), daemon=True)
+    thread = threading.Thread(target=db._database.outside_transaction, args=(alone,), daemon=True)
     thread.start()
-    await_state(lambda: len(db._database._turn._waiting) == 3)
+    await_state(lambda: len(db._database._write_lock._waiting) == 3)
     behind = gate.queue(told("c"))
     gate.open()
     for call in (*before, *behind):
@@ -197,7 +197,7 @@ def test_closing_waits_for_those_before_it_and_refuses_those_behind(db_path: Pat
     before = gate.queue(note("before"))
     closer = threading.Thread(target=db.close, daemon=True)
     closer.start()
-    await_state(lambda: len(db._database._turn._waiting) == 2)
+    await_state(lambda: len(db._database._write_lock._waiting) == 2)
     behind = gate.queue(note("behind"))
     gate.open()
     closer.join(PATIENCE)
@@ -243,7 +243,7 @@ def test_the_main_thread_runs_nobodys_work_but_its_own(db: SessionDB) -> None:
 
     def main_work(conn: Connection) -> None:
         calls.extend(Call(db, who) for _ in range(3))
-        await_state(lambda: len(db._database._turn._waiting) == 3)
+        await_state(lambda: len(db._database._write_lock._waiting) == 3)
 
     db._execute_write(main_work)
     for call in calls:
@@ -289,7 +289,7 @@ def test_interrupted_while_another_runs_its_work_the_outcome_is_awaited(db: Sess
         note("main")(conn)
 
     def disturb() -> None:
-        await_state(lambda: len(db._database._turn._waiting) == 1)
+        await_state(lambda: len(db._database._write_lock._waiting) == 1)
         threading.Thread(target=gate.open, daemon=True).start()
         assert running.wait(PATIENCE)
         for _ in range(3):

@@ -241,7 +241,7 @@ def test_a_log_that_has_begun_anew_is_not_called_torn(torn: Crashed) -> None:
 
     def write() -> SessionDB:
         db = SessionDB(torn.path)
-        db._database.alone(lambda conn: conn.wal_checkpoint())
+        db._database.outside_transaction(lambda conn: conn.wal_checkpoint())
         db.append_message("s", "user", str(FOLDED + LATE))
         return db
 

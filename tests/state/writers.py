@@ -115,7 +115,7 @@ class Gate:
     def queue(self, *works: Work) -> list[Call]:
         """Start a writer for each, in this order, all waiting behind the gate."""
         calls = []
-        waiting = self._db._database._turn._waiting
+        waiting = self._db._database._write_lock._waiting
         for work in works:
             before = len(waiting)
             calls.append(Call(self._db, work))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class CommandError(Exception):
-    """Something the person can put right; the message says how."""
+    """Something the person can correct; the message says how."""
 
 
 def require_idle(surface: Surface) -> None:

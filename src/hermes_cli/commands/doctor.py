@@ -1,4 +1,4 @@
-"""`hermes doctor`: look at everything, say what is wrong and how to put it right."""
+"""`hermes doctor`: diagnose problems and fix them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 hermes doctor          what is wrong, and what to do about it
-hermes doctor --fix    put right what can be
+hermes doctor --fix    fix what can be fixed
 hermes doctor --acknowledge   you know what a salvage could not read; it is not told again
 hermes doctor --json   for scripts
 """
@@ -22,10 +22,8 @@ hermes doctor --json   for scripts
 
 def add_parser(commands: Any) -> None:
     """Describe it on the command line."""
-    parser = commands.add_parser(
-        "doctor", help="look for what is wrong, and put it right", examples=EXAMPLES
-    )
-    parser.add_argument("--fix", action="store_true", help="put right what can be")
+    parser = commands.add_parser("doctor", help="diagnose problems and fix them", examples=EXAMPLES)
+    parser.add_argument("--fix", action="store_true", help="fix what can be fixed")
     parser.add_argument(
         "--acknowledge", action="store_true", help="do not tell of earlier losses again"
     )
@@ -90,7 +88,7 @@ def _print(name: str, ailments: list[Ailment], fixed: list[str]) -> None:
         mark = "✗"
     print(f"{mark} {bold(name)}")
     for problem in fixed:
-        print(f"    put right: {problem}")
+        print(f"    fixed: {problem}")
     for one in ailments:
         print(f"    {one.problem}")
         if one.advice:

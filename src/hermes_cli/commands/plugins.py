@@ -26,7 +26,7 @@ def add_parsers(commands: Subparsers) -> None:
     hooks = commands.add_parser("hooks", help="list, try or forbid the shell hooks of config.yaml")
     actions = hooks.add_subparsers(dest="action", metavar="action", required=True)
     _add(actions, "list", "every hook, and whether it may run", list_hooks)
-    _add(actions, "doctor", "look for what is wrong with the shell hooks", check_hooks)
+    _add(actions, "doctor", "diagnose problems with the shell hooks", check_hooks)
     parser = _add(actions, "accept", "agree that hooks may run", accept_hooks)
     parser.add_argument(
         "command_text",

@@ -23,7 +23,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("gateway", "serve chat platforms and API clients", "hermes_cli.gateway_command"),
     ("pairing", "who may talk to the gateway", "hermes_cli.gateway_command"),
     ("insights", "usage, cost and activity, drawn in the terminal", _HERE + "insights"),
-    ("doctor", "look for what is wrong, and put it right", _HERE + "doctor"),
+    ("doctor", "diagnose problems and fix them", _HERE + "doctor"),
     ("backup", "a copy of everything, while everything runs", _HERE + "backup"),
     ("restore", "go back to a backup", _HERE + "restore"),
     ("import", "bring conversations in from elsewhere", _HERE + "import_"),

@@ -119,7 +119,7 @@ def _import_store(source: Path, home: Path, progress: Progress, report: Report) 
         held = copy_store(source / "state.db", copy)
         with SessionDB(copy) as theirs:  # upgrades it
             for rule, count in theirs.mend_store().items():
-                report.done.append(f"put right on the way: {rule} ({count})")
+                report.done.append(f"fixed on the way: {rule} ({count})")
         if not (home / "state.db").exists():
             copy.rename(home / "state.db")
             report.sessions, report.messages = held.sessions, held.messages

@@ -84,7 +84,7 @@ def approve(
     all: bool = False,
     request_id: str | None = None,
 ) -> shapes.Resolved:
-    """Answer what a turn asks leave for: once, session, always or deny. The oldest unless named.
+    """Answer a pending approval request: once, session, always or deny. The oldest unless named.
 
     What was asked before a restart is answered by naming it (see approval.pending); the answer
     counts when the same is asked again.

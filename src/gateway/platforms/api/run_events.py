@@ -105,7 +105,7 @@ class Run:
             self._add("notice", text=event.text)
 
     def ask(self, request: ApprovalRequest, choices: list[str]) -> None:
-        """A tool asks leave for something."""
+        """A tool asks for an approval."""
         from hermes_base.redaction import redact
 
         self.status = "waiting_for_approval"

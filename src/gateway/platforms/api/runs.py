@@ -161,7 +161,7 @@ class Runs:
         return SseResponse(outlet)
 
     async def approve(self, api: Api, owner: str, http: HttpRequest) -> Response:
-        """POST /v1/runs/{run_id}/approval: answer what a tool asks leave for."""
+        """POST /v1/runs/{run_id}/approval: answer a pending approval request."""
         run = self._find(owner, http)
         body = await api.body(http)
         choice = _CHOICES.get(str(body.get("choice", "")).strip().lower())

@@ -17,7 +17,7 @@ MOST_RESTARTS = 8
 """Requests of one turn that are sent anew because a message joined: each costs its input again."""
 
 
-class Occupation:
+class BusyState:
     """What one agent is doing: nothing, a turn, or a compression.
 
     A turn is opening until its model has said something. A message that joins an opening turn is
