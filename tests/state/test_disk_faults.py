@@ -134,9 +134,9 @@ def test_when_only_the_checkpoint_finds_no_room_writing_goes_on(disk: Disk, db_p
         database = db._database
         size = db_path.stat().st_size
         with disk.failing("full"), pytest.raises(StoreFullError):
-            database.alone(lambda conn: conn.wal_checkpoint())
+            database.outside_transaction(lambda conn: conn.wal_checkpoint())
         say(db, "after")
-        database.alone(lambda conn: conn.wal_checkpoint())
+        database.outside_transaction(lambda conn: conn.wal_checkpoint())
         assert db_path.stat().st_size > size
         check_well(db)
 
