@@ -143,7 +143,11 @@ class Answering:
             await take_over.tell_unknown(runner, inbound)
             self.resumed[key] = time.time()
         progress = watch_progress(inbound.alive)
-        async with watched(runner, key, source, agent) as silence:
+        async with watched(
+            runner.settings.agent, key, agent, spawn=runner.spawn,
+            say=lambda text: runner.delivery.say(source, key, text),
+            is_asking=lambda: runner.questions.is_asking(key),
+        ) as silence:  # fmt: skip
             if isinstance(request, Question):
                 # It runs as soon as the turn has the agent: what came since its beginning joins it.
                 runner.spawn(runner.turns.join_waiting(key, key))

@@ -74,6 +74,10 @@ class Questions:
                 one.answered.set()
             return len(fitting if all else fitting[:1])
 
+    def is_asking(self, session_key: str) -> bool:
+        """Whether a chat's turn waits for an answer of the person."""
+        return any(self.waiting(session_key, kind) for kind in ("approval", "clarify"))
+
     def waiting(self, session_key: str, kind: str) -> Question | None:
         """The oldest open question of a kind."""
         with self._lock:

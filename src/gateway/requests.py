@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agent.events import Event, Watcher, watch_all
+from agent.events import Event, Noticed, Watcher, watch_all
 from agent.outcome import Failed, NotStarted, TurnOutcome
 from agent.request import Question
 from conversation.watching import publish_turn
@@ -29,6 +29,8 @@ from .agent_source import agent_for, keep_agent, kept_agent
 from .config import Platform
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
+from .silence import watched
+from .turn_events import TurnEvents
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -300,7 +302,24 @@ class Requests:
             instructions=request.instructions,
             mode=request.mode,
         )
-        outcome = await agent.run(question, watch=watch_all(publish_turn(agent), asked.watch))
+        now = datetime.now()
+        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
+        events = TurnEvents(
+            runner.hooks, runner._session_db, runner.spawn, source, entry, text
+        )  # fmt: skip
+        await events.start()
+
+        async def tell(text: str) -> None:
+            if asked.watch is not None:
+                asked.watch(Noticed(text))
+
+        async with watched(
+            runner.settings.agent, key, agent, spawn=runner.spawn, say=tell,
+            is_asking=lambda: runner.questions.is_asking(key),
+        ) as silence:  # fmt: skip
+            watch = watch_all(publish_turn(agent), asked.watch, silence, events.watch)
+            outcome = await agent.run(question, watch=watch)
+        await events.end(outcome.text)
         is_kept = not runner._running and not outcome.failed  # it waits for the next start
         if isinstance(outcome, NotStarted) and request.stored and not is_kept:
             await runner.turns.drop(request.id)

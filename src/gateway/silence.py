@@ -1,4 +1,4 @@
-"""A turn that gives no sign of life: its chat is told once, and in the end the turn is stopped.
+"""A turn that gives no sign of life: whoever asked is told once; in the end the turn is stopped.
 
 Every event of a turn is a sign of life: a piece of an answer, a tool that begins, shows something
 or ends. While the turn waits for an answer of the person, it is not the turn that is silent.
@@ -10,32 +10,37 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from .session import SessionSource
-
 if TYPE_CHECKING:
+    from agent.config.schema import AgentSettings
     from agent.events import Event, Watcher
-
-    from .run import GatewayRunner
 
 log = logging.getLogger(__name__)
 
 
 @contextlib.asynccontextmanager
 async def watched(
-    runner: GatewayRunner, key: str, source: SessionSource, agent: Any
+    settings: AgentSettings,
+    key: str,
+    agent: Any,
+    *,
+    say: Callable[[str], Coroutine[Any, Any, object]],
+    is_asking: Callable[[], bool],
+    spawn: Callable[[Coroutine[Any, Any, object]], object],
 ) -> AsyncIterator[Watcher | None]:
-    """Watch the turn that an agent runs for a chat, as `agent.gateway_timeout` and
-    `agent.gateway_timeout_warning` say; yields the watcher that the turn is to be run with."""
-    settings = runner.settings.agent
+    """Watch the turn that an agent runs, as `agent.gateway_timeout` and
+    `agent.gateway_timeout_warning` say; yields the watcher that the turn is to be run with.
+
+    `say` tells whoever asked, `is_asking` is whether the turn waits for an answer of the person.
+    """
     if not (settings.gateway_timeout or settings.gateway_timeout_warning):
         yield None
         return
     watch = _Watch(settings.gateway_timeout_warning, settings.gateway_timeout)
     # Not cut off at the turn's end: what is being said then is said, and noted as said.
-    runner.spawn(watch.run(runner, key, source, agent))
+    spawn(watch.run(key, agent, say, is_asking))
     try:
         yield watch.hear
     finally:
@@ -59,11 +64,17 @@ class _Watch:
         elif isinstance(event, ToolFinished):
             self._tools.pop(event.call_id, None)
 
-    async def run(self, runner: GatewayRunner, key: str, source: SessionSource, agent: Any) -> None:
+    async def run(
+        self,
+        key: str,
+        agent: Any,
+        say: Callable[[str], Coroutine[Any, Any, object]],
+        is_asking: Callable[[], bool],
+    ) -> None:
         """Wait for the turn's end, and do something about its silence."""
         warns = bool(self._warning)
         while not self.over.is_set():
-            if any(runner.questions.waiting(key, kind) for kind in ("approval", "clarify")):
+            if is_asking():
                 self._last = time.monotonic()
             silent = time.monotonic() - self._last
             if self._limit and silent >= self._limit:
@@ -73,15 +84,13 @@ class _Watch:
                     f"({self._doing()}). What was done until then is kept; write to go on."
                 )
                 agent.interrupt()
-                await runner.delivery.say(source, key, text)
+                await say(text)
                 return
             if warns and silent >= self._warning:
                 warns = False
-                await runner.delivery.say(
-                    source,
-                    key,
+                await say(
                     f"⏳ Still at it, without news for {_spoken(silent)}: {self._doing()}. "
-                    "/stop ends it.",
+                    "/stop ends it."
                 )
                 continue
             due = [one for one in (self._limit, self._warning if warns else 0) if one]

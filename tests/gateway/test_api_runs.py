@@ -162,3 +162,38 @@ async def test_a_run_outlives_the_process(tmp_path: Path) -> None:
         assert (await served.other.get(f"/v1/runs/{done}")).status_code == 404
         unknown = await served.http.get("/v1/runs/run_0.nothing")
         assert unknown.json()["error"]["code"] == "run_not_found"
+
+
+async def test_a_silent_run_is_told_of_and_then_stopped(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    yaml = "agent: {gateway_timeout_warning: 0.05, gateway_timeout: 0.3}\n"
+    async with serving(tmp_path, [say("Half", never, "whole")], yaml=yaml) as served:
+        seen = await events(served, await begin(served))
+        told = [event["text"] for event in seen if event["event"] == "notice"]
+        assert "Still at it" in told[0]
+        assert "I stopped" in told[-1]
+        assert seen[-1]["event"] == "run.cancelled"
+
+
+async def test_event_hooks_see_an_api_turn_too(tmp_path: Path) -> None:
+    folder = tmp_path / "hooks" / "watch"
+    folder.mkdir(parents=True)
+    (folder / "HOOK.yaml").write_text("name: watch\nevents: ['session:*', 'agent:*']\n")
+    (folder / "handler.py").write_text(
+        "import json, pathlib\n"
+        f"FILE = pathlib.Path({str(tmp_path / 'seen')!r})\n"
+        "def handle(event, context):\n"
+        "    with FILE.open('a') as file:\n"
+        "        file.write(json.dumps([event, context['platform']]) + '\\n')\n"
+    )
+    async with serving(tmp_path, [call("todo", todos=[]), say("done"), say("again")]) as served:
+        session = {"session_id": "talk"}
+        for _ in range(2):
+            await events(served, await begin(served, **session))
+    seen = [json.loads(line) for line in (tmp_path / "seen").read_text().splitlines()]
+    assert {platform for _, platform in seen} == {"api_server"}
+    names = [name for name, _ in seen]
+    assert [name for name in names if name != "agent:step"] == [
+        "session:start", "agent:start", "agent:end", "agent:start", "agent:end",
+    ]  # fmt: skip
+    assert names.count("agent:step") == 1

@@ -13,8 +13,6 @@ from agent.events import ToolFinished, ToolStarted
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from gateway.asking import Question
-from gateway.config import Platform
-from gateway.session import SessionSource
 from gateway.silence import _Watch, watched
 
 from .chats import Chats, asked, echo, gateway
@@ -67,8 +65,9 @@ async def test_with_zero_nobody_watches(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         agent = chats.runner._running_agents[chats.key()]
         async with watched(
-            chats.runner, chats.key(), SessionSource(Platform("local"), "1"), agent
-        ) as watch:
+            chats.runner.settings.agent, chats.key(), agent, spawn=chats.runner.spawn,
+            say=lambda text: asyncio.sleep(0), is_asking=lambda: False,
+        ) as watch:  # fmt: skip
             assert watch is None
         release.set()
         assert await chats.local.wait_for(1) == ["done"]
