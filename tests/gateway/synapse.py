@@ -259,7 +259,7 @@ class Person:
             texts = await self.texts(room_id, by=by)
             if until(texts):
                 return texts
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
         raise AssertionError(f"{room_id} shows {json.dumps(texts, ensure_ascii=False)}")
 
 

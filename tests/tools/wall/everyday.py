@@ -137,7 +137,6 @@ GROUPS: dict[str, list[str]] = {
         "python3 -m json.tool data/people.json",
         "python3 - <<'END'\nimport csv\nprint(list(csv.reader(open('data/people.csv')))[1])\nEND",
         "python3 -m pytest -q -p no:cacheprovider tests 2>&1 | sed 's/ in .*//'",
-        "python3 -m pytest --collect-only -q tests | head -3",
         "python3 -m unittest discover -s tests 2>&1 | tail -1",
         "python3 -m timeit -n1 -r1 pass > /dev/null; echo $?",
         "python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1, -2]))'",
@@ -153,6 +152,7 @@ GROUPS: dict[str, list[str]] = {
         "python3 -c '1/0'",
         "ruff check --no-cache small",
         "ruff format --no-cache --diff small 2>&1 | tail -1",
+        "python3 -m pytest --collect-only -q tests | head -3",
     ],
     "packages": [
         "python3 -m venv --without-pip env && env/bin/python -c 'import sys; print(sys.prefix)'",
@@ -169,17 +169,17 @@ GROUPS: dict[str, list[str]] = {
         "node -e 'console.log(1 + 1)'",
         "node test.js",
         "node --check test.js",
-        "npm run --silent build",
-        "npm test --silent",
-        "npm pkg get name",
-        "npm version --no-git-tag-version patch",
-        "npm pack --silent",
-        "mkdir new && cd new && npm init -y > /dev/null && cat package.json; cd ..",
-        "npm install --offline --no-audit --no-fund --silent; ls node_modules 2>/dev/null",
         'node -e \'require("fs").writeFileSync("n.txt", "n")\' && cat n.txt',
         'node -e \'require("child_process").execSync("echo child", {{stdio: "inherit"}})\'',
         'node -e \'new (require("worker_threads").Worker)("console.log(7)", {{eval: true}})\'',
         "node -p 'require(\"os\").tmpdir().length > 0'",
+        "npm pack --silent",
+        "npm run --silent build",
+        "npm test --silent",
+        "npm pkg get name",
+        "npm version --no-git-tag-version patch",
+        "mkdir new && cd new && npm init -y > /dev/null && cat package.json; cd ..",
+        "npm install --offline --no-audit --no-fund --silent; ls node_modules 2>/dev/null",
     ],
     "rust and go": [
         "cargo --version | cut -d' ' -f1",
@@ -419,10 +419,13 @@ LANDLOCK_DIFFERS = {
 }
 """Parts of commands that do not do inside Landlock what they do outside, and why."""
 
-DEAR = (
-    "pip show", "pip list", "pip --version", "npm run", "npm test", "npm pkg", "--collect-only",
-)  # fmt: skip
-"""Parts of commands that take long and leave nothing: behind one kind of wall they are enough."""
+RARE = ("--collect-only", "pip list", "pip show", "npm test", "npm pkg")
+"""Parts of commands that take long and are much like others, and leave nothing: they are tried in
+`make fuzz` only."""
+
+DEAR = {"packages": "pip wheel", "node": "npm run"}
+"""By group, a part of the first of the commands at its end that take long: behind the second kind
+of wall they are tried in `make fuzz` only."""
 
 VARYING_FILES = (
     "*.pid", "server.log", "*.pem", "key", "key.pub", "CMakeOutput.log", "CMakeConfigureLog.yaml",

@@ -12,12 +12,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tools.base import ToolContext, ToolError
+from tools.base import Tool, ToolContext, ToolError
 from tools.code_execution import execute_code
 from tools.files.patch import patch
 from tools.files.read import read_file
@@ -33,8 +34,9 @@ from .attacks import commands
 from .world import World
 
 SECONDS = 30
-IS_SAMPLE = bool(os.environ.get("HERMES_TEST_SAMPLE"))
-"""Every fifth in a plain folder: for another account, in which all else is the same."""
+SAMPLE = os.environ.get("HERMES_TEST_SAMPLE", "")
+"""Which of ten to try, in a plain folder: for another account, in which all else is the same."""
+IS_SAMPLE = bool(SAMPLE)
 PLACES = ["plain"] if IS_SAMPLE else ["plain", "work tree", "link", "other file system"]
 
 
@@ -148,24 +150,39 @@ def not_stopped(kind: str, name: str) -> str:
     return ""
 
 
+NAMES = list(commands())
+PORTIONS = [NAMES[start : start + 4] for start in range(0, len(NAMES), 4)]
+"""Kinds of attacks that are tried in one world, since to make a world and a wall takes long."""
+
+
 @pytest.mark.parametrize("place", ["plain"], indirect=True)
-@pytest.mark.parametrize("attacks", commands().items(), ids=lambda entry: entry[0])
+@pytest.mark.parametrize("portion", PORTIONS, ids=", ".join)
 def test_nothing_gets_out(
-    kind: str, attacks: tuple[str, list[str]], world: World, context: ToolContext
+    kind: str, portion: list[str], world: World, context: ToolContext
 ) -> None:
-    name, chosen = attacks
-    if why := not_stopped(kind, name):
-        pytest.skip(why)
-    try_all(name, chosen[::5] if IS_SAMPLE else chosen, context, world)
+    for name in portion:
+        if not not_stopped(kind, name):
+            try_all(name, sample(commands()[name]), context, world)
+
+
+def sample(attacks: list[str]) -> list[str]:
+    """All, or the tenth that was asked for; one at least."""
+    return attacks[int(SAMPLE) % min(10, len(attacks)) :: 10] if IS_SAMPLE else attacks
+
+
+def test_what_is_not_stopped_is_named(kind: str) -> None:
+    if reasons := [why for name in NAMES if (why := not_stopped(kind, name))]:
+        pytest.skip("attacks are left out: " + "; ".join(reasons))
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("place", PLACES[1:], indirect=True)
 def test_nothing_gets_out_elsewhere(kind: str, world: World, context: ToolContext) -> None:
-    """A few of each kind, in each round of a search others."""
+    """A few of each kind, in each round of a search others, and a third of the calls of tools."""
     for name, chosen in commands().items():
         if not not_stopped(kind, name):
             try_all(name, chosen[seeds.seed() % min(15, len(chosen)) :: 15], context, world)
+    call_all(TOOL_ATTACKS[::3], context, world)
 
 
 @pytest.mark.parametrize("place", ["plain"], indirect=True)
@@ -187,7 +204,7 @@ def test_there_are_enough_of_them() -> None:
     assert sum(map(len, found.values())) >= 300
 
 
-TOOL_ATTACKS = (
+TOOL_ATTACKS: tuple[tuple[Tool, dict[str, Any]], ...] = (
     (write_file, {"path": "{outside}/new", "content": "evil"}),
     (write_file, {"path": "../outside/kept", "content": "evil"}),
     (write_file, {"path": "link/kept", "content": "evil"}),
@@ -227,10 +244,16 @@ TOOL_ATTACKS = (
 )  # fmt: skip
 
 
-def test_no_other_tool_gets_out(
-    place: tuple[str, Path, Path], world: World, context: ToolContext
+@pytest.mark.parametrize("place", ["plain"], indirect=True)
+def test_no_other_tool_gets_out(world: World, context: ToolContext) -> None:
+    call_all(TOOL_ATTACKS[:: 3 if IS_SAMPLE else 1], context, world)
+
+
+def call_all(
+    attacks: Sequence[tuple[Tool, dict[str, Any]]], context: ToolContext, world: World
 ) -> None:
-    for tool, arguments in TOOL_ATTACKS if place[0] == "plain" else TOOL_ATTACKS[::3]:
+    """Call tools, and look after each call at what must be as it was."""
+    for tool, arguments in attacks:
         root = world.root.resolve()
         os.link(world.person / ".netrc", root / "hard") if _same_disk(world) else None
         (root / "soft").symlink_to(world.person / ".netrc")
