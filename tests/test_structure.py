@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -27,18 +28,33 @@ LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 SAY_VERSIONS = ("hermes_cli.commands.version",)
 """Modules that only say which version of a library is there."""
 
+HOW_IMPORTED = ("import ", "from ", '"', "'")
+"""What stands before the name of a package where it is imported."""
+
 DYNAMIC = ("import_module", "__import__", "resolve_name")
 
 
+class Module(NamedTuple):
+    """A module of the project."""
+
+    name: str
+    package: str
+    text: str
+
+    def nodes(self, *words: str) -> Iterator[ast.AST]:
+        """Its syntax; nothing if none of the words is in its text: most need not be parsed."""
+        if any(word in self.text for word in words):
+            yield from ast.walk(ast.parse(self.text))
+
+
 @cache
-def modules() -> list[tuple[str, str, ast.Module]]:
-    """Every module of the project: its name, its package, and its syntax."""
+def modules() -> list[Module]:
+    """Every module of the project."""
     found = []
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        package = ".".join(parts[:-1])
-        found.append((name, package, ast.parse(path.read_text(encoding="utf-8"))))
+        found.append(Module(name, ".".join(parts[:-1]), path.read_text(encoding="utf-8")))
     return found
 
 
@@ -63,13 +79,14 @@ def _beginning(argument: ast.expr) -> str:
 
 
 def upward() -> Iterator[str]:
-    for name, package, tree in modules():
-        own = name.partition(".")[0]
-        for node in ast.walk(tree):
-            for target in imported(node, package):
-                other = target.partition(".")[0]
-                if other != own and LEVELS.get(other, -1) >= LEVELS[own]:
-                    yield f"{name}, line {node.lineno}: {target}"  # type: ignore[attr-defined]
+    for module in modules():
+        own = module.name.partition(".")[0]
+        higher = {name for name in LEVELS if name != own and LEVELS[name] >= LEVELS[own]}
+        for node in module.nodes(*(f"{how}{name}" for name in higher for how in HOW_IMPORTED)):
+            for target in imported(node, module.package):
+                if target.partition(".")[0] in higher:
+                    line = node.lineno  # type: ignore[attr-defined]
+                    yield f"{module.name}, line {line}: {target}"
 
 
 def test_imports_point_one_way() -> None:
@@ -97,15 +114,18 @@ def test_every_package_has_its_layer() -> None:
     assert packages <= LEVELS.keys()
 
 
+DATABASES = ("apsw", "sqlite3", "psycopg")
+
+
 def test_sql_is_in_the_store_only() -> None:
     """A database is opened, and its cursors are made, in `hermes_state` only."""
     found = [
-        name
-        for name, package, tree in modules()
-        if not name.startswith("hermes_state") and name not in SAY_VERSIONS
-        for node in ast.walk(tree)
-        for target in imported(node, package)
-        if target.partition(".")[0] in ("apsw", "sqlite3", "psycopg")
+        module.name
+        for module in modules()
+        if not module.name.startswith("hermes_state") and module.name not in SAY_VERSIONS
+        for node in module.nodes(*DATABASES)
+        for target in imported(node, module.package)
+        if target.partition(".")[0] in DATABASES
     ]
     assert found == []
 
@@ -113,9 +133,9 @@ def test_sql_is_in_the_store_only() -> None:
 def test_the_store_behind_the_coroutines_is_called_by_its_name() -> None:
     """`AsyncSessionDB.sync`; `_db` is a door for others."""
     found = [
-        f"{name}, line {node.lineno}"
-        for name, _, tree in modules()
-        for node in ast.walk(tree)
+        f"{module.name}, line {node.lineno}"
+        for module in modules()
+        for node in module.nodes("session_db._db")
         if isinstance(node, ast.Attribute)
         and node.attr == "_db"
         and ast.unparse(node.value).endswith("session_db")

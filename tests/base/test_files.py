@@ -158,9 +158,9 @@ RENAMING = {
 def test_nobody_else_writes_a_file_beside_its_place_by_hand() -> None:
     """Sixteen did it once, and most of them forgot something."""
     found = {
-        name
-        for name, _, tree in modules()
-        for node in ast.walk(tree)
+        module.name
+        for module in modules()
+        for node in module.nodes(".replace(", ".rename(")
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and (

@@ -121,9 +121,9 @@ def test_a_forked_child_goes_by_its_own_name() -> None:
 def test_nobody_else_asks_whether_a_process_exists() -> None:
     """Four had an answer of their own once, and one of them was wrong."""
     asking = [
-        name
-        for name, _, tree in modules()
-        for node in ast.walk(tree)
+        module.name
+        for module in modules()
+        for node in module.nodes("os.kill")
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) == "os.kill"
         and ast.unparse(node.args[1]) == "0"

@@ -38,11 +38,11 @@ def reached(node: ast.AST, package: str) -> Iterator[str]:
 
 def test_nothing_above_the_store_reaches_into_it() -> None:
     found = [
-        f"{name}, line {node.lineno}: {inner}"  # type: ignore[attr-defined]
-        for name, package, tree in modules()
-        if name.partition(".")[0] != "hermes_state"
-        for node in ast.walk(tree)
-        for inner in reached(node, package)
+        f"{module.name}, line {node.lineno}: {inner}"  # type: ignore[attr-defined]
+        for module in modules()
+        if module.name.partition(".")[0] != "hermes_state"
+        for node in module.nodes("hermes_state")
+        for inner in reached(node, module.package)
         if inner not in OPEN
     ]
     assert found == []
