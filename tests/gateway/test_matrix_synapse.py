@@ -17,6 +17,7 @@ from gateway.config import PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.matrix.adapter import MatrixAdapter
 
+from ..state.memory import memory_folder
 from .adapter_conformance import AdapterConformance
 from .chats import asked
 from .matrix_rooms import MatrixPlace, running
@@ -31,10 +32,14 @@ def synapse(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         python = install(model_cache)
     except NotInstalledError as error:
         pytest.skip(str(error))
-    server = Synapse(python, tmp_path_factory.mktemp("synapse"))
-    server.start()
-    yield server
-    server.stop()
+    # On a disk it would wait for that with every message.
+    with memory_folder(tmp_path_factory.mktemp("synapse")) as folder:
+        server = Synapse(python, folder)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
 
 
 _names = itertools.count(1)

@@ -419,13 +419,17 @@ LANDLOCK_DIFFERS = {
 }
 """Parts of commands that do not do inside Landlock what they do outside, and why."""
 
-RARE = ("--collect-only", "pip list", "pip show", "npm test", "npm pkg")
-"""Parts of commands that take long and are much like others, and leave nothing: they are tried in
-`make fuzz` only."""
+RARE = (
+    "--collect-only", "pip list", "pip show", "npm test", "npm pkg", "npm version", "npm init",
+)  # fmt: skip
+"""Parts of commands that take long and are much like others, and that no other needs: they are
+tried in `make fuzz` only."""
 
-DEAR = {"packages": "pip wheel", "node": "npm run"}
-"""By group, a part of the first of the commands at its end that take long: behind the second kind
-of wall they are tried in `make fuzz` only."""
+DEAR = {
+    "git": "git rev-list", "make and C": "cmake -S", "packages": "pip wheel", "node": "npm run",
+}  # fmt: skip
+"""By group, a part of the first of the commands at its end that take long or are much like others:
+behind the second kind of wall they are tried in `make fuzz` only."""
 
 VARYING_FILES = (
     "*.pid", "server.log", "*.pem", "key", "key.pub", "CMakeOutput.log", "CMakeConfigureLog.yaml",

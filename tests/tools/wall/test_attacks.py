@@ -2,7 +2,7 @@
 
 After each one: no file outside is written, nothing hidden was read, nothing was connected to, the
 process outside lives, and the agent's settings are as before. All of them run in a plain folder;
-in a work tree of git, behind a symbolic link and on another file system every fifteenth does,
+in a work tree of git, behind a symbolic link and on another file system every thirtieth does,
 and with `make fuzz` every round others.
 """
 
@@ -181,7 +181,7 @@ def test_nothing_gets_out_elsewhere(kind: str, world: World, context: ToolContex
     """A few of each kind, in each round of a search others, and a third of the calls of tools."""
     for name, chosen in commands().items():
         if not not_stopped(kind, name):
-            try_all(name, chosen[seeds.seed() % min(15, len(chosen)) :: 15], context, world)
+            try_all(name, chosen[seeds.seed() % min(30, len(chosen)) :: 30], context, world)
     call_all(TOOL_ATTACKS[::3], context, world)
 
 
