@@ -25,7 +25,7 @@ _SECRETS = (
     "api/webhooks/1/", "-----BEGIN A A ", "-----BEGIN PRIVATE KEY-----", "-----END A ",
     "İ password= ", "word ", "x", "pass", "token='", "api key: ", "--token ", "curl -u a:",
     "mysql ", "@tcp(", "q~", ":5432:", "?key=", "$2b$", '"d":"', "login ", "set -x ",
-    "secret=a,", "s.",
+    "secret=a,", "s.", ":token>*", "key-----", "passkey-sig",
 )  # fmt: skip
 _ORDERS = (
     "ignore ", "ignore all ", "do not ", "you are now ", "send the ", "send the user s ",

@@ -7,7 +7,7 @@ import string
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_base import redaction as module
@@ -109,6 +109,12 @@ def test_what_follows_a_masked_key_stays():
     assert redact(once) == once
 
 
+@pytest.mark.parametrize("before", ["KEY-----", "key_", "token-cookie-"])
+def test_a_header_behind_another_name_is_still_a_header(before):
+    text = f"{before}Authorization: Bearer "
+    assert redact(f"{text}abc.def-123") == text + MASK
+
+
 def test_a_private_key_separates_as_a_line_end_does():
     text = f"Cookie: a=b; c={PEM.format('', BODY)}"
     assert redact(f"{text}{TOKENS[0]} after") == f"Cookie: {MASK}{MASK}sk-ant-{MASK} after"
@@ -160,6 +166,7 @@ def test_letters_that_change_length_do_not_shift_the_mask():
     st.lists(st.one_of(pieces, st.sampled_from(["sk-", "eyJ", ".", "-", "x" * 30])), max_size=8),
     st.integers(1, 60),
 )
+@example([PEM, "Authorization: Bearer abc.def-123"], 1)
 def test_where_a_block_ends_makes_no_difference(parts, block):
     text = "".join(parts)
     whole = redact(text)
@@ -186,6 +193,11 @@ def test_values_keep_their_shape():
         ('{"n":1.0,  "m": [1]}', '{"n":1.0,  "m": [1]}'),
         ("{ token=hunter22", f"{{ token={MASK}"),
         ({TOKENS[0]: 1}, {f"sk-ant-{MASK}": 1}),
+        ({"secret_" + BODY * 2: "0000000000"}, {f"secret_{MASK}": MASK}),
+        (
+            {"name": "secret_" + BODY * 2, "value": "0000000000"},
+            {"name": f"secret_{MASK}", "value": MASK},
+        ),
         ("[" * 100_000, "[" * 100_000),
     ],
 )
@@ -208,6 +220,9 @@ values = st.recursive(
 
 
 @given(values)
+@example({"secret_" + BODY * 2: "0000000000"})
+@example({"name": "secret_" + BODY * 2, "value": "0000000000"})
+@example({"name": "token=hunter22", "value": "0000000000"})
 def test_json_stays_json_and_twice_is_once(value):  # an object or a list, in which quotes count
     cleaned = redact_value(json.dumps([value]))
     json.loads(cleaned)

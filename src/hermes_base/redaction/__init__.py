@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -76,10 +75,7 @@ def redact_value(value: Any, keep: frozenset[str] = frozenset()) -> Any:
     if isinstance(value, str):
         return _redacted_text(value)
     if isinstance(value, dict):
-        return {
-            _redacted_name(name): item if name in keep else _redacted_entry(alias, item, keep)
-            for name, alias, item in _named_entries(value)
-        }
+        return _redacted_object(value, keep)
     if isinstance(value, (list, tuple)):
         return [redact_value(item, keep) for item in value]
     return value
@@ -89,20 +85,35 @@ def _redacted_name(name: Any) -> Any:
     return redact(name) if isinstance(name, str) and len(name) > _LONGEST_NAME else name
 
 
-def _named_entries(value: dict[Any, Any]) -> Iterator[tuple[Any, Any, Any]]:
-    """The entries of an object, each with what it is called in truth.
+def _redacted_object(value: dict[Any, Any], keep: frozenset[str]) -> dict[Any, Any]:
+    """Each entry goes by what it is called in truth, before masking and after it.
 
-    In {"name": "DB_PASS", "value": …} that is not "value", and in a key for signing not "d".
+    In {"name": "DB_PASS", "value": …} that is not "value", and in a key for signing not "d". A
+    token for a name, `secret_A1b2…`, says what it holds only once it is masked: `secret_***`.
     """
-    named = value.get("name", value.get("key"))
+    label = "name" if "name" in value else "key"
+    named = value.get(label)
+    # Once for both uses: within a text of JSON within another, each level would double the work.
+    masked = redact_value(named, keep)
     is_key = "kty" in value
+    cleaned: dict[Any, Any] = {}
     for name, item in value.items():
-        alias = named if name == "value" and isinstance(named, str) else name
-        yield name, "private_key" if is_key and name in _PRIVATE_PARTS else alias, item
+        names = (name, _redacted_name(name))
+        if is_key and name in _PRIVATE_PARTS:
+            aliases: tuple[Any, ...] = ("private_key",)
+        else:
+            aliases = (named, masked) if name == "value" and isinstance(named, str) else names
+        if name in keep:
+            cleaned[names[1]] = item
+        else:
+            cleaned[names[1]] = masked if name == label else _redacted_entry(aliases, item, keep)
+    return cleaned
 
 
-def _redacted_entry(name: Any, value: Any, keep: frozenset[str]) -> Any:
-    if isinstance(name, str) and isinstance(value, str) and _is_secret_entry(name, value):
+def _redacted_entry(names: tuple[Any, ...], value: Any, keep: frozenset[str]) -> Any:
+    if isinstance(value, str) and any(
+        isinstance(name, str) and _is_secret_entry(name, value) for name in names
+    ):
         return MASK
     return redact_value(value, keep)
 
@@ -198,17 +209,20 @@ def _without_places(text: str) -> str:
     cleaned: list[str] = []
     done = 0
     find = NextFinder(text)
-    for block in range(0, len(text), _BLOCK):
-        end = block + _BLOCK
-        for start in place_starts().finditer(lowered, max(block, done), end + _LONGEST_START):
-            if start.start() >= end:
-                break
-            if start.start() < done:
-                continue
-            span = secret_span(text, start, find)
-            if span is not None and span[0] >= done:
-                cleaned += (text[done : span[0]], MASK)
-                done = span[1]
+    at = 0
+    while at < len(text):
+        block_end = at + _BLOCK
+        start = place_starts().search(lowered, at, block_end + _LONGEST_START)
+        if start is None or start.start() >= block_end:
+            at = block_end
+            continue
+        span = secret_span(text, start, find)
+        # A name that is none of a secret's may have a header's in it: KEY-----Authorization.
+        at = start.start() + 1
+        if span is not None and span[0] >= done:
+            cleaned += (text[done : span[0]], MASK)
+            done = span[1]
+            at = max(at, done)
     return "".join((*cleaned, text[done:])) if cleaned else text
 
 

@@ -37,7 +37,8 @@ _QUOTE = re.compile(r"""(?:[bfru]{1,2}(?=["']))?\\{0,3}(["'`])""", re.IGNORECASE
 _BARE_PART = r"""(?:[^\s"',;&<>|)}\]`\\]|\\(?![nrt"'\\]))"""
 _BARE_START = re.compile(rf"{_BARE_PART}{{0,{LONGEST_JUDGED + 1}}}+")
 _BARE = re.compile(rf"{_BARE_PART}*+")
-_XML_VALUE = re.compile(r"[^<\n]{4,}+")
+_XML_START = re.compile(rf"[^<\n]{{4,{LONGEST_JUDGED + 1}}}+")
+_XML_VALUE = re.compile(r"[^<\n]*+")
 _KEY_OF = re.compile(r"\b(api|access|secret|auth|master|encryption)[ ]\Z", re.IGNORECASE)
 _DEFINE = re.compile(r"define[ \t]{0,4}\([ \t]{0,4}[\"']\Z", re.IGNORECASE)
 
@@ -212,12 +213,17 @@ def _named(text: str, at: int, end: int, find: NextFinder) -> Span | None:
     if meant is None:
         return None
     if sign["sign"] == ">":
-        value = _XML_VALUE.match(text, sign.end())
-        is_secret = value and is_secret_value(
-            value[0][: LONGEST_JUDGED + 1], meant, name, is_quoted=True
-        )
-        return value.span() if value and is_secret else None
+        return _xml_value(text, name, meant, sign.end())
     return _value(text, name, meant, sign, find)
+
+
+def _xml_value(text: str, name: str, kind: Kind, at: int) -> Span | None:
+    short = _XML_START.match(text, at)
+    if short is None or not is_secret_value(short[0], kind, name, is_quoted=True):
+        return None
+    whole = _XML_VALUE.match(text, at)
+    assert whole is not None, "it may be empty"
+    return whole.span()
 
 
 def _kind_behind(text: str, begin: int, name: str, kind: Kind, sign: re.Match[str]) -> Kind | None:
