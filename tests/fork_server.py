@@ -8,9 +8,11 @@ imports, which are most of what a start costs.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -19,6 +21,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +53,16 @@ def serve(orders: socket.socket) -> None:
         if "code" in order:
             answer = _code(order["code"])
         else:
+            wait_for, prepared = os.pipe()
             answer = os.fork()
             if answer == 0:
-                for ours in (orders.detach(), reader, writer):
+                for ours in (orders.detach(), reader, writer, wait_for):
                     os.close(ours)
-                _become(descriptors, **order)
-            for descriptor in descriptors:
+                _become(descriptors, prepared, **order)
+            for descriptor in (*descriptors, prepared):
                 os.close(descriptor)
+            os.read(wait_for, 1)  # its end: the process has its input, output and terminal
+            os.close(wait_for)
         orders.send(json.dumps(answer).encode())
 
 
@@ -80,42 +86,89 @@ def _code(pid: int) -> int:
 
 
 def _become(
-    descriptors: list[int], program: str, arguments: list[str], environ: dict[str, str], cwd: str
+    descriptors: list[int],
+    prepared: int,
+    program: str,
+    arguments: list[str],
+    environ: dict[str, str],
+    cwd: str,
+    session: bool = False,
+    terminal: bool = False,
 ) -> None:
-    """Be the program; does not return."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _codes.clear()
-    for number, descriptor in enumerate(descriptors):
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    os.environ.clear()
-    os.environ.update(environ)
-    os.chdir(cwd)
-    sys.argv = [program, *arguments]
+    """Be the program, in a session of its own and with a terminal if told; does not return."""
     code: Any = 0
     try:
-        if Path(program).suffix == ".py":
-            sys.path.insert(0, str(Path(program).parent))
-            runpy.run_path(program, run_name="__main__")
-        else:
-            sys.modules.pop(program, None)  # it is run anew, as what it is
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _codes.clear()
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        if session:
+            os.setsid()
+        if terminal:
+            os.close(os.open(os.ttyname(0), os.O_RDWR))
+        os.environ.clear()
+        os.environ.update(environ)
+        time.tzset()
+        os.chdir(cwd)
+        _open_streams()
+        sys.argv = [program, *arguments]
+        os.close(prepared)
+        _run(program)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:  # noqa: BLE001 - whatever it is, this copy must end here
-        sys.excepthook(*sys.exc_info())
-        code = 1
+        if not isinstance(ended.code, int | None):
+            print(ended.code, file=sys.stderr)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, this copy must end here
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    finally:
+        _end(code)
+
+
+def _open_streams() -> None:
+    """New ones: how they are buffered depends on whether there is a terminal."""
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = _output(1)
+    sys.stderr = sys.__stderr__ = _output(2, "backslashreplace", line_buffering=True)
+
+
+def _output(number: int, errors: str = "strict", line_buffering: bool = False) -> io.TextIOWrapper:
+    if os.environ.get("PYTHONUNBUFFERED"):
+        raw = open(number, "wb", 0, closefd=False)  # noqa: SIM115
+        return io.TextIOWrapper(raw, errors=errors, write_through=True)
+    return open(number, "w", 1 if line_buffering else -1, errors=errors, closefd=False)
+
+
+def _run(program: str) -> None:
+    if Path(program).is_absolute():
+        sys.path.insert(0, str(Path(program).parent))
+        runpy.run_path(program, run_name="__main__")
+    else:
+        sys.modules.pop(program, None)  # it is run anew, as what it is
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+
+
+def _end(code: int) -> None:
+    """End as an interpreter does: threads, then what is registered, then what is not written."""
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(ValueError):  # it has closed it
+            with contextlib.suppress(ValueError, OSError):  # closed, or nobody reads it any more
                 stream.flush()
-        os._exit(code)
+        if code == -signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(code & 0xFF)
 
 
 def load() -> None:
     """What programs would load sooner or later, and what they read once."""
     import_all()
+    import_all(["hermes_cli"])
     for late in ("yaml", "anyio._backends._asyncio"):
         importlib.import_module(late)
     certificates()

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import functools
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +102,136 @@ class Forked:
         return self.returncode
 
 
+class Process:
+    """A forked process, with what tests use of a `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._handle = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        return self.returncode if self._has_ended(0) else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended; TimeoutExpired if it has not after so long."""
+        if not self._has_ended(timeout):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def _has_ended(self, seconds: float | None) -> bool:
+        if self.returncode is None:
+            if not select.select([self._handle], [], [], seconds)[0]:
+                return False
+            os.close(self._handle)
+            self.returncode = _server().ask({"code": self.pid}, [])
+        return True
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            signal.pidfd_send_signal(self._handle, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+
+def open_process(
+    command: Sequence[str],
+    descriptors: Sequence[int],
+    *,
+    environ: Mapping[str, str],
+    cwd: str | Path = ".",
+    session: bool = False,
+    terminal: bool = False,
+) -> Any:
+    """Start a Python program (its path, and arguments) on an input, an output and an error output.
+
+    It can be in a session of its own, whose `terminal` its input is.
+    """
+    if not hasattr(os, "pidfd_open"):
+        return start_process(
+            command, descriptors, environ=environ, cwd=cwd, session=session, terminal=terminal
+        )
+    order = {
+        "program": command[0],
+        "arguments": command[1:],
+        "environ": dict(environ),
+        "cwd": str(Path(cwd).absolute()),
+        "session": session,
+        "terminal": terminal,
+    }
+    return Process(_server().ask(order, list(descriptors)))
+
+
+def start_process(
+    command: Sequence[str],
+    descriptors: Sequence[int],
+    *,
+    environ: Mapping[str, str],
+    cwd: str | Path = ".",
+    session: bool = False,
+    terminal: bool = False,
+) -> subprocess.Popen[bytes]:
+    """What `open_process` does, with a process that is not forked but starts the program."""
+    stdin, stdout, stderr = descriptors
+    return subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=environ,
+        cwd=cwd,
+        start_new_session=session,
+        preexec_fn=(lambda: os.close(os.open(os.ttyname(0), os.O_RDWR))) if terminal else None,
+    )
+
+
+def run(
+    command: Sequence[str],
+    *,
+    input: str | None = None,
+    environ: Mapping[str, str],
+    cwd: str | Path = ".",
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[str]:
+    """Run a Python program to its end, with text or nothing on its input; returns what it wrote."""
+    (stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr) = (os.pipe() for _ in range(3))
+    if input is None:
+        os.close(stdin)
+        stdin = os.open(os.devnull, os.O_RDONLY)
+    process = open_process(command, [stdin, stdout, stderr], environ=environ, cwd=cwd)
+    for theirs in (stdin, stdout, stderr):
+        os.close(theirs)
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(_write_all, to_stdin, input or "")
+        written = [pool.submit(_read_all, one) for one in (from_stdout, from_stderr)]
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        out, err = (one.result() for one in written)
+    return subprocess.CompletedProcess(list(command), code, out, err)
+
+
+def _write_all(descriptor: int, text: str) -> None:
+    with contextlib.suppress(BrokenPipeError), os.fdopen(descriptor, "w") as file:
+        file.write(text)
+
+
+def _read_all(descriptor: int) -> str:
+    with os.fdopen(descriptor) as file:
+        return file.read()
+
+
 async def start(
     program: str | Path, *arguments: str, environ: Mapping[str, str], cwd: str | Path = "."
 ) -> Any:
@@ -117,7 +250,7 @@ async def start(
         )
     (input_, to_input), (from_output, output) = os.pipe(), os.pipe()
     order = {
-        "program": str(program),
+        "program": str(program.absolute() if isinstance(program, Path) else program),
         "arguments": arguments,
         "environ": dict(environ),
         "cwd": str(Path(cwd).absolute()),

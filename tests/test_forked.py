@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,3 +65,70 @@ async def test_a_module_is_run_as_a_program() -> None:
     process.stdin.close()
     assert await process.stdout.read() == b'{"a":1}\n'
     assert await process.wait() == 0
+
+
+def test_it_is_run_to_its_end(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    program = tmp_path / "no-suffix"
+    program.write_text(
+        "import atexit, sys, threading\n"
+        f"atexit.register(open({str(told)!r}, 'w').write, 'registered')\n"
+        "threading.Timer(0.01, print, ['from a thread']).start()\n"
+        "print(len(sys.stdin.read()), sys.argv[1])\n"
+        "sys.exit('a reason')\n"
+    )
+    done = forked.run([str(program), "x"], input="y" * 100_000, environ=os.environ, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "a reason\n")
+    assert done.stdout == "100000 x\nfrom a thread\n"
+    assert told.read_text() == "registered"
+    assert forked.run([str(program), "x"], environ=os.environ).stdout.startswith("0 x\n")
+
+
+def test_one_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    program = tmp_path / "endless"
+    program.write_text("import signal\nwhile True:\n    signal.pause()\n")
+    with pytest.raises(subprocess.TimeoutExpired):
+        forked.run([str(program)], environ=os.environ, timeout=0.01)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("opened", [forked.open_process, forked.start_process])
+def test_a_terminal_is_its_own(opened: Any, unbuffered: str, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import os, sys\n"
+        "out = sys.stdout\n"
+        "print('>', os.getsid(0) == os.getpid(), out.line_buffering, out.write_through)\n"
+        "os.close(os.open('/dev/tty', os.O_RDWR))\n"
+        "print(input('name? ').upper())\n"
+        "input()\n"
+    )
+    program.chmod(0o700)
+    master, slave = pty.openpty()
+    process = opened(
+        [str(program)],
+        [slave] * 3,
+        environ={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        cwd=tmp_path,
+        session=True,
+        terminal=True,
+    )
+    os.close(slave)
+    seen = ""
+
+    def wait_for(text: str) -> None:
+        nonlocal seen
+        while text not in seen:
+            seen += os.read(master, 4096).decode()
+
+    wait_for("name? ")
+    assert seen.startswith(f"> True {not unbuffered} {bool(unbuffered)}")
+    assert process.poll() is None
+    os.write(master, b"ada\n")
+    wait_for("ADA")
+    os.write(master, b"\x03")  # Ctrl-C
+    wait_for("KeyboardInterrupt")
+    assert process.wait(60) == process.poll() == process.returncode == -signal.SIGINT
+    process.kill()
+    os.close(master)

@@ -6,9 +6,9 @@ import codecs
 import os
 import pty
 import select
-import subprocess
 import time
 
+from .. import forked
 from .conftest import Hermes
 
 CTRL_C, CTRL_D = "\x03", "\x04"
@@ -19,15 +19,13 @@ class Terminal:
 
     def __init__(self, hermes: Hermes, *arguments: str) -> None:
         self.master, slave = pty.openpty()
-        self.process = subprocess.Popen(
+        self.process = forked.open_process(
             [*hermes.command, "chat", "--plain", *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=hermes.environment,
+            [slave] * 3,
+            environ=hermes.environment,
             cwd=hermes.home,
-            start_new_session=True,
-            preexec_fn=lambda: os.close(os.open(os.ttyname(slave), os.O_RDWR)),
+            session=True,
+            terminal=True,
         )
         os.close(slave)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -57,7 +55,7 @@ class Terminal:
 
     def exit_code(self) -> int:
         """Wait for the program to end."""
-        return self.process.wait(60)
+        return int(self.process.wait(60))
 
     def close(self) -> None:
         """End it in any case."""

@@ -18,6 +18,8 @@ import pytest
 
 from hermes_state import SessionDB
 
+from .. import forked
+
 Piece = str | threading.Event | dict[str, Any]
 
 
@@ -122,16 +124,8 @@ class Hermes:
 
     def run(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run `hermes` to its end, with text or nothing on its standard input."""
-        return subprocess.run(
-            [*self.command, *arguments],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            env=self.environment,
-            cwd=self.home,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+        return forked.run(
+            [*self.command, *arguments], input=stdin, environ=self.environment, cwd=self.home
         )
 
     def store(self) -> SessionDB:

@@ -9,12 +9,13 @@ import pty
 import re
 import select
 import struct
-import subprocess
 import termios
 import time
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
+
+from .. import forked
 
 PATIENCE = 60.0
 """After so many seconds something has gone wrong for good."""
@@ -113,24 +114,25 @@ class PtyProgram:
         rows: int = 30,
         *,
         is_controlling: bool = True,
+        start_anew: bool = False,
     ) -> None:
-        """A terminal that is not `is_controlling` sends no signal when it is closed."""
+        """A terminal that is not `is_controlling` sends no signal when it is closed.
+
+        The program is forked where it is loaded already, unless the start matters.
+        """
         self.master, slave = pty.openpty()
         os.set_blocking(self.master, False)  # what was there may be flushed before it is read
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.started = time.monotonic()
-        self.process = subprocess.Popen(
+        open_process = forked.start_process if start_anew else forked.open_process
+        self.process = open_process(
             command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
+            [slave] * 3,
             # The terminal's size is what counts, not that of whoever runs the tests.
-            env={k: v for k, v in environment.items() if k not in ("COLUMNS", "LINES")},
+            environ={k: v for k, v in environment.items() if k not in ("COLUMNS", "LINES")},
             cwd=cwd,
-            start_new_session=True,
-            preexec_fn=(lambda: os.close(os.open(os.ttyname(slave), os.O_RDWR)))
-            if is_controlling
-            else None,
+            session=True,
+            terminal=is_controlling,
         )
         os.close(slave)
         self.grid = Grid(columns, rows)
@@ -181,8 +183,8 @@ class PtyProgram:
         while self.process.poll() is None:
             assert time.monotonic() < deadline, f"It does not end:\n{self.grid.text()}"
             if not self.read(0.1):
-                return self.process.wait(PATIENCE)
-        return self.process.returncode
+                break
+        return int(self.process.wait(PATIENCE))
 
     def close(self) -> None:
         """End it in any case."""

@@ -11,13 +11,13 @@ import pytest
 pytest.importorskip("textual")
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pty_screen import PtyProgram
 from textual.pilot import Pilot
 from tui_stand_in import Refusal, StandIn, make_app
 
 from hermes_cli.tui.app import HermesApp, Opening
 
 from .conftest import Hermes, ModelServer
+from .pty_screen import PtyProgram
 from .test_tui_screens import opened, shown, until
 
 SHIFT_TAB = "\x1b[Z"

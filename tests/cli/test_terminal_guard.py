@@ -11,6 +11,7 @@ import pytest
 from hermes_cli.terminal_guard import harmless
 from hermes_cli.tui.texts import clean
 
+from .. import forked
 from .conftest import Hermes, ModelServer
 
 CLIPBOARD = "\x1b]52;c;ZXZpbA==\x07"
@@ -20,11 +21,14 @@ HOSTILE = f"hi {CLIPBOARD}\x1b[8m\x9b2J\rover \u202etxt\x7f end"
 def in_terminal(hermes: Hermes, *arguments: str) -> str:
     """What a command writes to a terminal, byte by byte."""
     master, slave = pty.openpty()
-    process = subprocess.Popen(
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    process = forked.open_process(
         [*hermes.command, *arguments],
-        stdin=subprocess.DEVNULL, stdout=slave, stderr=slave,
-        env=hermes.environment, cwd=hermes.home,
-    )  # fmt: skip
+        [nothing, slave, slave],
+        environ=hermes.environment,
+        cwd=hermes.home,
+    )
+    os.close(nothing)
     os.close(slave)
     seen = b""
     while True:

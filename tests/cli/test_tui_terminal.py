@@ -15,9 +15,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pty_screen import PATIENCE, PtyProgram
-
 from .conftest import Hermes, ModelServer
+from .pty_screen import PATIENCE, PtyProgram
 
 pytest.importorskip("textual")
 
@@ -358,7 +357,7 @@ def test_keys_typed_before_the_interface_is_there_are_not_lost(
     hermes: Hermes, server: ModelServer
 ) -> None:
     server.say("You are quick.")
-    terminal = PtyProgram(hermes.command, hermes.environment, hermes.home)
+    terminal = PtyProgram(hermes.command, hermes.environment, hermes.home, start_anew=True)
     terminal.wait_for("starting …")
     terminal.type("Am I too early?" + ENTER)
     terminal.wait_for("You are quick.")
@@ -381,10 +380,13 @@ def test_the_server_is_killed_before_anything_was_said(
     assert stored(hermes) == [[("user", "half a question"), ("assistant", "An answer.")]]
 
 
-def test_leaving_at_once_leaves_nothing(hermes: Hermes, terminal: PtyProgram) -> None:
+def test_leaving_at_once_leaves_nothing(hermes: Hermes) -> None:
+    terminal = PtyProgram(hermes.command, hermes.environment, hermes.home, start_anew=True)
+    terminal.wait_for("● ready")
     terminal.type("\x04")
     assert terminal.exit_code() == 0
     assert stored(hermes) == []
+    terminal.close()
 
 
 def test_an_unknown_conversation_is_a_usage_error(hermes: Hermes) -> None:

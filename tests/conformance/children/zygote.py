@@ -16,15 +16,16 @@ import pkgutil
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 PACKAGES = ("hermes_state", "tools", "agent", "gateway", "tui_gateway")
 """What the children would import sooner or later."""
 
 
-def import_all() -> None:
+def import_all(packages: Sequence[str] = PACKAGES) -> None:
     """Import the packages as far as they can be imported here."""
-    for name in PACKAGES:
+    for name in packages:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}.", onerror=lambda _: None):
             try:
