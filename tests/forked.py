@@ -67,6 +67,7 @@ class Forked:
 
     stdin: asyncio.StreamWriter
     stdout: asyncio.StreamReader
+    stderr: asyncio.StreamReader
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -233,9 +234,16 @@ def _read_all(descriptor: int) -> str:
 
 
 async def start(
-    program: str | Path, *arguments: str, environ: Mapping[str, str], cwd: str | Path = "."
+    program: str | Path,
+    *arguments: str,
+    environ: Mapping[str, str],
+    cwd: str | Path = ".",
+    stderr: int | None = None,
 ) -> Any:
-    """Start a module or a file with pipes to its input and output."""
+    """Start a module or a file with pipes to its input and output.
+
+    With `stderr=asyncio.subprocess.PIPE` its error output can be read, too.
+    """
     if not hasattr(os, "pidfd_open"):
         named = [str(program)] if isinstance(program, Path) else ["-m", program]
         return await asyncio.create_subprocess_exec(
@@ -244,6 +252,7 @@ async def start(
             *arguments,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
             env=environ,
             cwd=cwd,
             limit=LIMIT,
@@ -255,10 +264,13 @@ async def start(
         "environ": dict(environ),
         "cwd": str(Path(cwd).absolute()),
     }
-    pid = _server().ask(order, [input_, output, 2])
-    os.close(input_)
-    os.close(output)
+    from_errors, errors = (None, os.dup(2)) if stderr is None else os.pipe()
+    pid = _server().ask(order, [input_, output, errors])
+    for theirs in (input_, output, errors):
+        os.close(theirs)
     process = Forked(pid)
+    if from_errors is not None:
+        process.stderr = await _reader(from_errors)
     process.stdout = await _reader(from_output)
     process.stdin = await _writer(to_input)
     return process

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from . import forked
+
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 
@@ -41,16 +43,24 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, with `hermes` on its path."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=folder,
-        env={**os.environ, "PATH": path},
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    environ = {**os.environ, "PATH": path}
+    words = [str(part) for part in command]
+    if words[0] == "hermes":
+        words[0] = str(Path(sys.executable).with_name("hermes"))
+        done = forked.run(words, input=stdin, environ=environ, cwd=folder)
+    elif words[0] == sys.executable and Path(words[1]).name in ASKING:
+        done = forked.run(words[1:], input=stdin, environ=environ, cwd=folder)
+    else:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            env=environ,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -24,13 +24,17 @@ from gateway.systemd import UNIT_NAME, install_unit, quoted, stop_command
 from hermes_cli.gateway_setup import set_up, write_env
 from hermes_state import SessionDB
 
-from .. import seeds, skips
+from .. import forked, seeds, skips
 
 
 def hermes(home: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "HERMES_HOME": str(home)}
+    if args[0] != "gateway" or args[1] in ("status", "stop"):
+        return forked.run([str(Path(sys.executable).with_name("hermes")), *args], environ=environ)
+    # How a gateway begins, and begins again, depends on how this process has.
     return subprocess.run(
         [sys.executable, "-m", "hermes_cli.main", *args],
-        env={**os.environ, "HERMES_HOME": str(home)},
+        env=environ,
         capture_output=True,
         text=True,
         timeout=60,

@@ -100,15 +100,16 @@ async def ws_server(
     """A listening server, that may have so many descriptors open; it is ended with SIGTERM."""
     import os
 
-    limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"] if descriptors else []
-    process = await asyncio.create_subprocess_exec(
-        *limited,
-        sys.executable,
-        *("-m", "tui_gateway.entry", "--ws", str(port)),
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "HERMES_HOME": str(home), **environment},
-        cwd=home,
-    )
+    program = ("tui_gateway.entry", "--ws", str(port))
+    environ = {**os.environ, "HERMES_HOME": str(home), **environment}
+    errors = asyncio.subprocess.PIPE
+    if descriptors:
+        limited = ("sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh")
+        process = await asyncio.create_subprocess_exec(
+            *limited, sys.executable, "-m", *program, stderr=errors, env=environ, cwd=home
+        )
+    else:
+        process = await forked.start(*program, environ=environ, cwd=home, stderr=errors)
     assert process.stderr is not None
     server = WsServer()
     server.process = process
