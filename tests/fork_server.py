@@ -50,6 +50,7 @@ def serve(orders: socket.socket) -> None:
         if not line:
             return
         order = json.loads(line)
+        handles = []
         if "code" in order:
             answer = _code(order["code"])
         else:
@@ -59,11 +60,16 @@ def serve(orders: socket.socket) -> None:
                 for ours in (orders.detach(), reader, writer, wait_for):
                     os.close(ours)
                 _become(descriptors, prepared, **order)
+            _codes.pop(answer, None)  # of one that had the same id before
             for descriptor in (*descriptors, prepared):
                 os.close(descriptor)
             os.read(wait_for, 1)  # its end: the process has its input, output and terminal
             os.close(wait_for)
-        orders.send(json.dumps(answer).encode())
+            # Opened here, where it cannot have been reaped yet, however soon it has ended.
+            handles.append(os.pidfd_open(answer))
+        socket.send_fds(orders, [json.dumps(answer).encode()], handles)
+        for handle in handles:
+            os.close(handle)
 
 
 def _reap() -> None:

@@ -52,11 +52,22 @@ class _Server:
         self._channel.close()
         self._process.wait()
 
-    def ask(self, order: Mapping[str, Any], descriptors: list[int]) -> int:
-        """What it answers."""
+    def fork(self, order: Mapping[str, Any], descriptors: list[int]) -> tuple[int, int]:
+        """A new process: its id, and a handle that means it even when it has ended."""
+        pid, (handle,) = self._ask(order, descriptors)
+        return pid, handle
+
+    def code(self, pid: int) -> int:
+        """How a process has ended."""
+        return self._ask({"code": pid}, [])[0]
+
+    def _ask(self, order: Mapping[str, Any], descriptors: list[int]) -> tuple[int, list[int]]:
         with self._lock:
             socket.send_fds(self._channel, [json.dumps(order).encode()], descriptors)
-            return int(self._channel.recv(100))
+            answer, handles, _, _ = socket.recv_fds(self._channel, 100, 1)
+        for handle in handles:
+            os.set_inheritable(handle, False)
+        return int(answer), handles
 
 
 _server = functools.cache(_Server)
@@ -69,17 +80,17 @@ class Forked:
     stdout: asyncio.StreamReader
     stderr: asyncio.StreamReader
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, handle: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._handle = os.pidfd_open(pid)
+        self._handle = handle
         self._ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(self._handle, self._note_end)
 
     def _note_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._handle)
         os.close(self._handle)
-        self.returncode = _server().ask({"code": self.pid}, [])
+        self.returncode = _server().code(self.pid)
         self._ended.set()
 
     def send_signal(self, number: int) -> None:
@@ -106,10 +117,10 @@ class Forked:
 class Process:
     """A forked process, with what tests use of a `subprocess.Popen`."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, handle: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._handle = os.pidfd_open(pid)
+        self._handle = handle
 
     def poll(self) -> int | None:
         """Its exit code, if it has ended."""
@@ -127,7 +138,7 @@ class Process:
             if not select.select([self._handle], [], [], seconds)[0]:
                 return False
             os.close(self._handle)
-            self.returncode = _server().ask({"code": self.pid}, [])
+            self.returncode = _server().code(self.pid)
         return True
 
     def send_signal(self, number: int) -> None:
@@ -169,7 +180,7 @@ def open_process(
         "session": session,
         "terminal": terminal,
     }
-    return Process(_server().ask(order, list(descriptors)))
+    return Process(*_server().fork(order, list(descriptors)))
 
 
 def start_process(
@@ -265,10 +276,10 @@ async def start(
         "cwd": str(Path(cwd).absolute()),
     }
     from_errors, errors = (None, os.dup(2)) if stderr is None else os.pipe()
-    pid = _server().ask(order, [input_, output, errors])
+    pid, handle = _server().fork(order, [input_, output, errors])
     for theirs in (input_, output, errors):
         os.close(theirs)
-    process = Forked(pid)
+    process = Forked(pid, handle)
     if from_errors is not None:
         process.stderr = await _reader(from_errors)
     process.stdout = await _reader(from_output)

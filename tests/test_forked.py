@@ -132,3 +132,10 @@ def test_a_terminal_is_its_own(opened: Any, unbuffered: str, tmp_path: Path) -> 
     assert process.wait(60) == process.poll() == process.returncode == -signal.SIGINT
     process.kill()
     os.close(master)
+
+
+def test_one_that_ends_at_once(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("raise SystemExit(3)\n")
+    codes = [forked.run([str(program)], environ=os.environ).returncode for _ in range(20)]
+    assert codes == [3] * 20
