@@ -146,6 +146,9 @@ pieces = st.one_of(
         lambda pairs: "".join(piece + separator for piece, separator in pairs)
     )
 )
+@example("Password= Set-Cookie: sid=abcd; Path=/ ")
+@example("Password= x-bearer abcdefghijklmnop")
+@example("Password= my-auth: " + BODY)
 def test_redacting_twice_changes_nothing_more(text):
     once = redact(text)
     assert redact(once) == once

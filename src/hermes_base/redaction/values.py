@@ -108,7 +108,7 @@ def _is_code(value: str, name: str, is_spaced: bool, follows: str) -> bool:
     rest = follows.split("\n", 1)[0]
     if name_words(name)[-1:] == ("token",):  # a real one has digits
         return True
-    if _names_itself(value, name) or rest[:1] in tuple(",;)}]|&"):
+    if _names_itself(value, name) or _is_label(value) or rest[:1] in tuple(",;)}]|&"):
         return True
     if re.match(r"[ \t]+[A-Za-z(]", rest):  # more words: a sentence
         return True
@@ -119,6 +119,14 @@ def _names_itself(value: str, name: str) -> bool:
     """`password = new_password`: a name, not a value."""
     words = name_words(value)
     return name_kind(value) == "plain" or bool({*words} & {*name_words(name)})
+
+
+def _is_label(value: str) -> bool:
+    """`password= Set-Cookie: …`: it names what comes next, masked already or not."""
+    label = value.rstrip(":")
+    if label.lower().endswith(("authorization", "bearer", "cookie")):
+        return True
+    return label != value and name_kind(label) is not None
 
 
 def looks_random(value: str) -> bool:
