@@ -277,7 +277,7 @@ def test_killed_right_after_a_refusal_it_is_whole_or_nothing(memory_path: Path) 
     memory_path.parent.mkdir()
     state = State()
     refused = 0
-    for round_ in range(40):
+    for round_ in range(seeds.times(16, 80)):
         seed = f"{SEED}/{round_}"
         reader, writer = os.pipe()
         child = Child(functools.partial(work_until_refused, memory_path, state, seed, writer))

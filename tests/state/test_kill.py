@@ -18,7 +18,7 @@ from .children import Child, in_child
 from .kill_model import Operation, State, check_whole, choose, observe, perform
 from .memory import memory_folder
 
-ROUNDS = seeds.times(40, 200)
+ROUNDS = seeds.times(20, 200)
 SEED = seeds.seed()
 
 
@@ -129,7 +129,7 @@ def test_a_process_that_is_killed_does_not_disturb_another(path: Path) -> None:
     survivor = Child(survive)
     chance = random.Random(SEED)
     expected = 0
-    for mark in range(20):
+    for mark in range(seeds.times(10, 40)):
         said = run_and_kill(path, State(), 1000 + mark, chance.uniform(0.01, 0.08))
         expected += sum(word == "done" for word, _ in said)
     os.close(stop_writer)

@@ -10,6 +10,7 @@ import pytest
 
 from hermes_state import Rotation, SessionDB
 
+from .. import seeds
 from . import old_store
 from .children import Child, in_child, race
 from .kill_model import check_whole, observe
@@ -126,8 +127,9 @@ def test_what_one_may_have_one_gets(chat: Path, what: str) -> None:
     assert compete(chat, *map(take, range(PROCESSES))).count(True) == 1
 
 
+@pytest.mark.fuzz
 def test_opening_a_new_store_at_once_works_for_all(tmp_path: Path) -> None:
-    for attempt in range(12):
+    for attempt in range(seeds.times(4, 24)):
         path = tmp_path / str(attempt) / "home" / "state.db"
 
         def begin(number: int, path: Path = path) -> Callable[[], int]:
@@ -161,8 +163,9 @@ def test_opening_and_closing_all_the_time_disturbs_nobody(chat: Path) -> None:
         check_whole(db, observe(db))
 
 
+@pytest.mark.fuzz
 def test_upgrading_an_old_store_at_once_works_for_all(tmp_path: Path) -> None:
-    for attempt in range(4):
+    for attempt in range(seeds.times(2, 8)):
         path = tmp_path / str(attempt) / "state.db"
         old_store.build(path)
         before = old_store.contents(path)

@@ -420,7 +420,7 @@ def test_the_store_agrees_with_itself_reopened_and_with_a_model() -> None:
     run_state_machine_as_test(
         StoreMachine,
         settings=settings(
-            max_examples=seeds.examples(10),
+            max_examples=seeds.times(6, 40),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
