@@ -16,9 +16,9 @@ $(READY): pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-# One process more than there are cores, since tests wait for others too, and four at most; JOBS=0
+# Two processes more than there are cores, since tests wait for others too, and four at most; JOBS=0
 # for one, with its output as it comes.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 2))')
 # Without it, every process that a test starts would compile the source again.
 unexport PYTHONDONTWRITEBYTECODE
 test: $(READY)
