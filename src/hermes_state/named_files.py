@@ -14,6 +14,10 @@ _COLUMNS = {
 }
 
 
+_LONGEST_PATH, _LONGEST_NAME = 4096, 255
+"""What a file system takes; longer ones name no file."""
+
+
 def list_named_files(conn: Connection, paths: list[str]) -> set[str]:
     """Those of `paths` (`media/telegram/42/7-plan.pdf`, relative to the home) that any message, or
     anything in the inbox, names."""
@@ -38,5 +42,8 @@ def _paths_in(pattern: re.Pattern[str], text: str) -> Iterable[str]:
                 path = json.loads(f'"{found}"')
             except ValueError:
                 path = found  # not JSON after all
-        yield path
-        yield path.rstrip(".-")  # the end of a sentence
+        # The sentence may end here, and so may the name: as much of the end as could be its own.
+        bare = len(path.rstrip(".-"))
+        if bare <= _LONGEST_PATH:
+            for end in range(bare, min(len(path), bare + _LONGEST_NAME) + 1):
+                yield path[:end]

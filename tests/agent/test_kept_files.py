@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.kept_files import FOLDERS, prune_kept_files
@@ -70,6 +70,8 @@ def test_nothing_to_do_in_a_new_home(tmp_path: Path, db: SessionDB) -> None:
 
 
 @given(st.text(min_size=1, max_size=20), st.sampled_from(["[{}]", "see {}.", "{}", '"{}"']))
+@example("-", "see {}.")
+@example("a.-.", "see {}...")
 def test_any_name_is_found_again(name: str, frame: str) -> None:
     path = f"media/telegram/42/{safe_name(name)}"
     with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:

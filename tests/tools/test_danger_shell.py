@@ -213,18 +213,25 @@ def test_scripts_that_make_sense(ground: Ground, block: int) -> None:
     assert sure > 10  # the test would mean nothing if everything were unclear
 
 
+FOUND = (26319466002862,)
+"""Seeds with which a search found something."""
+
+
 @pytest.mark.fuzz
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 def test_scripts_that_hardly_make_sense(ground: Ground, shell: str) -> None:
     skips.need(shell)
     ran = 0
     first = 10_000 * (seeds.fuzz_seed() or 0)
-    for seed in range(first, first + seeds.times(500, 3_000)):
+    for seed in (*FOUND, *range(first, first + seeds.times(500, 3_000))):
         script = soup(seed)
         seen = ground.seen(shell, script)
         if seen is None:
             continue
         for arguments in ground.really(shell, script):
             ran += 1
-            assert is_among(arguments, seen), f"seed {seed}: {arguments} in {script!r}"
+            # Judged as bash reads it: dash leaves a tilde behind = as it is, a file of that name.
+            read = [re.sub(r"=~$", f"={HOME}", argument) for argument in arguments]
+            is_seen = is_among(arguments, seen) or (shell == "dash" and is_among(read, seen))
+            assert is_seen, f"seed {seed}: {arguments} in {script!r}"
     assert ran > 20
