@@ -72,9 +72,8 @@ class ConversationLog:
             numbered = Numbered(self.number, event)
             self._keep(numbered)
             self._sum_up(numbered)
-            subscribers = list(self._subscribers)
             # Within the lock: everybody gets them in their order.
-            for subscriber in subscribers:
+            for subscriber in self._subscribers:
                 subscriber(numbered)
 
     def subscribe(self, since: int, subscriber: Subscriber) -> Callable[[], None]:
@@ -151,11 +150,6 @@ class Logs:
                 self._forget_oldest()
             self._logs.move_to_end(conversation_id)
             return log
-
-    def get(self, conversation_id: str) -> ConversationLog | None:
-        """The log of a conversation, if this process has one."""
-        with self._lock:
-            return self._logs.get(conversation_id)
 
     def _forget_oldest(self) -> None:
         idle = [name for name, log in self._logs.items() if not log.is_running]

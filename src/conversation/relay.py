@@ -9,6 +9,7 @@ other process runs as.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import json
@@ -71,9 +72,13 @@ class Relay:
                 log.warning("Other processes cannot watch the turns of this one: %s", error)
                 return
             threading.Thread(target=self._accept, name="hermes-events", daemon=True).start()
+            atexit.register(self.close)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Listen no more; done by itself when the process ends."""
+        atexit.unregister(self.close)
+        if self._pid != os.getpid():
+            return  # what a child has of its parent's
         with self._lock:
             listener, self._listener = self._listener, None
         if listener is not None:
@@ -134,9 +139,9 @@ class Relay:
                 connection.close()
 
         stop = self._logs.log(conversation_id).subscribe(since, put)
-        connection.settimeout(REQUEST_SECONDS * 6)
-        connection.sendall(b"{}\n")  # it is watched from now on
         try:
+            connection.settimeout(REQUEST_SECONDS * 6)
+            connection.sendall(b"{}\n")  # it is watched from now on
             while True:
                 try:
                     numbered = waiting.get(timeout=REQUEST_SECONDS)

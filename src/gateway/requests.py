@@ -285,7 +285,9 @@ class Requests:
         session_id = request.session_id
         if request.stored:  # it waited; the conversation may have moved on
             session_id = runner._session_db.sync.get_compression_tip(session_id)
-        agent = await self._agent(key, session_id, request)
+        now = datetime.now()
+        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
+        agent = await self._agent(entry, source)
         runner._running_agents[key] = agent
         session_context.set_session_vars(
             platform=source.platform.value, source=source.platform.value, chat_id=source.chat_id,
@@ -302,8 +304,6 @@ class Requests:
             instructions=request.instructions,
             mode=request.mode,
         )
-        now = datetime.now()
-        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
         events = TurnEvents(
             runner.hooks, runner._session_db, runner.spawn, source, entry, text
         )  # fmt: skip
@@ -332,11 +332,9 @@ class Requests:
         await runner.links.mirror_answer(key, outcome.session_id, request.id, outcome.text)
         return outcome
 
-    async def _agent(self, key: str, session_id: str, request: Request) -> AIAgent:
+    async def _agent(self, entry: SessionEntry, source: SessionSource) -> AIAgent:
         """The conversation's agent. One that is kept looks by itself whether others wrote."""
-        runner, source = self._runner, request.source
-        now = datetime.now()
-        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
+        runner, key = self._runner, entry.session_key
         kept = kept_agent(runner, key, entry, source)
         if kept is not None:
             return kept

@@ -30,7 +30,7 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-AFTER_WRITE = (0.002, 0.010, 0.030, 0.080, 0.200)
+AFTER_WRITE = (0.002, 0.010, 0.025, 0.045, 0.065, 0.085, 0.120, 0.200)
 """Seconds after a write of others at which the commit it belongs to may count."""
 
 POLL_SECONDS = 0.2
@@ -125,10 +125,10 @@ class Wake:
     def _notice(self, ended: int) -> None:
         reports = _open_inotify()
         try:
-            if reports is None:
-                self._look_often(ended)
-            else:
-                self._follow_log(reports, ended)
+            if reports is not None and self._follow_log(reports, ended):
+                return
+            log.info("Writes of other processes are looked for: the kernel does not report them")
+            self._look_often(ended)
         finally:
             os.close(ended)
             if reports is not None:
@@ -138,7 +138,8 @@ class Wake:
         while not select.select([ended], [], [], POLL_SECONDS)[0]:
             self.ring()
 
-    def _follow_log(self, reports: int, ended: int) -> None:
+    def _follow_log(self, reports: int, ended: int) -> bool:
+        """Ring with what the kernel reports, until the end; False if it cannot report it."""
         poll = select.poll()
         poll.register(reports, select.POLLIN)
         poll.register(ended, select.POLLIN | select.POLLHUP)
@@ -146,7 +147,10 @@ class Wake:
         due: list[float] = []
         while True:
             if not is_watched:
-                is_watched = _watch(reports, self._log_path)
+                try:
+                    is_watched = _watch(reports, self._log_path)
+                except OSError:
+                    return False  # too many files are watched on this machine, say
                 self.ring()  # what was written before it was watched
             wait = POLL_SECONDS if not is_watched else None
             if due:
@@ -154,7 +158,7 @@ class Wake:
             milliseconds = None if wait is None else wait * 1000
             ready = {descriptor for descriptor, _ in poll.poll(milliseconds)}
             if ended in ready:
-                return
+                return True
             now = time.monotonic()
             if reports in ready:
                 is_watched = not _is_lost(os.read(reports, 4096))
@@ -175,20 +179,17 @@ def _open_inotify() -> int | None:
     if not sys.platform.startswith("linux"):
         return None
     descriptor = int(_libc().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
-    if descriptor < 0:
-        reason = os.strerror(ctypes.get_errno())
-        log.info("Writes of other processes are looked for instead of reported: %s", reason)
-        return None
-    return descriptor
+    return None if descriptor < 0 else descriptor
 
 
 def _watch(reports: int, path: bytes) -> bool:
-    """Have writes to a file reported; False if there is none yet, or that cannot be done."""
+    """Have writes to a file reported; False if there is none yet. OSError if it cannot be done."""
     mask = _IN_MODIFY | _IN_DELETE_SELF | _IN_MOVE_SELF
     if _libc().inotify_add_watch(reports, path, mask) >= 0:
         return True
-    if ctypes.get_errno() != errno.ENOENT:
-        log.info("Writes to %s are not reported: %s", path, os.strerror(ctypes.get_errno()))
+    number = ctypes.get_errno()
+    if number != errno.ENOENT:
+        raise OSError(number, os.strerror(number))
     return False
 
 

@@ -6,8 +6,9 @@ ones of our own turns. When it has ended, the history is read anew (`take_over`)
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
+
+from conversation import abandoned
 
 from . import agents, live
 from .hub import Hub, Session
@@ -15,25 +16,21 @@ from .hub import Hub, Session
 if TYPE_CHECKING:
     from conversation.events import Numbered
 
-log = logging.getLogger(__name__)
-
 _NOT_SHOWN = ("NoteStored", "BackgroundFinished", "ReviewFinished")
 """Events that are about the other process's own work, not about the conversation's."""
 
 
-def begin(hub: Hub, sid: str, session: Session) -> bool:
-    """Show the turn that another process runs in a session's conversation; False if none does."""
+def begin(hub: Hub, sid: str, session: Session) -> None:
+    """Show the turn that another process runs in a session's conversation, if one does."""
     from agent.home import hermes_home
     from conversation.relay import follow
     from hermes_base.process import this_process
 
-    db, key = hub._get_db(), live.current_key(session)
-    row = db.get_session(key)
-    turn = None if row is None else db.get_turn(row["conversation_id"])
-    if turn is None or turn["state"] != "running" or turn["owner"] == this_process():
-        return False
+    turn = abandoned.open_turn(hub._get_db(), live.current_key(session))
+    if turn is None or turn["owner"] == this_process():
+        return
     if session.get("viewed") == (turn["conversation_id"], turn["fence"]):
-        return True
+        return
     end(hub, sid, session)
     session["viewed"] = (turn["conversation_id"], turn["fence"])
 
@@ -42,7 +39,6 @@ def begin(hub: Hub, sid: str, session: Session) -> bool:
             _show(hub, sid, session, numbered.event)
 
     session["view"] = follow(hermes_home(), turn["owner"], turn["conversation_id"], show)
-    return True
 
 
 def end(hub: Hub, sid: str, session: Session) -> None:

@@ -140,10 +140,10 @@ def test_logs_of_idle_conversations_are_forgotten(monkeypatch: pytest.MonkeyPatc
     watched(logs.log("watched"))
     for number in range(10):
         logs.log(f"idle {number}")
-    assert logs.get("running") is running
-    assert logs.get("watched") is not None
-    assert logs.get("idle 0") is None
-    assert logs.get("idle 9") is not None
+    assert logs._logs.get("running") is running
+    assert logs._logs.get("watched") is not None
+    assert logs._logs.get("idle 0") is None
+    assert logs._logs.get("idle 9") is not None
 
 
 EVENTS = st.one_of(

@@ -213,3 +213,24 @@ def test_a_home_that_cannot_be_written_costs_no_turn(home: Path, logs: Logs) -> 
     relay.listen()
     relay.listen()
     assert relay._listener is None
+
+
+def test_a_process_that_ends_takes_its_socket_along(home: Path) -> None:
+    code = textwrap.dedent(
+        """
+        import os, sys
+        from pathlib import Path
+        from conversation.watching import open_log
+
+        open_log(Path(sys.argv[1]), "c")
+        if os.fork() == 0:
+            sys.exit(0)  # it has a copy of the listening socket, and leaves it alone
+        os.wait()
+        print(len(list(Path(sys.argv[1], "run", "events").iterdir())))
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(home)], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert not list((home / FOLDER).iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 import threading
@@ -147,3 +148,15 @@ def write_elsewhere(path: Path, value: str) -> None:
         "db = SessionDB(sys.argv[1]); db.set_meta('place', sys.argv[2]); db.close()"
     )
     subprocess.run([sys.executable, "-c", code, str(path), value], check=True, timeout=60)
+
+
+def test_where_no_more_files_can_be_watched_they_are_looked_for(
+    db: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(reports: int, path: bytes) -> bool:
+        raise OSError(errno.ENOSPC, "no more watches")
+
+    monkeypatch.setattr(module, "_watch", full)
+    result = in_thread(lambda: until(db, "elsewhere"))
+    write_elsewhere(db.db_path, "elsewhere")
+    assert result()
