@@ -90,8 +90,8 @@ class Relay:
 
     def _bind(self) -> socket.socket:
         # One after the other: those above would be anybody's to look into.
-        for folder in (self._folder.parent.parent, self._folder.parent, self._folder):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for private in (self._folder.parent.parent, self._folder.parent, self._folder):
+            private.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         _remove_dead(self._folder)
         name = socket_name(this_process())
