@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ModelError
 from .model import Model, ModelRequest, Usage
+from .providers import build_model
 from .reply import Reply
+from .retry import RetryingModel
 from .threads import run_to_end
 
 if TYPE_CHECKING:
@@ -147,8 +149,6 @@ def build_auxiliary(config: Config, main: Callable[[], Model]) -> Auxiliary:
     def build(settings: Mapping[str, Any]) -> Model:
         from .config.model import resolve_model
         from .config.values import Findings
-        from .providers import build_model
-        from .retry import RetryingModel
 
         wanted = {name: settings[name] for name in (*_NAMES[1:], "api_key") if settings.get(name)}
         if wanted.pop("model", None):

@@ -12,6 +12,7 @@ from typing import Any, cast
 from hermes_base import plugins
 from hermes_state import SessionDB
 from tools.base import Asker, Mode, Workspace
+from tools.plugin_tools import plugin_tools
 from tools.registry import Registry
 from tools.services import Services
 from tools.toolset_names import ALL, NONE, understand, unwanted_in, wanted_on
@@ -25,6 +26,7 @@ from .learning.learner import LearningSettings
 from .model import Model
 from .plugin_loading import load_plugins
 from .providers import build_model
+from .retry import RetryingModel
 from .system_prompt import build_system_prompt
 from .tool_environment import mcp_servers_from, passed_from, web_from
 
@@ -42,8 +44,6 @@ def build_models(config: Config, model: str | None = None) -> Model:
     first = _build(settings, config)
     if is_small(first) and not config.fallback_models:
         return first  # inside the process there is nothing to retry
-    from .retry import RetryingModel
-
     return RetryingModel([first, *(_build(one, config) for one in config.fallback_models)])
 
 
@@ -155,8 +155,6 @@ def usable_tools(config: Config, platform: str = "cli") -> Registry:
     Raises ConfigError if the configuration chooses among them and leaves none.
     """
     load_plugins(config.raw, config.home, config.environ)
-    from tools.plugin_tools import plugin_tools
-
     tools = default_tools(tool_settings(config, platform), config.home, plugin_tools())
     if not config.memory.enabled:
         tools = tools.usable(lambda tool: tool.toolset != "memory")

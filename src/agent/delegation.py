@@ -15,6 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import SUB_AGENT
+from tools.approval import StoredAsker
 from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
 
@@ -199,8 +200,6 @@ def _status(outcome: TurnOutcome) -> str:
 
 def asker_in_background(asker: Asker) -> Asker:
     """Whom background work may ask: somebody who answers later, nobody who sits at a prompt."""
-    from tools.approval import StoredAsker
-
     return asker if isinstance(asker, StoredAsker) else NobodyToAsk()
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from hermes_base import plugins
 from hermes_base.redaction import redact
+from tools.approval import check_action
 from tools.base import Tool, ToolContext, ToolError
 from tools.schema import fit
 
@@ -161,8 +162,6 @@ class ToolWatch:
         rule = f"plugin:{key if isinstance(key, str) and key else name}"
         why = said or f"a plugin wants {name} to be approved"
         subject = redact(f"{name} {json.dumps(args, ensure_ascii=False, default=str)}")[:1000]
-        from tools.approval import check_action
-
         run = contextvars.copy_context().run
         try:
             await in_thread(lambda: run(check_action, self._context, rule, why, subject))

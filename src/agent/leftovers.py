@@ -8,6 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes_state import SUB_AGENT
+from tools.processes.ledger import reap_orphans
+
 if TYPE_CHECKING:
     from hermes_state import SessionDB
     from tools.processes.ledger import Record
@@ -15,8 +18,6 @@ if TYPE_CHECKING:
 
 def settle_left(home: Path, db: SessionDB) -> None:
     """End the commands and the background tasks that were left running; StoreError, OSError."""
-    from tools.processes.ledger import reap_orphans
-
     reap_orphans(home, lambda record: _tell(db, record))
     end_lost_tasks(db)
 
@@ -31,7 +32,6 @@ def end_lost_tasks(db: SessionDB) -> None:
 
 def _tell(db: SessionDB, record: Record) -> None:
     """Tell a conversation of a process whose end it was promised to hear of."""
-    from hermes_state import SUB_AGENT
     from tools.processes.background import end_name
 
     session = db.get_session(record.session)

@@ -10,21 +10,24 @@ and open the new one.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.config.schema import LoggingSettings
 from agent.home import private_folder
 from hermes_base.redaction import redact
+from hermes_base.session_context import get_session_env
 
 if TYPE_CHECKING:
     from io import TextIOWrapper
 
-    from agent.config.schema import LoggingSettings
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s%(session)s: %(message)s"
 _CHATTY = ("httpx", "httpcore", "asyncio", "urllib3")
@@ -41,8 +44,6 @@ def setup_logging(
     Calling it again replaces what the call before set up. Where the folder cannot be made, nothing
     is logged: whoever needs the home says what is wrong with it.
     """
-    from agent.config.schema import LoggingSettings
-
     settings = settings or LoggingSettings()
     level = logging.getLevelName(settings.level)
     root = logging.getLogger()
@@ -84,8 +85,6 @@ class RedactingFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__(_FORMAT)
         # Looked up here rather than at import: most processes never log before they have set up.
-        from hermes_base.session_context import get_session_env
-
         self._session: Callable[[str], str] = get_session_env
 
     def format(self, record: logging.LogRecord) -> str:
@@ -100,8 +99,6 @@ class JsonFormatter(RedactingFormatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as a line of JSON; its parts are redacted, so that it stays JSON."""
-        import json
-
         facts = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname,
@@ -115,8 +112,6 @@ class JsonFormatter(RedactingFormatter):
 
 
 def _file_handler(path: Path, settings: LoggingSettings) -> logging.Handler:
-    from logging.handlers import RotatingFileHandler
-
     class PrivateRotatingFile(RotatingFileHandler):
         """A rotating file for its owner alone, which other processes may be rotating too."""
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent.model import ModelRequest
+from agent.reply import Reply
+from agent.threads import run_to_end
+
 if TYPE_CHECKING:
     from hermes_base.plugins.host import Host
 
@@ -38,8 +42,6 @@ class PluginLlm:
         timeout: float = 60.0,
     ) -> Completion:
         """Ask and wait for the answer; call it from an ordinary function, not from a coroutine."""
-        from agent.threads import run_to_end
-
         return run_to_end(
             self.acomplete(
                 messages,
@@ -60,9 +62,6 @@ class PluginLlm:
         timeout: float = 60.0,
     ) -> Completion:
         """The same for coroutines. A `system` message among `messages` becomes the prompt."""
-        from agent.model import ModelRequest
-        from agent.reply import Reply
-
         if self._host.new_model is None:
             raise RuntimeError("No model is configured in this program.")
         if model is not None and not self._may_choose():

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_base import plugins
+from tools.plugin_tools import add_search_providers
+
+from .providers import known
 
 if TYPE_CHECKING:
     from hermes_base.plugins.hooks import Hooks
@@ -42,8 +45,6 @@ class _Program:
         if registered.model_providers:
             add_model_providers(registered.model_providers)
         if registered.search_providers:
-            from tools.plugin_tools import add_search_providers
-
             add_search_providers(registered.search_providers)
 
     def add_shell_hooks(
@@ -61,8 +62,6 @@ class _Program:
 
 def add_model_providers(providers: Mapping[str, ModelProvider]) -> None:
     """Make plugins' model providers known by name."""
-    from .providers import known
-
     for one in providers.values():
         if one.name in known.KNOWN and one.name not in known.BUILDERS:
             log.info("The plugin %s replaces the model provider %s", one.plugin, one.name)

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tools.terminal.environ import named
+
 from .config.values import Findings
 
 log = logging.getLogger(__name__)
@@ -48,8 +50,6 @@ def mcp_servers_from(section: Mapping[str, Any], environ: Mapping[str, str]) -> 
 
 def passed_from(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
     """What `terminal.pass_env` names, also if it is only in `.env`."""
-    from tools.terminal.environ import named
-
     return named(environ, names)
 
 

@@ -9,10 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_base import plugins
+
 from . import media
 from .config import GatewayConfig, Platform
+from .pipeline import Inbound
 from .platforms.base import MessageEvent
 from .platforms.host import AdapterLimits
+from .requests import Requests, event_of
 from .session import SessionSource
 
 if TYPE_CHECKING:
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from .authorization import Authorization
     from .delivery import Delivery
     from .message_parts import PartsExpected
-    from .requests import Request, Requests
+    from .requests import Request
     from .run import GatewayRunner
     from .session_store import SessionStore
 
@@ -110,8 +114,6 @@ class RequestSide:
     """What an adapter may ask of the gateway whose requests wait for their answers."""
 
     def __init__(self, runner: GatewayRunner) -> None:
-        from .requests import Requests
-
         self._runner = runner
         self.queue: Requests = Requests(runner)
 
@@ -142,13 +144,8 @@ class RequestSide:
 
     async def passes_hooks(self, request: Request) -> bool:
         """Whether plugins let a request go on; they may have rewritten its text."""
-        from hermes_base import plugins
-
         if not plugins.has_hook("pre_gateway_dispatch"):
             return True
-        from .pipeline import Inbound
-        from .requests import event_of
-
         event = event_of(request)
         before = event.text
         if not await self._runner.pipeline._hooked(Inbound(event, request.key, request.id)):

@@ -13,6 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tools.base import Answered, ToolError
+from tools.fences import fenced
+
 from .config import Platform
 from .platforms.base import Button, PlatformAdapter, SendError
 from .session import SessionSource
@@ -103,8 +106,6 @@ class ChatAsker:
     def approve(self, request: ApprovalRequest) -> Choice:
         """Ask whether something dangerous may be done."""
         from hermes_base.redaction import redact
-        from tools.base import Answered
-        from tools.fences import fenced
 
         minutes = max(1, round((request.expires_at - time.time()) / 60))
         choices = request.choices
@@ -124,8 +125,6 @@ class ChatAsker:
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Ask what the person wants; their next message is the answer."""
-        from tools.base import ToolError
-
         asked = Question("clarify", f"q{time.time_ns():x}", choices)
         numbered = "\n".join(f"{number}. {one}" for number, one in enumerate(choices, 1))
         buttons = [Button(one[:40], f"clarify:{asked.id}:{n}") for n, one in enumerate(choices)]

@@ -11,6 +11,8 @@ import contextvars
 import logging
 from typing import Any
 
+from hermes_base import plugins
+
 log = logging.getLogger(__name__)
 
 HOOK_SECONDS = 10.0
@@ -20,8 +22,6 @@ async def tell(event: str, **facts: Any) -> None:
     """Fire a boundary hook off the event loop, and wait for it at most `HOOK_SECONDS`."""
 
     def fire() -> None:
-        from hermes_base import plugins
-
         plugins.invoke_hook(event, **facts)
 
     context = contextvars.copy_context()

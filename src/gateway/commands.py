@@ -10,6 +10,8 @@ import logging
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
+from hermes_state import plain_text
+
 from . import restart
 from .asking import Questions
 
@@ -99,8 +101,6 @@ async def run_command(runner: GatewayRunner, inbound: Inbound, line: str) -> Non
 
 def _offered(result: Prefill) -> str:
     """A message that was taken back; a chat has no line to put it on, so it is shown."""
-    from hermes_state import plain_text
-
     return f"{result.notice}\n\nYou had written:\n{plain_text(result.message)}".rstrip()
 
 

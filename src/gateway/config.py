@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from .platforms.registry import find_manifest
+
 
 class Platform(StrEnum):
     """Where messages come from."""
@@ -53,8 +55,6 @@ class Platform(StrEnum):
         try:
             return cls(name)
         except ValueError:
-            from .platforms.registry import find_manifest
-
             if find_manifest(name) is None:
                 raise
             added = str.__new__(cls, name)

@@ -8,6 +8,8 @@ from typing import Any
 
 from agent.config import Config
 from agent.config.schema import GATEWAY_KEYS
+from agent.plugin_loading import load_plugins
+from hermes_base.redaction import register_secret
 
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .platforms.registry import all_manifests
@@ -21,8 +23,6 @@ _SECRETS = ("token", "password")
 
 def load_gateway_config(config: Config) -> GatewayConfig:
     """What the gateway is told; what cannot be used is logged and left at its default."""
-    from agent.plugin_loading import load_plugins
-
     load_plugins(config.raw, config.home, config.environ)
     section = config.section("gateway")
     reset = config.raw.get("session_reset") or section.get("session_reset") or {}
@@ -98,8 +98,6 @@ def _platform(
     token = str(given.pop("token", "") or "")
     enabled = given.pop("enabled", None)
     if secrets:
-        from hermes_base.redaction import register_secret
-
         for secret in secrets:
             register_secret(secret)
     return PlatformConfig(

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.auto_prune import prune_if_due
+from agent.kept_files import prune_kept_files
+
 from . import boundaries
 from .session import SessionEntry
 from .session_store import SessionStore, sharing
@@ -115,9 +118,6 @@ async def watch_expiry(
 async def prune(db: SessionDB, home: Path, sessions: SessionSettings, max_age_days: int) -> int:
     """Delete old conversations, where that is configured and a day has passed, and fetched files
     that are older than a forgotten chat and that nothing names any more; returns how many files."""
-    from agent.auto_prune import prune_if_due
-    from agent.kept_files import prune_kept_files
-
     if sessions.auto_prune:
         await asyncio.to_thread(prune_if_due, db, home, sessions)
     if not max_age_days:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hermes_state import plain_text
+
 from .config import GatewayConfig, Platform
 from .session import SessionSource
 
@@ -208,8 +210,6 @@ class Handoffs:
 
 def introduction(title: str, messages: Sequence[Mapping[str, Any]]) -> str:
     """Which conversation goes on, and what was said last in it."""
-    from hermes_state import plain_text
-
     said = [
         f"{'You' if one['role'] == 'user' else 'I'}: {' '.join(text.split())[:LINE_LENGTH]}"
         for one in messages

@@ -13,6 +13,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
+from agent.events import ReplyFinished, TextStreamed, ToolFinished
+
 if TYPE_CHECKING:
     from agent.events import Event, Watcher
 
@@ -56,7 +58,6 @@ def watch_progress(alive: Callable[[], None] | None) -> Watcher | None:
     """A watcher that calls `alive` when the turn progresses: a word of the model, a tool's end."""
     if alive is None:
         return None
-    from agent.events import ReplyFinished, TextStreamed, ToolFinished
 
     def watch(event: Event) -> None:
         if isinstance(event, (TextStreamed, ReplyFinished, ToolFinished)):

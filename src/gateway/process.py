@@ -16,8 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from agent.config import load_config
+from agent.descriptors import raise_descriptor_limit
+from agent.logs import setup_logging
+from agent.store import open_store
+
 from . import restart, status
 from .config_load import load_gateway_config
+from .run import GatewayRunner
 from .status import GatewayLock, running_pid
 from .systemd import stop_command
 
@@ -35,8 +41,6 @@ def run_gateway(home: Path) -> int:
 
     A restart does not return: the process executes itself again, under the same process id.
     """
-    from agent.descriptors import raise_descriptor_limit
-
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until it can be heeded it must not kill
     raise_descriptor_limit()
     lock = GatewayLock(home)
@@ -49,13 +53,8 @@ def run_gateway(home: Path) -> int:
 
 async def _serve(home: Path, lock: GatewayLock) -> int:
     from agent.build import check_tool_choice
-    from agent.config import load_config
     from agent.leftovers import settle_left
-    from agent.logs import setup_logging
-    from agent.store import open_store
     from hermes_state import AsyncSessionDB
-
-    from .run import GatewayRunner
 
     settings = load_config(home)
     setup_logging(home, settings.logging, gateway=True)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agent.home import hermes_home
 from hermes_base.files import write_private
 
 PID_FILE = "gateway.pid"
@@ -88,8 +89,6 @@ def running_pid(home: Path) -> int | None:
 def remove_pid_file(home: Path | None = None) -> None:
     """Forget the process id of a gateway that is gone; that of a running one stays."""
     if home is None:
-        from agent.home import hermes_home
-
         home = hermes_home()
     if running_pid(home) is None:
         (home / PID_FILE).unlink(missing_ok=True)
@@ -98,8 +97,6 @@ def remove_pid_file(home: Path | None = None) -> None:
 def write_runtime_status(state: str, home: Path | None = None, **facts: Any) -> None:
     """Say how the gateway is, for `hermes gateway status` and the health endpoint."""
     if home is None:
-        from agent.home import hermes_home
-
         home = hermes_home()
     path = home / STATUS_FILE
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

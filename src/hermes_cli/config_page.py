@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent import made_pages
 from agent.config.foreign import RENAMED
 from agent.config.schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits
+from gateway.config import GatewayConfig, ResetPolicy
+from gateway.platforms.registry import own_manifests
+from hermes_base.session_context import SESSION_NAMES
 
 if TYPE_CHECKING:
     from gateway.platforms.manifest import Manifest
@@ -247,8 +250,6 @@ def _code(text: str) -> str:
 
 
 def _gateway_rows() -> list[Row]:
-    from gateway.config import GatewayConfig, ResetPolicy
-
     rows = [*_of_dataclass(GatewayConfig, "gateway", GATEWAY_KEYS)]
     return [*rows, *_of_dataclass(ResetPolicy, "session_reset", WITHIN["session_reset"])]
 
@@ -263,8 +264,6 @@ def _platform_rows() -> list[Row]:
 
 def _manifests() -> list[Manifest]:
     """Our platforms, in the order of menus; those of plugins have pages of their own."""
-    from gateway.platforms.registry import own_manifests
-
     return sorted(own_manifests().values(), key=lambda one: (one.order, one.name))
 
 
@@ -282,7 +281,6 @@ def _of_dataclass(cls: Any, prefix: str, names: tuple[str, ...]) -> Iterable[Row
 
 def _variables() -> str:
     from agent.providers.known import KNOWN
-    from hermes_base.session_context import SESSION_NAMES
 
     lines = ["### Hermes", "", "| Variable | What it does |", "|---|---|"]
     lines += [f"| `{name}` | {text} |" for name, text in VARIABLES.items()]

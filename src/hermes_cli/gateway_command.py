@@ -9,6 +9,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+from agent.config import ConfigError, load_config
+from agent.home import hermes_home
+from agent.store import open_store
+from gateway.status import GatewayRunningError, read_runtime_status, running_pid
+from gateway.systemd import install_unit
+from hermes_state import StoreError
+
+from .commands.output import visible
+from .gateway_setup import set_up
+
 EXAMPLES = """\
 examples:
   hermes gateway setup          connect a first platform
@@ -47,11 +57,6 @@ def add_parsers(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry out `hermes gateway …` or `hermes pairing …`; returns the exit code."""
-    from agent.config import ConfigError
-    from agent.home import hermes_home
-    from gateway.status import GatewayRunningError
-    from hermes_state import StoreError
-
     home = hermes_home()
     try:
         if args.command == "pairing":
@@ -63,8 +68,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_notices(home: Path) -> None:
-    from agent.config import load_config
-
     for notice in load_config(home).notices():
         print(f"hermes: {notice}", file=sys.stderr)
 
@@ -99,8 +102,6 @@ def _restart(home: Path, args: argparse.Namespace) -> int:
 
 
 def _status(home: Path, args: argparse.Namespace) -> int:
-    from gateway.status import read_runtime_status, running_pid
-
     pid = running_pid(home)
     facts: dict[str, Any] = {"state": "stopped"}
     if pid is not None:
@@ -120,14 +121,10 @@ def _status(home: Path, args: argparse.Namespace) -> int:
 
 
 def _setup(home: Path, args: argparse.Namespace) -> int:
-    from .gateway_setup import set_up
-
     return set_up(home)
 
 
 def _install(home: Path, args: argparse.Namespace) -> int:
-    from gateway.systemd import install_unit
-
     path = install_unit(home)
     print(f"Wrote {path}. Now run:\n  systemctl --user enable --now {path.name}")
     return 0
@@ -145,10 +142,6 @@ _ACTIONS = {
 
 
 def _pairing(home: Path, args: argparse.Namespace) -> int:
-    from agent.store import open_store
-
-    from .commands.output import visible
-
     with open_store(home) as db:
         if args.pairing_action == "list":
             found = db.list_paired()

@@ -10,7 +10,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from agent.config import load_config
+from agent.config.write import set_dotenv_value
+from agent.plugin_loading import load_plugins
 from gateway.platforms.manifest import Ask, Manifest, Say, SetUp, resolve
+from gateway.platforms.registry import all_manifests
 
 
 def set_up(
@@ -43,10 +47,6 @@ def set_up(
 
 def _offered(home: Path) -> list[Manifest]:
     """The platforms that can be set up, those of enabled plugins included."""
-    from agent.config import load_config
-    from agent.plugin_loading import load_plugins
-    from gateway.platforms.registry import all_manifests
-
     config = load_config(home)
     load_plugins(config.raw, config.home, config.environ)
     return [manifest for manifest in all_manifests().values() if manifest.has_setup]
@@ -77,7 +77,5 @@ def _answers(manifest: Manifest, ask: Ask, ask_secret: Ask, say: Say) -> dict[st
 
 def write_env(path: Path, values: dict[str, str]) -> None:
     """Set names in a .env file; everything else in it stays as it is."""
-    from agent.config.write import set_dotenv_value
-
     for name, value in values.items():
         set_dotenv_value(path, name, value or None)

@@ -21,10 +21,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from gateway.status import running_pid
 from hermes_base.files import replace_private
 from hermes_cli import __version__
 from hermes_cli.command_run import NotDone, UserError
 from hermes_cli.secret_free import SecretFree, is_secret_file, without_secrets
+from hermes_state import StoreError
+from hermes_state.backup.point import list_points
 
 MANIFEST = "backup.json"
 STORE = "state.db"
@@ -155,7 +158,6 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
 
     Raises UserError for a file that is no backup, and NotDone for one that is damaged.
     """
-    from hermes_state import StoreError
     from hermes_state.backup.copies import check_copy
 
     try:
@@ -205,7 +207,6 @@ def unpack_point(points: Path, at: str | None, folder: Path) -> dict[str, Any]:
     """
     from hermes_state.backup.chain import chosen_point, folder_lock, rebuild
     from hermes_state.backup.copies import check_copy
-    from hermes_state.backup.point import list_points
 
     if not points.is_dir():
         raise UserError(f"There is no folder {points}.")
@@ -250,7 +251,6 @@ def _checksum(path: Path) -> str:
 
 def require_idle(home: Path) -> None:
     """Raise UserError if any program works with this home now."""
-    from gateway.status import running_pid
     from hermes_state.backup.copies import is_in_use
 
     if running_pid(home) is not None:

@@ -8,6 +8,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.code_calls import CodeCalls
+from agent.config import ConfigError, load_config
+from agent.ids import new_session_id
+from agent.logs import setup_logging
+from tools.base import Tool, ToolContext, Workspace
+from tools.extras import install_hint
+from tools.mcp.client import close_mcp, load_mcp_tools
+from tools.mcp.serve import as_text, serve
+from tools.processes.ledger import reap_orphans
+from tools.services import Services
+from tools.toolsets import default_tools
+
 if TYPE_CHECKING:
     from agent.config import Config
     from hermes_state import SessionDB
@@ -26,8 +38,6 @@ def add_parsers(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry `hermes mcp …` out; returns the exit code."""
-    from agent.config import ConfigError, load_config
-    from agent.logs import setup_logging
     from hermes_state import SessionDB, StoreError
 
     try:
@@ -51,19 +61,10 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     import importlib.util
 
     if importlib.util.find_spec("mcp") is None:
-        from tools.extras import install_hint
-
         print(f"hermes: this needs the package mcp. Run: {install_hint('mcp')}", file=sys.stderr)
         return 2
     from agent.build import check_tool_choice, tool_settings
-    from agent.code_calls import CodeCalls
-    from agent.ids import new_session_id
     from hermes_base.redaction import redact
-    from tools.base import Tool, ToolContext, Workspace
-    from tools.mcp.serve import as_text, serve
-    from tools.processes.ledger import reap_orphans
-    from tools.services import Services
-    from tools.toolsets import default_tools
 
     reap_orphans(config.home)
     check_tool_choice(config)
@@ -100,7 +101,6 @@ def serve_tools(config: Config, db: SessionDB) -> int:
 def list_servers(config: Config) -> int:
     """Connect to the configured servers and print what they offer; 1 if one does not answer."""
     from agent.build import tool_settings
-    from tools.mcp.client import close_mcp, load_mcp_tools
 
     servers = config.section("mcp_servers")
     if not servers:

@@ -6,10 +6,21 @@ Nothing is written before the model has answered, unless the person says that th
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from agent.config.env import load_dotenv
+from agent.config.model import DEFAULT_MODELS
+from agent.config.write import set_dotenv_value
+from agent.errors import ModelError
+from agent.home import short_path
+from agent.model import ModelRequest
+from agent.providers import UnknownProviderError, build_model
+from hermes_cli.command_parser import meant
+from hermes_cli.gateway_setup import set_up
 
 Ask = Callable[[str], str]
 Say = Callable[[str], None]
@@ -57,8 +68,6 @@ class Wizard:
 
     def run(self, *, platform: bool = True) -> int:
         """Ask for everything; returns the exit code."""
-        from agent.home import short_path
-
         self._say(f"Welcome to Hermes. What you choose is kept in {short_path(self._home)}.\n")
         try:
             chosen = self._choose_working()
@@ -67,8 +76,6 @@ class Wizard:
                 return 1
             self._keep(chosen)
             if platform and self._yes("Talk to it from a chat platform such as Telegram, too?"):
-                from hermes_cli.gateway_setup import set_up
-
                 set_up(self._home, self._ask, self._ask_secret, self._say)
         except (EOFError, KeyboardInterrupt):
             self._say("\nStopped. What was not said to be kept was not changed.")
@@ -97,8 +104,6 @@ class Wizard:
                 return None
 
     def _choose(self) -> Chosen | None:
-        from agent.config.env import load_dotenv
-        from agent.config.model import DEFAULT_MODELS
         from agent.providers.known import ALIASES, KNOWN
 
         self._say("Which model provider?")
@@ -109,8 +114,6 @@ class Wizard:
         if answer.isdigit() and 1 <= int(answer) <= len(OFFERED):
             provider = OFFERED[int(answer) - 1][0]
         if provider not in KNOWN:
-            from hermes_cli.command_parser import meant
-
             self._say(f"There is no provider {answer!r}.{meant(answer, KNOWN)}")
             return None
         known = KNOWN[provider]
@@ -126,8 +129,6 @@ class Wizard:
         name = known.key_variables[0] if known.key_variables else ""
         key = ""
         if name:
-            import os
-
             has_one = {**load_dotenv(self._home / ".env")[0], **os.environ}.get(name)
             hint = "empty: the one you have" if has_one else "it is not shown"
             key = self._ask_secret(f"{name} ({hint}): ").strip() or has_one or ""
@@ -148,7 +149,6 @@ class Wizard:
         return self._ask(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
     def _keep(self, chosen: Chosen) -> None:
-        from agent.config.write import set_dotenv_value
         from hermes_cli.commands.model import choose, config_to_choose_in
 
         if chosen.key:
@@ -160,9 +160,6 @@ class Wizard:
 def try_model(chosen: Chosen) -> str | None:
     """Ask the model one small thing; None if it answered, else what is wrong."""
     import asyncio
-
-    from agent.errors import ModelError
-    from agent.providers import UnknownProviderError, build_model
 
     settings: Mapping[str, Any] = {
         "default": chosen.model,
@@ -179,8 +176,6 @@ def try_model(chosen: Chosen) -> str | None:
 
 
 async def _ask_once(model: Any) -> None:
-    from agent.model import ModelRequest
-
     try:
         request = ModelRequest(
             messages=[{"role": "user", "content": "Say: here."}], max_tokens=64, session_id="setup"

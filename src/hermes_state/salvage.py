@@ -30,6 +30,7 @@ from .connection import (
 from .file_header import is_doubtful, is_wrong, mended_copy, read_header
 from .losses import note_loss
 from .migrations import prepare
+from .salvage_rows import bring_over, has_unreadable_text
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +71,6 @@ def _beside(path: Path, suffix: str) -> Path:
 
 def is_damaged(path: Path) -> bool:
     """Whether anything is wrong with the file; reads all of it."""
-    from .salvage_rows import has_unreadable_text
-
     if is_hollow(path):
         return True
     try:
@@ -107,8 +106,6 @@ def salvaging_alone(path: Path) -> Iterator[None]:
 
 def salvage(path: Path) -> SalvageReport:
     """Put a new database with everything that can be read in the place of the damaged one."""
-    from .salvage_rows import bring_over
-
     report = SalvageReport(_set_aside(path))
     fresh = _beside(path, ".salvaging")
     for leftover in (fresh, *(_beside(fresh, suffix) for suffix in _WITH_IT)):

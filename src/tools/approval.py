@@ -30,6 +30,7 @@ from .approval_hooks import as_choice, tell
 from .base import ApprovalRequest, Choice, NobodyToAsk, ToolContext, ToolError, Workspace
 from .danger.finding import Finding
 from .own_folders import Belongings
+from .wall.guardhouse import guardhouse_of, roots_of
 from .written import note_written, written_files
 
 if TYPE_CHECKING:
@@ -117,8 +118,6 @@ def needs_walls(workspace: Workspace) -> bool:
     backend = section.get("backend") if isinstance(section, dict) else None
     if backend not in (None, "", "local"):
         return False
-    from .wall.guardhouse import guardhouse_of
-
     return guardhouse_of(workspace) is not None
 
 
@@ -165,7 +164,6 @@ def _hidden(context: ToolContext, path: Path) -> list[Finding]:
     workspace = context.workspace
     if not needs_walls(workspace):
         return []
-    from .wall.guardhouse import guardhouse_of
     from .wall.inodes import is_hidden_file
 
     guardhouse = guardhouse_of(workspace)
@@ -181,8 +179,6 @@ def _hidden(context: ToolContext, path: Path) -> list[Finding]:
 
 def _is_added(workspace: Workspace, path: Path) -> bool:
     """Whether a file is in a folder that the person added to the workspace."""
-    from .wall.guardhouse import roots_of
-
     return any(path.resolve().is_relative_to(root) for root in roots_of(workspace))
 
 

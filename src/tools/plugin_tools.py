@@ -13,6 +13,7 @@ from hermes_base.plugins.host import Host
 from hermes_base.plugins.output import diverted
 from hermes_base.plugins.registrations import PluginTool
 from tools.base import Tool, ToolContext, ToolError
+from tools.web.search import Hit, add_provider
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +110,6 @@ def added_tools(
 
 def add_search_providers(providers: Mapping[str, Any]) -> None:
     """Offer plugins' search engines under their names."""
-    from tools.web.search import add_provider
-
     for name, provider in providers.items():
         add_provider(name, _maker(provider))
 
@@ -134,8 +133,6 @@ class _PlainEngine:
 
     async def search(self, query: str, limit: int, get: Any) -> list[Any]:
         """Its results, as far as they make sense."""
-        from tools.web.search import Hit
-
         answer = await asyncio.to_thread(self._provider.search, query, limit)
         data = answer.get("data", answer) if isinstance(answer, dict) else answer
         entries = data.get("web") if isinstance(data, dict) else data

@@ -31,6 +31,11 @@ from typing import Any, NamedTuple
 
 from hermes_base.plugins.calls import Callback, TookTooLong
 from hermes_base.plugins.hooks import KNOWN_HOOKS, Hooks
+from hermes_base.session_context import session_environ
+from tools.processes.ledger import RUN_FOLDER
+from tools.terminal.environ import child_environment, named
+from tools.trees import remove_tree
+from tools.wall.programs import ProgramWall
 
 from .hook_consents import agree, read_consents
 
@@ -226,10 +231,6 @@ def _walled(
     if hook.roots is None:
         yield words, environ, ()
         return
-    from tools.processes.ledger import RUN_FOLDER
-    from tools.trees import remove_tree
-    from tools.wall.programs import ProgramWall
-
     folder = home.resolve() / RUN_FOLDER / f"hook-{os.urandom(8).hex()}"
     fds: tuple[int, ...] = ()
     try:
@@ -278,9 +279,6 @@ def asked_for(hook: ShellHook, output: str) -> dict[str, Any] | None:
 
 
 def _environment(hook: ShellHook, home: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    from hermes_base.session_context import session_environ
-    from tools.terminal.environ import child_environment, named
-
     kept = child_environment({**named(environ, hook.pass_env), **os.environ}, hook.pass_env)
     return {**kept, **session_environ(), "HERMES_HOME": str(home)}
 

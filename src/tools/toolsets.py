@@ -18,6 +18,7 @@ from typing import Any
 from .base import Tool
 from .registry import Registry
 from .toolset_names import ALL, NONE, names_in, understand, unwanted_in
+from .web import web_tools
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +45,6 @@ def default_tools(
     `added` are tools of plugins, each with whether it may replace one that is there already.
     """
     found = [one for name in _MODULES for one in importlib.import_module(f"tools.{name}").TOOLS]
-    from .web import web_tools
-
     found += web_tools(settings)
     if settings.get("mcp_servers"):
         from .mcp.client import load_mcp_tools

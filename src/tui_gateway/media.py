@@ -13,6 +13,9 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from agent.home import hermes_home
+from tools.files.guard import own_databases
+
 from .hub import Session
 
 MAX_IMAGE = 20 * 1024 * 1024
@@ -45,9 +48,6 @@ def image_kind(data: bytes) -> str | None:
 
 def read_file(path: Path, limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes; BadMediaError otherwise."""
-    from agent.home import hermes_home
-    from tools.files.guard import own_databases
-
     try:
         info = path.stat()
         if not stat.S_ISREG(info.st_mode):

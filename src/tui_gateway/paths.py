@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 
 def split_path(text: str, folder: Path) -> tuple[Path | None, str]:
@@ -23,8 +25,6 @@ def split_path(text: str, folder: Path) -> tuple[Path | None, str]:
 
 def _readings(text: str) -> list[tuple[str, str]]:
     """The ways to read where the path ends."""
-    import re
-
     if text[:1] in ("'", '"'):
         inner, quote, rest = text[1:].partition(text[0])
         return [(inner, rest)] if quote else []
@@ -37,8 +37,6 @@ def _readings(text: str) -> list[tuple[str, str]]:
 
 def _as_path(written: str, folder: Path) -> Path | None:
     if written.startswith("file://"):
-        from urllib.parse import unquote, urlsplit
-
         try:
             address = urlsplit(written)
         except ValueError:  # no address can look like that

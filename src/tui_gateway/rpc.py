@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from . import methods
+
 if TYPE_CHECKING:
     from .hub import Hub
     from .peers import Peer
@@ -91,8 +93,6 @@ def find(name: object) -> Method | None:
     if not isinstance(name, str):
         return None
     if name not in METHODS:
-        from . import methods
-
         methods.load_rest()
     return METHODS.get(name)
 

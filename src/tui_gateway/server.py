@@ -12,7 +12,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from . import agents, finalize, live, rpc
+from . import agents, finalize, live, methods, rpc
+from .event_log import EPOCH
 from .hub import Hub, Session
 from .peers import Peer
 from .workers import Workers
@@ -65,8 +66,6 @@ def _answer(frame: object, peer: Peer) -> None:
 
 def connect(peer: Peer) -> None:
     """A client has come."""
-    from .event_log import EPOCH
-
     _peers.add(peer)
     payload = {"skin": "default", "replay_epoch": EPOCH}
     peer.send(
@@ -107,8 +106,6 @@ def shut_down(end_reason: str, seconds: float = 8.0) -> None:
 
 def _load_methods() -> None:
     if not rpc.METHODS:
-        from . import methods
-
         with _opening:
             methods.load()
 

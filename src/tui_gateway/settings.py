@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent.config.schema import KEYS
+
 from . import live, walls
 from .hub import Hub, Session
 
@@ -26,8 +28,6 @@ SHORT = {
 
 def key_named(name: str) -> Key | None:
     """A key of the configuration by its name, with its type and limits."""
-    from agent.config.schema import KEYS
-
     return next((key for key in KEYS if key.name == name), None)
 
 

@@ -11,6 +11,8 @@ import threading
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from tools.terminal.environ import child_environment
+
 LONGEST = 200_000
 """Bytes of each of its outputs that are kept."""
 
@@ -33,7 +35,6 @@ def run(command: str, folder: Path, seconds: float) -> Done:
     Raises OSError if it cannot be started, TookTooLongError if it is not done in time.
     """
     from hermes_base.redaction import redact
-    from tools.terminal.environ import child_environment
 
     child = subprocess.Popen(
         [shutil.which("bash") or "/bin/sh", "-c", command],

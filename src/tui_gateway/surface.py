@@ -10,11 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.ids import new_session_id
 from agent.slash import Alias, CommandError, Result, Surface, lookup, run
 from agent.slash.table import parse
 
 from . import agents, asking, fetching, live, turns, walls
 from .hub import Hub, Session
+from .media import BadMediaError, attach_image
 from .rpc import RpcError
 
 if TYPE_CHECKING:
@@ -68,8 +70,6 @@ class LiveSurface(Surface):
 
     def new_session(self, title: str | None) -> None:
         """Go on with an empty conversation under the same live id."""
-        from agent.ids import new_session_id
-
         fresh = live.new_session(new_session_id(), cwd=self._session["cwd"])
         fresh["user_id"] = self.user_id
         fresh["pending_title"] = title
@@ -153,8 +153,6 @@ class LiveSurface(Surface):
 
     def attach_image(self, path: Path) -> None:
         """Send a picture along with the next message."""
-        from .media import BadMediaError, attach_image
-
         try:
             attach_image(self._session, path)
         except BadMediaError as error:

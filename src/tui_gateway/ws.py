@@ -24,7 +24,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agent.descriptors import EXHAUSTED, RETRY_SECONDS, Strangers, raise_descriptor_limit
+from agent.home import hermes_home
 from hermes_base.files import write_private
+from tools.extras import install_hint
 
 from . import server
 from .peers import Peer
@@ -62,8 +64,6 @@ def serve(port: int) -> Callable[[], None]:
 
     The token is in `tui_gateway.<port>.token` in the Hermes home, until it is stopped.
     """
-    from agent.home import hermes_home
-
     raise_descriptor_limit()
     token = secrets.token_urlsafe(32)
     listening = Listener(token, port)
@@ -93,8 +93,6 @@ class Listener:
         try:
             from websockets.sync.server import serve as listen
         except ImportError as error:
-            from tools.extras import install_hint
-
             raise CannotServeError(
                 f"WebSockets need the package websockets. Run: {install_hint('ws')}"
             ) from error

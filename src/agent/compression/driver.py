@@ -21,7 +21,7 @@ from agent.errors import ContextTooLongError
 from agent.journal import Journal
 from agent.model import Message, Usage
 from agent.threads import in_thread
-from hermes_base import session_context
+from hermes_base import plugins, session_context
 from hermes_state import SessionDB, SessionEndedError
 
 from .counting import Counting
@@ -426,8 +426,6 @@ class Compressor:
         return self._settings.abort_on_summary_failure
 
     async def _tell_plugins(self, hook: str, turn: Turn, **facts: Any) -> None:
-        from hermes_base import plugins
-
         run = contextvars.copy_context().run
         facts |= {"platform": self._platform, "model": turn.model.name}
         await in_thread(lambda: run(plugins.invoke_hook, hook, **facts))

@@ -7,6 +7,7 @@ none of these the model inside the process answers.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -132,8 +133,6 @@ def _completed(given: ModelSettings, findings: Findings, where: str) -> ModelSet
 
 
 def _refuse_provider(given: ModelSettings, findings: Findings, where: str) -> None:
-    import difflib
-
     if given.provider == "custom":
         findings.problems.append(
             f"{findings.path}: {where}.provider is custom, which needs {where}.base_url, for"

@@ -6,6 +6,7 @@ A problem names the key, the value and the fix; the value of a secret is never s
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Collection, Mapping
@@ -60,8 +61,6 @@ class Findings:
         """Record an unknown key, with the known one that looks most like it."""
         if is_without_meaning(key) or key in self._ignored:
             return
-        import difflib
-
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
         if near:
             self.warnings.append(f"{self.path}: unknown key {key}; did you mean {near[0]}?")

@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agent.config import load_config
 from agent.config.env import parse_dotenv
 from agent.home import ConfigError
+from hermes_base.files import write_private
 
 _writing = threading.Lock()
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
@@ -31,8 +33,6 @@ def set_config_value(path: Path, key: str, value: Any) -> bool:
 
 def set_config_values(path: Path, values: Mapping[str, Any]) -> bool:
     """Set several keys that only make sense together, as one change; see `set_config_value`."""
-    from agent.config import load_config
-
     for key, value in values.items():
         _refuse_broken_text(path, key, value)
     with _writing:
@@ -255,8 +255,6 @@ def _read(path: Path) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Replace a file as a whole, for its owner alone; a link stays a link."""
-    from hermes_base.files import write_private
-
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(path.resolve(), text)

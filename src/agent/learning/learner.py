@@ -23,6 +23,7 @@ from tools.base import Tool
 from .background import Background
 from .memory_providers import MemoryProviders
 from .text import plain
+from .titles import first_words, propose_title, store_title
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -162,14 +163,10 @@ class Learner:
         # A sub-agent's conversation is not listed, a branch has its title from where it began.
         if session is None or session["title"] or session["parent_session_id"]:
             return
-        from .titles import propose_title
-
         ask = self._asker(TITLE_TASK, TITLE_TOKENS, TITLE_SECONDS)
         self._set_title(db, session_id, await propose_title(question, answer, ask))
 
     def _set_title(self, db: SessionDB, session_id: str, title: str | None) -> None:
-        from .titles import store_title
-
         stored = store_title(db, session_id, title) if title else None
         if stored is not None:
             self._emit(TitleSet(session_id, stored))
@@ -255,8 +252,6 @@ class Learner:
         """Give up on what is under way; a conversation that was being named gets a plain title."""
         naming = "title" in self._background.give_up()
         if naming and self._to_name is not None and self._agent.db is not None:
-            from .titles import first_words
-
             session_id, question = self._to_name
             try:
                 self._set_title(self._agent.db, session_id, first_words(question))

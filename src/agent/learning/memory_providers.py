@@ -7,6 +7,7 @@ and keeps them away from it: whatever a provider does, a turn goes on, with it o
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -166,7 +167,6 @@ class MemoryProviders:
 
     def _telling(self, own: Tool) -> Tool:
         """The memory tool, with the providers told of what it wrote."""
-        import dataclasses
 
         def run(context: ToolContext, **arguments: Any) -> Any:
             done = own.run(context, **arguments)

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from agent.providers import failures
+from agent.providers.connections import pooled_transport
 from agent.providers.light_httpx import httpx
 from hermes_base.certificates import certificates
 from hermes_base.version import __version__
@@ -89,8 +90,6 @@ class HttpPeer:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            from agent.providers.connections import pooled_transport
-
             self._forget_ended_loops()
             has_proxy = self._has_proxy()
             client = self._clients[loop] = httpx.AsyncClient(

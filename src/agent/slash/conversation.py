@@ -6,6 +6,9 @@ import json
 import re
 import time
 
+from agent.ids import new_session_id
+from hermes_base.files import write_private
+from hermes_base.redaction import redact_value
 from hermes_state import plain_text
 
 from .owner import find_own, own_sessions, owned_by, titles
@@ -63,8 +66,6 @@ def title(surface: Surface, args: str) -> str:
 @command("branch", category=CATEGORY, aliases=("fork",), args="[title]")
 def branch(surface: Surface, args: str) -> str:
     """Go on in a copy of this conversation; the original stays as it is."""
-    from agent.ids import new_session_id
-
     require_idle(surface)
     if surface.db.get_session(surface.session_id) is None:
         raise CommandError("Nothing was said yet, so there is nothing to branch from.")
@@ -163,9 +164,6 @@ def history(surface: Surface, args: str) -> str:
 @command("save", category=CATEGORY, scope="cli", slow=True)
 def save(surface: Surface, args: str) -> str:
     """Write the whole conversation into a file, without secrets."""
-    from hermes_base.files import write_private
-    from hermes_base.redaction import redact_value
-
     exported = surface.db.export_session_lineage(surface.session_id)
     if exported is None:
         raise CommandError("Nothing was said yet, so there is nothing to save.")

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 from agent.home import ConfigError
 from agent.providers import UnknownProviderError
+from hermes_base import plugins
 from hermes_state import StoreError
-from tools.base import ToolError
+from tools.base import ToolContext, ToolError, Workspace
+from tools.skills import skill_view
+from tools.skills.index import skills_of
 
 from .results import Exec, Plugin, Result, Skill
 from .surface import CommandError, Surface
@@ -59,8 +62,6 @@ def _run_command(found: Command, surface: Surface, args: str) -> Result:
 def _run_other(surface: Surface, name: str, args: str) -> Result:
     plugin = plugin_commands().get(name)
     if plugin is not None:
-        from hermes_base import plugins
-
         return Plugin(plugins.run_command(plugin.name, args) or "")
     skills = skill_names(surface)
     if name in skills:
@@ -74,24 +75,17 @@ def _run_other(surface: Surface, name: str, args: str) -> Result:
 
 def plugin_commands() -> dict[str, PluginCommand]:
     """The commands of loaded plugins, by the name they are called with."""
-    from hermes_base import plugins
-
     return {normal(name): entry for name, entry in plugins.get_commands().items()}
 
 
 def skill_names(surface: Surface) -> dict[str, str]:
     """What skills can be called by, and their own names."""
-    from tools.skills.index import skills_of
-
     skills = skills_of(surface.config.home, surface.config.skills)
     return {normal(one.name.replace(" ", "-")): one.name for one in skills}
 
 
 def skill_result(surface: Surface, name: str, args: str) -> Skill:
     """A message that has the skill's instructions in it, and what it is to be used for."""
-    from tools.base import ToolContext, Workspace
-    from tools.skills import skill_view
-
     home = surface.config.home
     workspace = Workspace(home, home, settings={"skills": surface.config.skills})
     text = skill_view.run(ToolContext("", "", workspace=workspace), name)

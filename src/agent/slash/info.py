@@ -6,8 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from agent.wall_choices import added_folders, configured_folders, mode_of
+from hermes_base.version import __version__
 from hermes_state import plain_text
+from tools.wall.telling import wall_line
 
+from .config_lines import config_lines
 from .dispatch import plugin_commands, skill_names
 from .owner import LOCAL, owned_by
 from .surface import CommandError, Surface
@@ -92,9 +96,6 @@ def status(surface: Surface, args: str) -> str:
 
 def _wall(surface: Surface) -> str:
     """Which wall is around what runs in this conversation."""
-    from agent.wall_choices import added_folders, configured_folders, mode_of
-    from tools.wall.telling import wall_line
-
     terminal = surface.config.terminal
     settings = {"backend": terminal.backend, "sandbox": terminal.sandbox}
     folders = configured_folders(surface.config) + added_folders(surface.db, surface.session_id)
@@ -159,16 +160,12 @@ def insights(surface: Surface, args: str) -> str:
 @command("version", category=CATEGORY, aliases=("v",))
 def version(surface: Surface, args: str) -> str:
     """Show the version."""
-    from hermes_base.version import __version__
-
     return f"Hermes {__version__}"
 
 
 @command("config", category=CATEGORY, args="[key]", scope="cli")
 def config(surface: Surface, args: str) -> str:
     """Show the configuration, without secrets."""
-    from .config_lines import config_lines
-
     lines = [line for line in config_lines(surface.config) if line.startswith(args)]
     return "\n".join(lines) or f"There is no key {args!r}."
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from agent.catalog import known_models
+
 from .options import EFFORTS
 from .surface import CommandError, Surface, require_idle
 from .table import command
@@ -10,8 +12,6 @@ CATEGORY = "Settings"
 
 
 def _names(surface: Surface, typed: str) -> list[tuple[str, str]]:
-    from agent.catalog import known_models
-
     configured = [surface.config.model.name, *(one.name for one in surface.config.fallback_models)]
     found = dict.fromkeys(configured, "configured")
     for info in known_models():

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tools import checkpoints
+from tools.base import Workspace
+from tools.checkpoints import list_checkpoints
 
 from .results import Content, Prefill, Send
 from .surface import CommandError, Surface, require_idle
 from .table import command
 
 if TYPE_CHECKING:
-    from tools.base import Workspace
     from tools.checkpoints import Checkpoint
 
 CATEGORY = "Taking back"
@@ -85,8 +89,6 @@ def rollback(surface: Surface, args: str) -> str:
             return "No turn of this conversation has changed files."
         lines = [f"{number:>3}. {_told(one)}" for number, one in enumerate(found, 1)]
         return "\n".join([*lines, "/rollback NUMBER undoes one, /rollback diff NUMBER shows it."])
-    from tools import checkpoints
-
     show = words[0] == "diff"
     wanted = words[1:] if show else words
     if not wanted or not wanted[0].isdigit() or not 0 < int(wanted[0]) <= len(found):
@@ -103,11 +105,6 @@ def rollback(surface: Surface, args: str) -> str:
 
 
 def _checkpoints(surface: Surface) -> tuple[Workspace, str, list[Checkpoint]]:
-    from pathlib import Path
-
-    from tools.base import Workspace
-    from tools.checkpoints import list_checkpoints
-
     if surface.agent is not None:
         workspace = surface.agent.workspace
     else:

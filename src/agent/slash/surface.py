@@ -7,11 +7,12 @@ where a command is marked slow.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from agent.wall_choices import add_folders, choose_mode, remove_folder
 
+if TYPE_CHECKING:
     from agent.agent import AIAgent
     from agent.config import Config
     from hermes_state import SessionDB
@@ -145,26 +146,18 @@ class Surface:
         """Where the person put the conversation."""
         if self.agent is not None:
             return self.agent.workspace.root
-        from pathlib import Path
-
         return Path.cwd()
 
     def set_mode(self, mode: Mode) -> None:
         """Choose what the agent may do from now on, also in a running turn; CommandError."""
-        from agent.wall_choices import choose_mode
-
         choose_mode(self.db, self.session_id, mode, self.agent)
 
     def add_folder(self, folder: Path) -> None:
         """Let the agent write to a further folder."""
-        from agent.wall_choices import add_folders
-
         add_folders(self.db, self.session_id, [folder], self.agent)
 
     def remove_folder(self, folder: Path) -> None:
         """Take a folder back; WallChoiceError if it was not added."""
-        from agent.wall_choices import remove_folder
-
         remove_folder(self.db, self.session_id, folder, self.agent)
 
     # The screen

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from hermes_base import plugins as host
+from tools.memory import FILES, memory_path, read_entries
+from tools.skills.index import skills_of
+
+from .dispatch import plugin_commands
 from .surface import CommandError, Surface
 from .table import command
 
@@ -45,8 +50,6 @@ def toolsets(surface: Surface, args: str) -> str:
 @command("skills", category=CATEGORY)
 def skills(surface: Surface, args: str) -> str:
     """List the skills; each one can be called as a command."""
-    from tools.skills.index import skills_of
-
     found = skills_of(surface.config.home, surface.config.skills)
     lines = [f"/{one.name}  {one.description}" for one in found if args.lower() in one.name.lower()]
     return "\n".join(lines) or "There are no skills yet."
@@ -55,8 +58,6 @@ def skills(surface: Surface, args: str) -> str:
 @command("reload-skills", category=CATEGORY)
 def reload_skills(surface: Surface, args: str) -> str:
     """Look for new skills."""
-    from tools.skills.index import skills_of
-
     count = len(skills_of(surface.config.home, surface.config.skills))
     return f"{count} skills, usable as commands at once. The agent reads the list with /new."
 
@@ -77,8 +78,6 @@ def reload_mcp(surface: Surface, args: str) -> str:
 @command("memory", category=CATEGORY)
 def memory(surface: Surface, args: str) -> str:
     """Show what is remembered from one conversation to the next."""
-    from tools.memory import FILES, memory_path, read_entries
-
     parts = []
     for target, (name, limit) in FILES.items():
         entries = read_entries(memory_path(surface.config.home, target))
@@ -90,10 +89,6 @@ def memory(surface: Surface, args: str) -> str:
 @command("plugins", category=CATEGORY, scope="cli")
 def plugins(surface: Surface, args: str) -> str:
     """List the plugins and the commands they bring."""
-    from hermes_base import plugins as host
-
-    from .dispatch import plugin_commands
-
     lines = [f"{name}: loaded" for name in host.loaded_plugins()]
     lines += [f"{name}: {reason}" for name, reason in host.plugin_problems().items()]
     lines += [f"/{one.name}  {one.description}" for one in plugin_commands().values()]

@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agent.home import hermes_home
+
+from ..media import keep
+
 if TYPE_CHECKING:
     from ..config import Platform, PlatformConfig
     from ..session import SessionSource
@@ -94,8 +98,6 @@ class StandaloneHost:
     def home(self) -> Path:
         """The folder that was given, or the Hermes home of the environment."""
         if self._home is None:
-            from agent.home import hermes_home
-
             self._home = hermes_home()
         return self._home
 
@@ -117,8 +119,6 @@ class StandaloneHost:
 
     async def keep_file(self, chat_id: str, name: str, data: AsyncGenerator[bytes, None]) -> Path:
         """Keep a file below the home."""
-        from ..media import keep
-
         return await keep(self.home, "standalone", chat_id, name, data, self.limits.media_bytes)
 
     def serves(self, platform: Platform) -> bool:

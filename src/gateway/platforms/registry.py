@@ -9,6 +9,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
+from hermes_base import plugins
+
 from .manifest import Capabilities, Manifest
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ def all_manifests() -> dict[str, Manifest]:
 
 def find_manifest(name: str) -> Manifest | None:
     """The platform of this name, if there is one."""
-    from hermes_base import plugins
-
     registered = plugins.get_platforms().get(name)
     return _of_plugin(registered) if registered is not None else own_manifests().get(name)
 
@@ -53,8 +53,6 @@ def capabilities_of(name: str) -> Capabilities:
 
 
 def _of_plugins() -> dict[str, Manifest]:
-    from hermes_base import plugins
-
     return {name: _of_plugin(each) for name, each in plugins.get_platforms().items()}
 
 

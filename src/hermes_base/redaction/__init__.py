@@ -19,6 +19,7 @@ import re
 import threading
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 from .places import NextFinder, place_starts, secret_span
 from .table import FORMS, PREFIXES, name_kind
@@ -43,8 +44,6 @@ def register_secret(value: str | None) -> None:
     value = (value or "").strip()
     if len(value) < _SHORTEST or value in _registered:
         return
-    from urllib.parse import quote
-
     with _registering:
         values = {*_registered, value, quote(value, safe="")}
         _registered = tuple(sorted(values, key=len, reverse=True))

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from hermes_cli.command_run import UserError
+from tools.approval_words import grant_text
 
 from .home import store
 from .output import print_json, print_table, when
@@ -71,8 +72,6 @@ def revoke(args: argparse.Namespace) -> int:
 
 
 def _text(grant: dict[str, Any]) -> str:
-    from tools.approval_words import grant_text
-
     return grant_text(grant["pattern_key"])
 
 

@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from agent.home import hermes_home
 from hermes_cli.command_run import UserError
+from hermes_cli.home_backup import write_backup
 
 from .backup_points import add_actions
 from .output import print_json, size
@@ -44,9 +46,6 @@ def run(args: argparse.Namespace) -> int:
 def write(args: argparse.Namespace) -> int:
     """Write a backup, read it again, and say where it is."""
     import time
-
-    from agent.home import hermes_home
-    from hermes_cli.home_backup import write_backup
 
     home = hermes_home()
     if not re.fullmatch(r"[\w.-]*", args.label):

@@ -10,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.home import hermes_home
 from hermes_cli.command_run import NotDone, UserError
+from hermes_cli.home_backup import STORE, kept_files
+from hermes_cli.home_backup import verify as verify_archive
+from hermes_state import StoreError
+from hermes_state.backup.point import list_points
 
 from .output import print_json, print_table, size, when
 
@@ -74,8 +79,6 @@ def _at_least(least: float) -> Callable[[str], float]:
 
 def points_folder(given: str | None) -> Path:
     """The folder of points that is meant."""
-    from agent.home import hermes_home
-
     return Path(given).expanduser() if given else hermes_home() / "backups" / "continuous"
 
 
@@ -98,8 +101,6 @@ def increment(args: argparse.Namespace) -> int:
 
 
 def _step(args: argparse.Namespace, folder: Path) -> tuple[Point | None, int]:
-    from agent.home import hermes_home
-    from hermes_cli.home_backup import STORE, kept_files
     from hermes_state.backup.chain import add_point
     from hermes_state.backup.thin import thin
 
@@ -121,8 +122,6 @@ def _said(folder: Path, point: Point | None, thinned: int) -> str:
 
 def watch(args: argparse.Namespace) -> int:
     """Add points until Ctrl-C; a failure is said, and tried again. Verified once a day."""
-    from hermes_state import StoreError
-
     folder = points_folder(args.to)
     verified_at = -_A_DAY
     try:
@@ -158,8 +157,6 @@ def _newest_verified(folder: Path) -> str:
 
 def points(args: argparse.Namespace) -> int:
     """List the points of a folder."""
-    from hermes_state.backup.point import list_points
-
     folder = points_folder(args.folder)
     found = list_points(folder)
     if not found:
@@ -210,8 +207,6 @@ def verify(args: argparse.Namespace) -> int:
 
 
 def _verify_archive(path: Path, as_json: bool) -> int:
-    from hermes_cli.home_backup import verify as verify_archive
-
     try:
         facts = verify_archive(path)
     except UserError as error:  # for a verdict it is the archive that is wrong, not the person

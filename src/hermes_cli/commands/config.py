@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from agent.config import load_config
+from agent.config.foreign import RENAMED
+from agent.config.schema import FREE_FORM, KEYS, SECTIONS
+from agent.config.write import set_config_value, set_dotenv_value, with_values
+from agent.home import ConfigError, hermes_home, home_path
+from hermes_base.redaction import redact_value
 from hermes_cli.command_parser import meant
 from hermes_cli.command_run import UserError
 
@@ -54,10 +62,6 @@ def run(args: argparse.Namespace) -> int:
 
 def get(args: argparse.Namespace) -> int:
     """Print one value, a section, or all."""
-    from agent.config import load_config
-    from agent.config.schema import FREE_FORM, KEYS
-    from hermes_base.redaction import redact_value
-
     config = load_config()
     values: dict[str, Any] = {}
     for key in KEYS:
@@ -98,8 +102,6 @@ def _inside(values: dict[str, Any], key: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    import json
-
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -111,9 +113,6 @@ def _shown(value: Any) -> str:
 
 def set_(args: argparse.Namespace) -> int:
     """Change one value; everything else in the file stays as it stands."""
-    from agent.config.write import set_config_value, set_dotenv_value
-    from agent.home import hermes_home
-
     home = hermes_home()
     if _ENVIRONMENT_NAME.fullmatch(args.key):
         changed = set_dotenv_value(home / ".env", args.key, args.value or None)
@@ -125,8 +124,6 @@ def set_(args: argparse.Namespace) -> int:
     value = _parsed(args.value)
     if args.key.split(".")[0] in ("toolsets", "tools", "platform_toolsets"):
         from agent.build import check_tool_choice
-        from agent.config import load_config
-        from agent.config.write import with_values
 
         wanted = with_values(load_config(home).raw, {args.key: value})
         check_tool_choice(load_config(home, raw=wanted))
@@ -136,9 +133,6 @@ def set_(args: argparse.Namespace) -> int:
 
 
 def _refuse_unknown(key: str) -> None:
-    from agent.config.foreign import RENAMED
-    from agent.config.schema import FREE_FORM, KEYS, SECTIONS
-
     head = key.split(".")[0]
     known = [one.name for one in KEYS]
     if head in FREE_FORM or key in known or key == "model":
@@ -163,9 +157,6 @@ def _parsed(text: str) -> Any:
 
 def check(args: argparse.Namespace) -> int:
     """Print every problem and warning."""
-    from agent.config import load_config
-    from agent.home import ConfigError
-
     try:
         config = load_config()
     except ConfigError as error:
@@ -185,7 +176,6 @@ def check(args: argparse.Namespace) -> int:
 
 def _no_tools(config: Config) -> list[str]:
     from agent.build import check_tool_choice
-    from agent.home import ConfigError
 
     try:
         check_tool_choice(config)
@@ -211,9 +201,5 @@ def ignored_lines(config: Config) -> list[str]:
 
 def path(args: argparse.Namespace) -> int:
     """Print where the file is, whether or not it is there yet."""
-    import os
-
-    from agent.home import home_path
-
     print(home_path(os.environ) / (".env" if args.env else "config.yaml"))
     return 0

@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from agent.home import hermes_home
+
+from .doctor_checks import CHECKS
+from .home import store
 from .output import bold, print_json
 
 if TYPE_CHECKING:
@@ -32,10 +36,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at every part; 1 if something is wrong in the end."""
-    from agent.home import hermes_home
-
-    from .doctor_checks import CHECKS
-
     home = hermes_home()
     if args.acknowledge and (home / "state.db").exists():
         _acknowledge(home)
@@ -75,8 +75,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _acknowledge(home: Path) -> None:
     from hermes_state import acknowledge_losses
-
-    from .home import store
 
     with store(home) as db:
         acknowledge_losses(db)

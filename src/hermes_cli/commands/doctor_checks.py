@@ -10,6 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent.config import load_config
+from agent.home import ConfigError
+from agent.providers.embedded_fetch import WEIGHTS
+from gateway.event_hooks import hooks_in
+from gateway.status import read_pid, read_runtime_status, running_pid
+from hermes_base.plugins.discovery import find_plugins, read_choice
+from tools.hook_consents import read_consents
+from tools.memory import FILES, memory_path, read_entries
+from tools.shell_hooks import accepts_all, read_hooks
+from tools.skills.index import list_skills
+from tools.wall.kinds import means
+from tools.wall.telling import is_chosen
+
+from .doctor_extras import missing_extras
+from .home import store
+
 LOW_SPACE = 500_000_000
 PRIVATE = (
     "state.db", "search.db", ".env", "config.yaml", "auth.json", "chat_history",
@@ -67,9 +83,6 @@ def _chmod(path: Path, mode: int) -> Callable[[], None]:
 
 def check_config(home: Path) -> list[Ailment]:
     """Whether the configuration can be used, and the model be asked."""
-    from agent.config import load_config
-    from agent.home import ConfigError
-
     try:
         config = load_config(home)
     except ConfigError as error:
@@ -83,27 +96,20 @@ def check_config(home: Path) -> list[Ailment]:
 
         found.append(Ailment(config.ignored_line(), is_hint=True))
         found += [Ailment(f"  {line}", is_hint=True) for line in ignored_lines(config)]
-    if config.model.provider == "local":
-        from agent.providers.embedded_fetch import WEIGHTS
-
-        if not (home / "models" / WEIGHTS).exists():
-            found.append(
-                Ailment(
-                    "No provider's key is set, so a tiny model answers; it is not fetched yet.",
-                    "Connect a better one: hermes setup, or fetch it: hermes model pull",
-                    is_hint=True,
-                )
+    if config.model.provider == "local" and not (home / "models" / WEIGHTS).exists():
+        found.append(
+            Ailment(
+                "No provider's key is set, so a tiny model answers; it is not fetched yet.",
+                "Connect a better one: hermes setup, or fetch it: hermes model pull",
+                is_hint=True,
             )
+        )
     return found
 
 
 def check_tools(home: Path) -> list[Ailment]:
     """Whether the agent has tools, and what is configured is installed."""
     from agent.build import check_tool_choice
-    from agent.config import load_config
-    from agent.home import ConfigError
-
-    from .doctor_extras import missing_extras
 
     try:
         config = load_config(home)
@@ -127,11 +133,6 @@ def check_tools(home: Path) -> list[Ailment]:
 
 def check_wall(home: Path) -> list[Ailment]:
     """Which wall is around what the agent runs, and what that does not stop."""
-    from agent.config import load_config
-    from agent.home import ConfigError
-    from tools.wall.kinds import means
-    from tools.wall.telling import is_chosen
-
     try:
         terminal = load_config(home).terminal
     except ConfigError:
@@ -165,8 +166,6 @@ def check_store(home: Path) -> list[Ailment]:
     """Everything that must hold in the store."""
     from hermes_state import StoreError, list_losses
 
-    from .home import store
-
     if not (home / "state.db").exists():
         return [Ailment("There are no conversations yet.", is_hint=True, is_fine=True)]
     try:
@@ -194,8 +193,6 @@ def check_store(home: Path) -> list[Ailment]:
 
 def _mend(home: Path) -> Callable[[], None]:
     def mend() -> None:
-        from .home import store
-
         with store(home) as db:
             db.mend_store()
 
@@ -205,8 +202,6 @@ def _mend(home: Path) -> Callable[[], None]:
 def check_search(home: Path) -> list[Ailment]:
     """Whether search finds everything."""
     from hermes_state import StoreError, missing_from_index
-
-    from .home import store
 
     if not (home / "state.db").exists():
         return []
@@ -226,8 +221,6 @@ def check_search(home: Path) -> list[Ailment]:
 
 def _index(home: Path) -> Callable[[], None]:
     def rebuild() -> None:
-        from .home import store
-
         with store(home) as db:
             db.rebuild_fts()
 
@@ -236,8 +229,6 @@ def _index(home: Path) -> Callable[[], None]:
 
 def check_gateway(home: Path) -> list[Ailment]:
     """Whether a gateway that should run does, and says so."""
-    from gateway.status import read_pid, read_runtime_status, running_pid
-
     pid = running_pid(home)
     if pid is None:
         if read_pid(home) is not None:
@@ -262,13 +253,6 @@ def check_gateway(home: Path) -> list[Ailment]:
 
 def check_plugins(home: Path) -> list[Ailment]:
     """Whether enabled plugins are there, and shell hooks were agreed to."""
-    from agent.config import load_config
-    from agent.home import ConfigError
-    from gateway.event_hooks import hooks_in
-    from hermes_base.plugins.discovery import find_plugins, read_choice
-    from tools.hook_consents import read_consents
-    from tools.shell_hooks import accepts_all, read_hooks
-
     try:
         config = load_config(home)
     except ConfigError:
@@ -297,9 +281,6 @@ def check_plugins(home: Path) -> list[Ailment]:
 
 def check_memory(home: Path) -> list[Ailment]:
     """Whether what is remembered fits, and skills can be read."""
-    from tools.memory import FILES, memory_path, read_entries
-    from tools.skills.index import list_skills
-
     found = []
     for target, (name, limit) in FILES.items():
         used = len("\n§\n".join(read_entries(memory_path(home, target))))

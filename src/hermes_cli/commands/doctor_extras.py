@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from gateway.config_load import load_gateway_config
+from gateway.platforms.registry import find_manifest
+from tools.extras import install_hint
+
 if TYPE_CHECKING:
     from agent.config import Config
 
 
 def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
     """What is configured and cannot work for want of a package, each with how to get it."""
-    from gateway.config_load import load_gateway_config
-    from gateway.platforms.registry import find_manifest
-
     for platform, settings in load_gateway_config(config).platforms.items():
         manifest = find_manifest(platform.value)
         if manifest is None or not settings.enabled:
@@ -29,6 +30,4 @@ def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _advice(extra: str) -> str:
-    from tools.extras import install_hint
-
     return install_hint(extra)

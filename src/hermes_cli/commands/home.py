@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.home import hermes_home
+from agent.store import open_store
 from hermes_cli.command_run import UserError
 
 if TYPE_CHECKING:
@@ -16,11 +20,6 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def store(home: Path | None = None) -> Iterator[SessionDB]:
     """The store of the Hermes home, closed in any case."""
-    import sys
-
-    from agent.home import hermes_home
-    from agent.store import open_store
-
     with open_store(home or hermes_home()) as db:
         if db.salvage_report is not None:
             print(db.salvage_report, file=sys.stderr)
@@ -34,8 +33,6 @@ def find_session(db: SessionDB, wanted: str) -> str:
     found = found or db.resolve_session_by_title(wanted)
     if found:
         return found
-    import difflib
-
     recent = db.list_sessions_rich(limit=500, order_by_last_active=True, include_archived=True)
     if sum(one["id"].startswith(wanted) for one in recent) > 1:
         raise UserError(f"Several conversations begin with {wanted!r}. Give more of the id.")

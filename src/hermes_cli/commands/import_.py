@@ -8,7 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.home import hermes_home
 from hermes_cli.command_run import UserError
+from hermes_cli.importers.hermes_home import import_home, planned
 
 from .home import store
 from .output import print_json, print_table, progress
@@ -48,9 +50,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _home(path: Path, args: argparse.Namespace) -> int:
-    from agent.home import hermes_home
-    from hermes_cli.importers.hermes_home import import_home, planned
-
     home = hermes_home()
     if args.dry_run:
         from hermes_state.backup.copies import check_copy, has_sessions

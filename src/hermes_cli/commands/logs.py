@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from agent.home import hermes_home
+
 EXAMPLES = """\
 hermes logs                             the last lines
 hermes logs -f                          and what comes, until Ctrl-C
@@ -43,8 +45,6 @@ def _count(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Print the last records, and the next ones if they are wanted."""
-    from agent.home import hermes_home
-
     path = hermes_home() / "logs" / f"{args.file}.log"
     if not path.exists() and not args.follow:
         print(f"There is no {path} yet.", file=sys.stderr)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from agent.home import hermes_home
+from hermes_base.files import write_private
 from hermes_cli.command_run import UserError
+from tools.base import ToolError
+from tools.memory import FILES, SEPARATOR, Operation, changed, locked, memory_path, read_entries
 
 from .output import bold, print_json, visible
-
-if TYPE_CHECKING:
-    from tools.memory import Operation
 
 EXAMPLES = """\
 hermes memory                                     what is remembered
@@ -45,9 +46,6 @@ def run(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print both files, entry by entry."""
-    from agent.home import hermes_home
-    from tools.memory import FILES, memory_path, read_entries
-
     home = hermes_home()
     found = {target: read_entries(memory_path(home, target)) for target in FILES}
     if args.json:
@@ -62,10 +60,6 @@ def show(args: argparse.Namespace) -> int:
 
 def change(args: argparse.Namespace) -> int:
     """Add or remove an entry; the next conversation reads it."""
-    from agent.home import hermes_home
-    from tools.base import ToolError
-    from tools.memory import Operation
-
     target = "user" if args.user else "memory"
     operation = Operation(action=args.action, content=args.text, old_text=args.text)
     try:
@@ -81,17 +75,6 @@ def change_entries(home: Path, target: str, operations: list[Operation]) -> int:
 
     Raises ToolError if an entry is unfit, not there, or one too many.
     """
-    from hermes_base.files import write_private
-    from tools.base import ToolError
-    from tools.memory import (
-        FILES,
-        SEPARATOR,
-        changed,
-        locked,
-        memory_path,
-        read_entries,
-    )
-
     path = memory_path(home, target)
     with locked(path):
         entries = read_entries(path)

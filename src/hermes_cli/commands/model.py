@@ -6,6 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.catalog import known_models
+from agent.config import ConfigError, load_config, read_yaml
+from agent.config.schema import LOCAL_MODEL
+from agent.config.write import set_config_values
+from agent.home import hermes_home
+from agent.providers.embedded_fetch import FetchError, ensure_runtime, ensure_weights
+from agent.providers.embedded_progress import terminal_progress
 from hermes_cli.command_run import NotDone, UserError
 
 from .output import print_json, print_table
@@ -47,8 +54,6 @@ def run(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print which model answers."""
-    from agent.config import load_config
-
     config = load_config()
     print(f"{config.model.provider}:{config.model.name}")
     for one in config.fallback_models:
@@ -75,9 +80,6 @@ def missing_key(config: Config) -> str:
 
 def list_models(args: argparse.Namespace) -> int:
     """Print the catalogue."""
-    from agent.catalog import known_models
-    from agent.config import load_config
-
     configured = load_config().model.name
     found = [one for one in known_models() if args.part.lower() in one.name.lower()]
     if args.json:
@@ -118,9 +120,6 @@ def list_models(args: argparse.Namespace) -> int:
 
 def set_model(args: argparse.Namespace) -> int:
     """Ask another model from now on, as config.yaml says."""
-    from agent.config import load_config
-    from agent.home import hermes_home
-
     config = config_to_choose_in(hermes_home())
     if not args.name.strip():
         raise UserError("Which model? For instance: hermes model set gpt-5")
@@ -138,8 +137,6 @@ def config_to_choose_in(home: Path) -> Config:
 
     Raises ConfigError if something else is wrong.
     """
-    from agent.config import ConfigError, load_config, read_yaml
-
     try:
         return load_config(home)
     except ConfigError:
@@ -150,8 +147,6 @@ def config_to_choose_in(home: Path) -> Config:
 
 def choose(config: Config, provider: str, name: str, base_url: str = "") -> None:
     """Write the choice of a model into config.yaml; settings of another provider's go."""
-    from agent.config import read_yaml
-    from agent.config.write import set_config_values
     from agent.providers.known import KNOWN
 
     known = KNOWN.get(provider)
@@ -170,11 +165,6 @@ def choose(config: Config, provider: str, name: str, base_url: str = "") -> None
 
 def pull(args: argparse.Namespace) -> int:
     """Fetch the offline model's weights and library."""
-    from agent.config.schema import LOCAL_MODEL
-    from agent.home import hermes_home
-    from agent.providers.embedded_fetch import FetchError, ensure_runtime, ensure_weights
-    from agent.providers.embedded_progress import terminal_progress
-
     home = hermes_home()
     try:
         weights = ensure_weights(home, terminal_progress(f"Fetching {LOCAL_MODEL}"))

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from agent.config import ConfigError, load_config
+from agent.plugin_loading import load_plugins
+from gateway.event_hooks import NOT_AGREED, hooks_in
+from hermes_base import plugins
+from hermes_base.plugins.calls import TookTooLong
+from hermes_base.plugins.config import CannotEdit, set_enabled
+from hermes_base.plugins.discovery import find_plugins, is_true, read_choice
+from tools.hook_consents import agree, read_consents, revoke
+from tools.shell_hooks import accepts_all, read_hooks, run_hook
 
 if TYPE_CHECKING:
     from agent.config import Config
@@ -52,9 +64,6 @@ def _add(
 
 def run(args: argparse.Namespace) -> int:
     """Carry out what `add_parsers` understood; returns the exit code."""
-    from agent.config import ConfigError, load_config
-    from hermes_base.plugins.config import CannotEdit
-
     try:
         return int(args.run(args, load_config()))
     except (ConfigError, CannotEdit, OSError) as error:
@@ -67,8 +76,6 @@ def run(args: argparse.Namespace) -> int:
 
 def list_plugins(args: argparse.Namespace, config: Config) -> int:
     """Print every plugin with its state."""
-    from hermes_base.plugins.discovery import find_plugins, is_true, read_choice
-
     choice = read_choice(config.raw)
     found = find_plugins(config.home, config.environ)
     if is_true(config.environ, "HERMES_SAFE_MODE"):
@@ -90,9 +97,6 @@ def list_plugins(args: argparse.Namespace, config: Config) -> int:
 
 def change_plugin(args: argparse.Namespace, config: Config) -> int:
     """Enable or disable a plugin in config.yaml."""
-    from hermes_base.plugins.config import set_enabled
-    from hermes_base.plugins.discovery import find_plugins
-
     enabled = args.action == "enable"
     known = {name for one in find_plugins(config.home, config.environ) for name in one.names}
     if enabled and args.name not in known:
@@ -110,10 +114,6 @@ def change_plugin(args: argparse.Namespace, config: Config) -> int:
 
 def list_hooks(args: argparse.Namespace, config: Config) -> int:
     """Print every shell hook, and every hook of the gateway, with whether it may run."""
-    from gateway.event_hooks import hooks_in
-    from tools.hook_consents import read_consents
-    from tools.shell_hooks import accepts_all, read_hooks
-
     found, problems = read_hooks(config.raw)
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
     for one in found:
@@ -132,10 +132,6 @@ def list_hooks(args: argparse.Namespace, config: Config) -> int:
 
 def accept_hooks(args: argparse.Namespace, config: Config) -> int:
     """Agree to the configured shell hooks and those of the gateway, or to one of them."""
-    from gateway.event_hooks import NOT_AGREED, hooks_in
-    from tools.hook_consents import agree
-    from tools.shell_hooks import read_hooks
-
     wanted = [
         (one.event, one.command)
         for one in read_hooks(config.raw)[0]
@@ -160,9 +156,6 @@ def accept_hooks(args: argparse.Namespace, config: Config) -> int:
 
 def revoke_hook(args: argparse.Namespace, config: Config) -> int:
     """Take consent to a command, or a hook of the gateway, back."""
-    from gateway.event_hooks import NOT_AGREED, hooks_in
-    from tools.hook_consents import revoke
-
     if hooks_in(config.home / "hooks").get(args.command_text):
         (config.home / "hooks" / args.command_text / NOT_AGREED).touch(mode=0o600)
         print(f"{args.command_text} may not run any more, from the next start on.")
@@ -177,10 +170,6 @@ def revoke_hook(args: argparse.Namespace, config: Config) -> int:
 
 def try_hooks(args: argparse.Namespace, config: Config) -> int:
     """Run the agreed hooks of an event once and print what they answer."""
-    from hermes_base.plugins.calls import TookTooLong
-    from tools.hook_consents import read_consents
-    from tools.shell_hooks import accepts_all, read_hooks, run_hook
-
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
     failed = False
     found = [one for one in read_hooks(config.raw)[0] if one.event == args.event]
@@ -211,12 +200,6 @@ def try_hooks(args: argparse.Namespace, config: Config) -> int:
 
 def check_hooks(args: argparse.Namespace, config: Config) -> int:
     """Print what keeps shell hooks from working; 1 if anything does."""
-    import shlex
-    import shutil
-
-    from tools.hook_consents import read_consents
-    from tools.shell_hooks import accepts_all, read_hooks
-
     found, findings = read_hooks(config.raw)
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
     for one in found:
@@ -239,10 +222,6 @@ def run_plugin_command(parser: argparse.ArgumentParser, arguments: list[str]) ->
     """Run `hermes <name> …` if `parser` does not know it and a plugin does; None if none does."""
     if not arguments or arguments[0].startswith("-") or arguments[0] in _commands(parser):
         return None
-    from agent.config import ConfigError, load_config
-    from agent.plugin_loading import load_plugins
-    from hermes_base import plugins
-
     try:
         config = load_config()
     except ConfigError:

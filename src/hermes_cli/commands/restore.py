@@ -7,9 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from agent.home import hermes_home
 from hermes_cli.command_run import UserError
+from hermes_cli.home_backup import STORE, put_in_place, require_idle, unpack, unpack_point
 
 from .backup_points import points_folder
+from .home import store
 from .output import confirm, print_json, when
 
 EXAMPLES = """\
@@ -33,11 +36,6 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Check a backup, put it in place, and open the store once to see that it works."""
-    from agent.home import hermes_home
-    from hermes_cli.home_backup import STORE, put_in_place, require_idle, unpack, unpack_point
-
-    from .home import store
-
     home = hermes_home()
     if args.file and (args.points or args.at):
         raise UserError("Give a file, or --from and --at for a continuous backup; not both.")

@@ -6,6 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from agent.home import hermes_home
+from agent.ids import new_session_id
+from agent.kept_files import prune_kept_files
 from hermes_cli.command_run import UserError
 
 from .home import find_session, find_tip, store
@@ -30,8 +33,6 @@ def rename_sessions(args: argparse.Namespace) -> int:
 
 def branch_sessions(args: argparse.Namespace) -> int:
     """Copy a conversation into one of its own."""
-    from agent.ids import new_session_id
-
     with store() as db:
         tip = find_tip(db, args.session)
         try:
@@ -62,9 +63,6 @@ def delete_sessions(args: argparse.Namespace) -> int:
 
 def prune_sessions(args: argparse.Namespace) -> int:
     """Delete what has ended and was not used for long, and the files it came with."""
-    from agent.home import hermes_home
-    from agent.kept_files import prune_kept_files
-
     with store() as db:
         found = db.list_prune_candidates(args.older_than, args.source)
         _list(found)
@@ -104,7 +102,6 @@ def archive_sessions(args: argparse.Namespace) -> int:
 
 def repair_sessions(args: argparse.Namespace) -> int:
     """Salvage what is damaged, settle what is wrong, and build the search index anew."""
-    from agent.home import hermes_home
     from hermes_state import damage_marker, is_damaged
 
     path = hermes_home() / "state.db"

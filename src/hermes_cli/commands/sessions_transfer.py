@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_base.files import replace_private
 from hermes_cli.command_run import UserError
 
+from .export_formats import html_page, markdown_page
 from .home import find_session, store
 from .output import print_json
 
@@ -40,8 +41,6 @@ def export_sessions(args: argparse.Namespace) -> int:
 
 
 def _written(db: SessionDB, args: argparse.Namespace, form: str) -> Iterator[str]:
-    from .export_formats import html_page, markdown_page
-
     redact = not args.raw
     if form == "jsonl":
         for one in _sessions(db, args):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from agent.home import hermes_home
+from hermes_cli.setup_wizard import Wizard
+
 EXAMPLES = """\
 hermes setup                a model first, then a chat platform if you like
 hermes setup --model-only   only the model
@@ -23,7 +26,4 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, try, and write what was chosen."""
-    from agent.home import hermes_home
-    from hermes_cli.setup_wizard import Wizard
-
     return Wizard(hermes_home(), check=not args.no_check).run(platform=not args.model_only)

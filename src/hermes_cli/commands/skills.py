@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from agent.config import load_config
 from hermes_cli.command_parser import meant
 from hermes_cli.command_run import UserError
+from tools.skills.index import skills_of
 
 from .output import print_json, print_table
 
@@ -38,9 +40,6 @@ def run(args: argparse.Namespace) -> int:
 
 def list_all(args: argparse.Namespace) -> int:
     """Print every skill with what it is for."""
-    from agent.config import load_config
-    from tools.skills.index import skills_of
-
     config = load_config()
     folder = config.home / "skills"
     found = skills_of(config.home, config.skills)
@@ -55,9 +54,6 @@ def list_all(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print a skill's SKILL.md."""
-    from agent.config import load_config
-    from tools.skills.index import skills_of
-
     config = load_config()
     found = {one.name: one for one in skills_of(config.home, config.skills)}
     if args.name not in found:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from agent.config import load_config
+from agent.config.write import set_config_values, with_values
+from agent.plugin_loading import load_plugins
+from gateway.status import running_pid
+from hermes_cli.command_parser import meant
 from hermes_cli.command_run import UserError
+from tools.plugin_tools import plugin_tools
+from tools.toolset_names import ALL, switched, understand, unwanted_in
+from tools.toolsets import default_tools
 
 from .output import bold, one_line, print_json, width
 
@@ -47,9 +55,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _registry(config: Config, *, all_of_them: bool = False) -> Registry:
     from agent.build import tool_settings
-    from agent.plugin_loading import load_plugins
-    from tools.plugin_tools import plugin_tools
-    from tools.toolsets import default_tools
 
     load_plugins(config.raw, config.home, config.environ)
     # Connecting to other programs' servers is what `hermes mcp list` is for.
@@ -62,7 +67,6 @@ def _registry(config: Config, *, all_of_them: bool = False) -> Registry:
 def list_tools(args: argparse.Namespace) -> int:
     """Print the tools of the next conversation."""
     from agent.build import check_tool_choice
-    from agent.config import load_config
 
     config = load_config()
     found = list(_registry(config))
@@ -90,8 +94,6 @@ def list_tools(args: argparse.Namespace) -> int:
 
 def show_tool(args: argparse.Namespace) -> int:
     """Print what the model is told about one tool."""
-    from agent.config import load_config
-
     registry = _registry(load_config())
     found = registry.get(args.name)
     if found is None:
@@ -101,19 +103,12 @@ def show_tool(args: argparse.Namespace) -> int:
 
 
 def _disabled(config: Config) -> list[str]:
-    from tools.toolset_names import unwanted_in
-
     return list(unwanted_in(config.raw))
 
 
 def change(args: argparse.Namespace) -> int:
     """Leave a tool out from the next conversation on, or not any more."""
     from agent.build import check_tool_choice
-    from agent.config import load_config
-    from agent.config.write import set_config_values, with_values
-    from gateway.status import running_pid
-    from hermes_cli.command_parser import meant
-    from tools.toolset_names import ALL, switched, understand
 
     config = load_config()
     known = {n for one in _registry(config, all_of_them=True) for n in (one.name, one.toolset)}

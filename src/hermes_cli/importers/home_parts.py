@@ -15,7 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gateway.event_hooks import NOT_AGREED
 from hermes_base.files import sweep_partial, write_private
+from hermes_cli.commands.memory import change_entries
+from tools.base import ToolError
+from tools.memory import FILES, Operation, memory_path, read_entries
 
 PARTIAL = ".importing-"
 """How the name of a folder begins that is not copied to its end yet."""
@@ -128,8 +132,6 @@ def _is_same(theirs: Path, ours: Path) -> bool:
 
 
 def _memory_steps(source: Path, home: Path) -> Iterator[Step]:
-    from tools.memory import FILES, memory_path, read_entries
-
     for target, (name, _) in FILES.items():
         here = read_entries(memory_path(home, target))
         theirs = read_entries(memory_path(source, target))
@@ -142,10 +144,6 @@ def _memory_steps(source: Path, home: Path) -> Iterator[Step]:
 
 def _remember(home: Path, target: str, entry: str) -> Callable[[], str | None]:
     def remember() -> str | None:
-        from hermes_cli.commands.memory import change_entries
-        from tools.base import ToolError
-        from tools.memory import Operation
-
         try:
             change_entries(home, target, [Operation(action="add", content=entry)])
         except ToolError as error:
@@ -175,8 +173,6 @@ def _plugin_steps(source: Path, home: Path) -> Iterator[Step]:
 
 
 def _hook_steps(source: Path, home: Path) -> Iterator[Step]:
-    from gateway.event_hooks import NOT_AGREED
-
     for folder in _folders(source / "hooks"):
         if not (folder / "HOOK.yaml").is_file():
             yield Step(f"hooks/{folder.name}", "left behind", "there is no HOOK.yaml in it")

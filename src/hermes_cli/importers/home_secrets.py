@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from agent.config.env import load_dotenv
+from agent.config.write import set_dotenv_value
+from agent.home import ConfigError
+
 from .home_parts import Step, copy_file
 
 CONSENT = "HERMES_ACCEPT_HOOKS"
@@ -18,9 +22,6 @@ CONSENT = "HERMES_ACCEPT_HOOKS"
 
 def env_steps(source: Path, home: Path) -> Iterator[Step]:
     """`.env` as it is if there is none here, else the names that are not set here."""
-    from agent.config.env import load_dotenv
-    from agent.home import ConfigError
-
     theirs, ours = source / ".env", home / ".env"
     if not theirs.is_file():
         return
@@ -50,8 +51,6 @@ def env_steps(source: Path, home: Path) -> Iterator[Step]:
 
 def auth_steps(source: Path, home: Path) -> Iterator[Step]:
     """The keys in `auth.json`; what is no key, or a second one, stays behind."""
-    from agent.config.env import load_dotenv
-    from agent.home import ConfigError
     from agent.providers.known import ALIASES, KNOWN
 
     path = source / "auth.json"
@@ -103,9 +102,6 @@ def _variable(
 
 def _set(home: Path, name: str, value: str | None) -> Callable[[], str | None]:
     def bring() -> str | None:
-        from agent.config.write import set_dotenv_value
-        from agent.home import ConfigError
-
         try:
             set_dotenv_value(home / ".env", name, value)
         except ConfigError as error:

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from agent.config.write import edited
+from hermes_base.files import write_private
+
 from .home_parts import Step
 
 
@@ -28,8 +31,6 @@ def config_steps(source: Path, home: Path) -> Iterator[Step]:
         return
 
     def bring() -> None:
-        from hermes_base.files import write_private
-
         write_private(ours, text)
 
     yield Step("config.yaml", "brought", "see what it means here: hermes config check", bring)
@@ -51,8 +52,6 @@ def without_consent(text: str) -> tuple[str, list[str]]:
     Raises ValueError if it is no configuration, or is written too cleverly to be changed.
     """
     import yaml
-
-    from agent.config.write import edited
 
     try:
         raw: Any = yaml.safe_load(text)

@@ -9,6 +9,7 @@ goes, approvals included.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -19,6 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import approval
 from ..base import Tool, ToolContext, ToolError, tool
 from ..own_folders import output_folder
+from ..processes.identity import MARKER, Target, marker_value, new_marker, start_time, stop
+from ..processes.ledger import Ledger, Record
+from ..terminal.environ import child_environment, names
+from ..terminal.output import OutputBuffer, Progress
+from ..terminal.place import passed_environment, terminal_settings
+from ..terminal.spawn import FIRST_FURTHER, spawn
 from ..trees import remove_tree
 from ..wall.guardhouse import guardhouse_of
 from ..wall.policy import own_places
@@ -84,11 +91,6 @@ def _write(path: Path, text: str) -> None:
 
 def _run(context: ToolContext, folder: Path, work: Path, warden: Warden | Seatbelt | None) -> str:
     # Only here: the parts that know processes are not needed to offer the tool.
-    from ..processes.identity import MARKER, Target, marker_value, new_marker, start_time, stop
-    from ..processes.ledger import Ledger, Record
-    from ..terminal.output import OutputBuffer, Progress
-    from ..terminal.spawn import FIRST_FURTHER, spawn
-
     home = context.workspace.home
     output = OutputBuffer(output_folder(context), "execute_code")
     progress = Progress(context.progress)
@@ -168,8 +170,6 @@ def _result(text: str, code: int | None) -> str:
 
 def _cause(code: int) -> str:
     """What a signal probably means here."""
-    import signal
-
     causes = {
         signal.SIGXCPU: "too much processor time",
         signal.SIGXFSZ: "a file grew too large",
@@ -180,9 +180,6 @@ def _cause(code: int) -> str:
 
 
 def _environment(context: ToolContext, warden: Warden | Seatbelt | None) -> dict[str, str]:
-    from ..terminal.environ import child_environment, names
-    from ..terminal.place import passed_environment, terminal_settings
-
     settings = terminal_settings(context.workspace)
     environ = {**passed_environment(settings), **context.workspace.environ}
     environ = child_environment(environ, names(settings.get("pass_env")))

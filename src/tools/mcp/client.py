@@ -27,10 +27,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_base.version import __version__
+
 from ..base import Tool, ToolContext, ToolError
+from ..extras import install_hint
 from ..screening import marked
 from ..wall.programs import ProgramWall
 from .shapes import description, parameters, result_text, tool_name
+from .stdio import StdioServer
 
 log = logging.getLogger(__name__)
 
@@ -225,10 +229,6 @@ class McpServer:
         from mcp import Client
         from mcp.types import Implementation
 
-        from hermes_base.version import __version__
-
-        from .stdio import StdioServer
-
         config, child = self.config, None
         self._lost.clear()
         try:
@@ -335,8 +335,6 @@ def load_mcp_tools(
     if not isinstance(wanted, Mapping) or not wanted:
         return []
     if importlib.util.find_spec("mcp") is None:
-        from ..extras import install_hint
-
         log.warning(
             "MCP servers are configured, but the package mcp is not there. Run: %s",
             install_hint("mcp"),

@@ -8,6 +8,7 @@ whose owner still lives, and nothing because of a process id alone.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
 import logging
 import os
@@ -23,6 +24,8 @@ from typing import Any
 from hermes_base.files import write_private
 from hermes_base.process import has_ended
 
+from ..base import ToolError
+from ..terminal.backends import make_backend
 from ..trees import remove_tree
 from .identity import Target, machine, members, start_time, stop
 
@@ -160,9 +163,6 @@ class Ledger:
     def _ended_elsewhere(self, record: Record) -> bool:
         if not record.where:
             return True
-        from ..base import ToolError
-        from ..terminal.backends import make_backend
-
         try:
             make_backend(record.where, self._path.parent).abandon(record.marker, record.kind)
         except (OSError, ToolError) as error:
@@ -182,8 +182,6 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        import fcntl
-
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _writing:
             lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base import ToolError
@@ -234,8 +235,6 @@ def helper(
 
     OSError if it cannot be started, takes too long or is given up.
     """
-    from tempfile import TemporaryFile
-
     with TemporaryFile() as printed, TemporaryFile() as given:
         given.write(stdin)
         given.seek(0)

@@ -7,6 +7,7 @@ the process itself ends, not when everything that holds its output has closed it
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import select
 import struct
@@ -81,7 +82,6 @@ class Child:
 
     def _waiting(self) -> int:
         """How many bytes are in the pipe: those are read, however long that takes."""
-        import fcntl
         import termios
 
         if self._output is None:
@@ -202,7 +202,6 @@ def spawn(
 def _spawn_in_terminal(
     argv: list[str], environ: Mapping[str, str], cwd: Path | None, warden: Warden | Seatbelt | None
 ) -> Child:
-    import fcntl
     import termios
 
     size = struct.pack("HHHH", *TERMINAL_SIZE, 0, 0)
@@ -260,8 +259,6 @@ def _popen(
 
 def _enlarge(pipe: int) -> None:
     """A larger pipe means fewer turns for a command that prints a lot."""
-    import fcntl
-
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):  # the user's share may be used up; the usual size will do
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)

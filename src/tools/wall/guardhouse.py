@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from ..base import ToolContext, ToolError, Workspace
+from ..danger.finding import Finding
 from ..processes.identity import new_marker
 from ..processes.ledger import RUN_FOLDER, Ledger, Record
 from ..terminal.environ import names
 from ..trees import remove_tree
+from ..web.address import AllowedPrivate
 from .kinds import Means, means
 from .places import (
     OWN_PROGRAMS,
@@ -218,7 +220,6 @@ class Guardhouse:
     def _decide(self, granted: tuple[str, ...], host: str, port: int) -> None:
         """Whether something inside may connect; ToolError with the reason if not."""
         from ..approval import decide
-        from ..danger.finding import Finding
 
         if self._needs_no_question(granted, host):
             return
@@ -249,8 +250,6 @@ class Guardhouse:
         return list(refused)
 
     def _allowed_private(self) -> Any:
-        from ..web.address import AllowedPrivate
-
         web = self._workspace.settings.get("web")
         return AllowedPrivate((web.get("allow_private") if isinstance(web, Mapping) else ()) or ())
 

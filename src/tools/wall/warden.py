@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import queue
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -77,8 +79,6 @@ class WalledProcess:
 
     def kill(self) -> None:
         """End it now."""
-        import signal
-
         signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def take_handle(self) -> int:
@@ -308,8 +308,6 @@ class _LastingThread:
     """Does what it is given, one after the other, as long as the process lives."""
 
     def __init__(self) -> None:
-        import queue
-
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._process = os.getpid()
         threading.Thread(target=self._work, name="hermes-walls", daemon=True).start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tools.approval_words import grant_text
+
 from .. import live, shapes
 from ..rpc import Call, RpcError, method
 
@@ -38,7 +40,6 @@ def revoke(
 
 def _grants(call: Call, session_id: str) -> list[shapes.Grant]:
     from agent.slash.approvals import grants_of
-    from tools.approval_words import grant_text
 
     from ..surface import LiveSurface
 

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+from agent.threads import run_to_end
+from tools.base import ToolError
+from tools.web.pdf import pdf_text
+
 from .. import live
 from .. import shapes_input as wire
+from ..media import (
+    MAX_FILE,
+    MAX_IMAGE,
+    BadMediaError,
+    TooLargeError,
+    attach_image,
+    decoded,
+    image_kind,
+    keep,
+    read_file,
+)
+from ..paths import existing_file, split_path
 from ..rpc import Call, RpcError, method
 
 NOTHING_GIVEN = 4015
@@ -26,8 +43,6 @@ def attach(call: Call, session_id: str, path: str) -> wire.AttachedImage:
     session = live.require(call.hub, session_id)
     if not path.strip():
         raise RpcError(NOTHING_GIVEN, "Which image? The path is empty.")
-    from ..paths import existing_file, split_path
-
     folder = Path(session["cwd"])
     found, rest = split_path(path, folder)
     if found is None:
@@ -42,8 +57,6 @@ def attach(call: Call, session_id: str, path: str) -> wire.AttachedImage:
 
 
 def _attached(session: dict[str, Any], path: Path) -> tuple[int, int]:
-    from ..media import BadMediaError, TooLargeError, attach_image
-
     try:
         return attach_image(session, path), path.stat().st_size
     except TooLargeError as error:
@@ -54,8 +67,6 @@ def _attached(session: dict[str, Any], path: Path) -> tuple[int, int]:
 
 def _given(data: str | None, content_base64: str | None, limit: int) -> bytes:
     """The bytes that a client sent."""
-    from ..media import BadMediaError, decoded
-
     sent = content_base64 or data
     if not sent:
         raise RpcError(NOTHING_GIVEN, "There is no content: give content_base64.")
@@ -76,8 +87,6 @@ def attach_bytes(
     filename: str = "image",
 ) -> wire.AttachedImage:
     """Send an image along with the next message, given as base64 or a data URL."""
-    from ..media import MAX_IMAGE, image_kind
-
     session = live.require(call.hub, session_id)
     content = _given(data, content_base64, MAX_IMAGE)
     kind = image_kind(content)
@@ -96,8 +105,6 @@ def attach_bytes(
 
 
 def _kept(call: Call, folder: str, name: str, content: bytes) -> Path:
-    from ..media import keep
-
     try:
         return keep(call.hub._get_config().home / folder, name, content)
     except OSError as error:
@@ -105,8 +112,6 @@ def _kept(call: Call, folder: str, name: str, content: bytes) -> Path:
 
 
 def _file(session: dict[str, Any], written: str) -> Path:
-    from ..paths import existing_file
-
     found = existing_file(Path(session["cwd"]), written)
     if found is None:
         raise RpcError(NOT_THERE, f"There is no file {written[:200]!r}.")
@@ -132,8 +137,6 @@ def attach_file(
     name: str = "file",
 ) -> wire.AttachedFile:
     """Let the model read a file: one on this machine by its path, or one that is sent along."""
-    from ..media import MAX_FILE
-
     session = live.require(call.hub, session_id)
     if path and path.strip():
         found = _file(session, path)
@@ -163,12 +166,6 @@ def attach_pdf(
     last_page: int | None = None,
 ) -> wire.AttachedPdf:
     """Take the text of a PDF for the next message; a long one is told by the file it is put in."""
-    from agent.threads import run_to_end
-    from tools.base import ToolError
-    from tools.web.pdf import pdf_text
-
-    from ..media import MAX_FILE, BadMediaError, read_file
-
     session = live.require(call.hub, session_id)
     if first_page < 1 or (last_page is not None and last_page < first_page):
         raise RpcError(BAD_PAGES, "Pages count from 1, and the last is not before the first.")
@@ -212,8 +209,6 @@ def _is_in(number: int, first: int, last: int | None) -> bool:
 
 def _pages(text: str) -> dict[int, str]:
     """The pages of a PDF's text, which has a line with its number before each."""
-    import re
-
     parts = re.split(r"^\[page (\d+)\]\n", text, flags=re.MULTILINE)[1:]
     return {int(parts[at]): parts[at + 1].strip() for at in range(0, len(parts) - 1, 2)}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.base import ToolError
+
 from .. import agents, live
 from .. import shapes_work as wire
 from ..hub import Hub
@@ -21,8 +23,6 @@ def start(call: Call, session_id: str, text: str) -> wire.Started:
     session = live.require(call.hub, session_id)
     if not text.strip():
         raise RpcError(NO_TASK, "What is to be done? The text is empty.")
-    from tools.base import ToolError
-
     agent = agents.ensure_agent(call.hub, session_id, session)
     try:
         return {"task_id": agent.delegation.start([{"goal": text}])}

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 from typing import Any, Literal
+
+from agent.config import ConfigError
+from agent.config.schema import KEYS
+from agent.config.write import set_config_value
+from agent.home import short_path
 
 from .. import live, settings, turns
 from .. import shapes_settings as wire
@@ -22,13 +28,9 @@ def get(call: Call, key: str = "full", session_id: str | None = None) -> wire.Co
     config = call.hub._get_config()
     session = live.require(call.hub, session_id) if session_id else None
     if key == "full":
-        from agent.config.schema import KEYS
-
         values = {one.name: settings.value_of(config, one) for one in KEYS}
         return {"config": values, "home": str(config.home), "mtime": _mtime(config.home)}
     if key == "home":
-        from agent.home import short_path
-
         return {"home": str(config.home), "display": short_path(config.home)}
     if key == "mtime":
         return {"mtime": _mtime(config.home)}
@@ -80,10 +82,6 @@ def _value(call: Call, key: str, session: dict[str, Any] | None) -> Any:
 
 
 def _unknown(key: str) -> RpcError:
-    import difflib
-
-    from agent.config.schema import KEYS
-
     names = [*settings.SHORT, *(one.name for one in KEYS)]
     near = difflib.get_close_matches(key[:80], names, n=1)
     hint = f" Did you mean {near[0]}?" if near else " config.show lists them."
@@ -127,8 +125,6 @@ def _set_own(call: Call, sid: str, key: str, value: Any) -> wire.ConfigChange:
             raise RpcError(BAD_KEY, "value must be text: a folder.")
         place = set_cwd(call, sid, value)
         return {"key": key, "value": place["cwd"], "scope": "session", **place}
-    from agent.config import ConfigError
-
     try:
         if key == "model":
             with turns.occupied(hub, sid, session, "change the model"):
@@ -141,9 +137,6 @@ def _set_own(call: Call, sid: str, key: str, value: Any) -> wire.ConfigChange:
 
 
 def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
-    from agent.config import ConfigError
-    from agent.config.write import set_config_value
-
     name = settings.SHORT.get(key, key)
     found = settings.key_named(name)
     if found is None:
@@ -174,8 +167,6 @@ def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
 @method("config.show", slow=True)
 def show(call: Call) -> wire.ConfigSections:
     """Every key with its value, its default and what it is for; secrets are left out."""
-    from agent.config.schema import KEYS
-
     config = call.hub._get_config()
     sections: dict[str, list[wire.ConfigRow]] = {}
     for key in KEYS:

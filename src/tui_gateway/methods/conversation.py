@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from agent.ids import new_session_id
+
 from .. import agents, live, shapes, turns
 from .. import shapes_conversation as wire
 from ..rpc import Call, RpcError, method
@@ -82,8 +84,6 @@ def undo(call: Call, session_id: str, count: int = 1) -> wire.Undone:
 @method("session.branch")
 def branch(call: Call, session_id: str, name: str | None = None) -> wire.Branched:
     """Open a copy of the conversation as a session of its own; the original stays as it is."""
-    from agent.ids import new_session_id
-
     from .session import revived
 
     session = live.require_idle(call.hub, session_id, "branch")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agent.catalog import lookup
+from agent.compression.tokens import estimate_tokens, text_tokens
+
 from .. import live
 from .. import shapes_conversation as wire
 from ..rpc import Call, RpcError, method
@@ -56,8 +59,6 @@ def status(call: Call, session_id: str) -> wire.Output:
 @method("session.context_breakdown", slow=True)
 def context_breakdown(call: Call, session_id: str) -> wire.ContextBreakdown:
     """What fills the model's window: system prompt, tools, messages; estimated."""
-    from agent.compression.tokens import estimate_tokens, text_tokens
-
     session = live.require(call.hub, session_id)
     db = call.hub._get_db()
     key = live.current_key(session)
@@ -91,8 +92,6 @@ def _window(call: Call, session: dict[str, Any]) -> int:
     agent = session.get("agent")
     if agent is not None:
         return int(agent.llm.context_length or 0)
-    from agent.catalog import lookup
-
     settings = call.hub._get_config().model
     known = lookup(session.get("model") or settings.name)
     return settings.context_length or (known.context_length if known else 0)

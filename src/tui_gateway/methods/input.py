@@ -6,6 +6,8 @@ from pathlib import Path
 
 from .. import live
 from .. import shapes_input as wire
+from ..media import BadMediaError, attach_image, keep
+from ..paths import split_path
 from ..rpc import Call, RpcError, method
 
 EMPTY = 4004
@@ -18,8 +20,6 @@ def collapse(call: Call, text: str) -> wire.Pasted:
     """Put a long text aside into a private file, for a short line to stand in its place."""
     if not text.strip():
         raise RpcError(EMPTY, "The text is empty.")
-    from ..media import keep
-
     folder = call.hub._get_config().home / "pastes"
     try:
         path = keep(folder, "paste.txt", text.encode("utf-8", "replace"))
@@ -38,16 +38,12 @@ def detect_drop(call: Call, session_id: str, text: str) -> wire.Dropped:
     """Whether a text is the path of a file that was dropped; an image is attached at once."""
     session = live.require(call.hub, session_id)
     attached = session.setdefault("attached_images", [])
-    from ..paths import split_path
-
     path, rest = split_path(text, Path(session["cwd"])) if len(text) <= LONGEST_DROP else (None, "")
     if path is None:
         return {
             "matched": False, "is_image": False, "path": "", "name": "", "text": text,
             "count": len(attached),
         }  # fmt: skip
-    from ..media import BadMediaError, attach_image
-
     try:
         count = attach_image(session, path)
     except BadMediaError:

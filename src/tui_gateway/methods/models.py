@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from typing import TYPE_CHECKING
+
+from agent.catalog import known_models
+from agent.config import ConfigError
+from agent.config.model import DEFAULT_MODELS
+from agent.config.write import set_dotenv_value
+from agent.providers.known import key_advice, needs_key
+from hermes_base.redaction import register_secret
 
 from .. import live
 from .. import shapes_settings as wire
@@ -53,8 +62,6 @@ def options(
 
 
 def _option(config: Config, slug: str) -> wire.ProviderOption:
-    from agent.catalog import known_models
-    from agent.config.model import DEFAULT_MODELS
     from agent.providers.known import KNOWN, NAME_PREFIXES
 
     provider = KNOWN[slug]
@@ -101,8 +108,6 @@ def _unknown_model(name: str) -> wire.ModelOption:
 
 def _source(config: Config, slug: str) -> str:
     """Where a provider's key comes from: environment, .env, config or none."""
-    import os
-
     from agent.providers.known import KNOWN
 
     known = KNOWN.get(slug)
@@ -120,8 +125,6 @@ def _canonical(slug: str) -> str:
 
     name = ALIASES.get(slug.strip().lower(), slug.strip().lower())
     if name not in KNOWN:
-        import difflib
-
         near = difflib.get_close_matches(name[:80], KNOWN, n=1)
         hint = f" Did you mean {near[0]}?" if near else " model.options lists them."
         raise RpcError(UNKNOWN_PROVIDER, f"There is no provider {slug[:80]!r}.{hint}")
@@ -140,10 +143,6 @@ def _variables(slug: str) -> tuple[str, ...]:
 @method("model.save_key", slow=True)
 def save_key(call: Call, slug: str, api_key: str) -> wire.SavedKey:
     """Keep a provider's key in .env; it is never told again."""
-    from agent.config import ConfigError
-    from agent.config.write import set_dotenv_value
-    from hermes_base.redaction import register_secret
-
     name = _canonical(slug)
     variables = _variables(name)
     key = api_key.strip()
@@ -164,9 +163,6 @@ def save_key(call: Call, slug: str, api_key: str) -> wire.SavedKey:
 @method("model.disconnect", slow=True)
 def disconnect(call: Call, slug: str) -> wire.Disconnected:
     """Take a provider's key out of .env."""
-    from agent.config import ConfigError
-    from agent.config.write import set_dotenv_value
-
     name = _canonical(slug)
     path = call.hub._get_config().home / ".env"
     try:
@@ -192,15 +188,11 @@ def runtime_check(call: Call, provider: str | None = None) -> wire.RuntimeCheck:
 
     What the model inside the process needs is fetched with the first prompt.
     """
-    from agent.config import ConfigError
-
     try:
         config = call.hub.reload_config()
         wanted = _canonical(provider) if provider else config.model.provider
         chosen = config.model
         if wanted != chosen.provider:
-            from agent.config.model import DEFAULT_MODELS
-
             chosen = config.model_named(f"{wanted}:{DEFAULT_MODELS.get(wanted, '')}")
     except ConfigError as error:
         return {
@@ -213,8 +205,6 @@ def runtime_check(call: Call, provider: str | None = None) -> wire.RuntimeCheck:
 def _checked(
     config: Config, provider: str, model: str, base_url: str, has_key: bool
 ) -> wire.RuntimeCheck:
-    from agent.providers.known import key_advice, needs_key
-
     error = ""
     if not has_key and needs_key(provider, base_url):
         error = f"{provider} needs a key. {key_advice(provider)}"

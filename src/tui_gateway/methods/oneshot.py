@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from agent.auxiliary import AuxiliaryError, build_auxiliary
+from agent.threads import run_to_end
+
 from .. import live
 from .. import shapes_work as wire
 from ..rpc import Call, RpcError, method
@@ -29,9 +32,7 @@ def oneshot(
         raise RpcError(NO_INPUT, "The input is empty.")
     if max_tokens is not None and max_tokens < 1:
         raise RpcError(BAD_LENGTH, "max_tokens must be 1 or more.")
-    from agent.auxiliary import AuxiliaryError, build_auxiliary
     from agent.build import build_models
-    from agent.threads import run_to_end
 
     config = call.hub._get_config()
     agent = session.get("agent") if session else None

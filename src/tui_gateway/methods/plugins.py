@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hermes_base import plugins
+from hermes_base.plugins.config import CannotEdit, set_enabled
+from hermes_base.plugins.discovery import find_plugins, read_choice
+
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
 
@@ -18,8 +22,6 @@ NOT_WRITTEN = 5026
 @method("plugins.list", slow=True)
 def list_plugins(call: Call) -> wire.Plugins:
     """Every plugin that is there, and whether it is loaded."""
-    from hermes_base.plugins.discovery import find_plugins, read_choice
-
     config = call.hub._get_config()
     choice = read_choice(config.raw)
     found = find_plugins(config.home, config.environ)
@@ -31,8 +33,6 @@ def list_plugins(call: Call) -> wire.Plugins:
 
 
 def _info(found: Found, choice: Choice) -> wire.PluginInfo:
-    from hermes_base import plugins
-
     manifest = found.manifest
     enabled = not found.names & choice.disabled and (
         found.source == "bundled" or bool(found.names & choice.enabled)
@@ -67,8 +67,6 @@ def manage(
     if name not in [one["name"] for one in known]:
         there = ", ".join(one["name"] for one in known) or "none"
         raise RpcError(UNKNOWN_PLUGIN, f"There is no plugin {name[:80]!r}. There are: {there}.")
-    from hermes_base.plugins.config import CannotEdit, set_enabled
-
     try:
         changed = set_enabled(call.hub._get_config().home / "config.yaml", name, wanted)
     except (CannotEdit, OSError) as error:

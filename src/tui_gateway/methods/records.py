@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Literal
 
+from agent.home import private_folder
+from hermes_base.files import write_private
+from hermes_base.redaction import redact_value
+
 from .. import live, turns
 from .. import shapes_conversation as wire
 from ..paths import existing_folder
@@ -70,10 +74,6 @@ def search(
 @method("session.save", slow=True)
 def save(call: Call, session_id: str) -> wire.Saved:
     """Write the whole conversation into a private file of the home, without secrets."""
-    from agent.home import private_folder
-    from hermes_base.files import write_private
-    from hermes_base.redaction import redact_value
-
     session = live.require(call.hub, session_id)
     key = live.current_key(session)
     exported = call.hub._get_db().export_session_lineage(key)

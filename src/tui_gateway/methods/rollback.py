@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tools import checkpoints
+from tools.base import ToolError, Workspace
+from tools.checkpoints import enabled, list_checkpoints
 
 from .. import live, turns
 from .. import shapes_work as wire
 from ..rpc import Call, RpcError, method
-
-if TYPE_CHECKING:
-    from tools.base import Workspace
 
 NO_CHECKPOINT = 4014
 NOT_RESTORED = 5021
@@ -24,7 +25,6 @@ def _place(call: Call, session: dict[str, Any]) -> tuple[Workspace, str]:
     if agent is not None:
         return agent.workspace, conversation
     from agent.build import tool_settings
-    from tools.base import Workspace
 
     config = call.hub._get_config()
     return Workspace(
@@ -36,8 +36,6 @@ def _place(call: Call, session: dict[str, Any]) -> tuple[Workspace, str]:
 def list_all(call: Call, session_id: str) -> wire.Checkpoints:
     """What turns of the conversation did to files, newest first."""
     session = live.require(call.hub, session_id)
-    from tools.checkpoints import enabled, list_checkpoints
-
     workspace, conversation = _place(call, session)
     return {
         "enabled": enabled(workspace),
@@ -58,9 +56,6 @@ def diff(call: Call, session_id: str, hash: str) -> wire.CheckpointDiff:
     """What differs between the files before a turn and now."""
     session = live.require(call.hub, session_id)
     _require(hash)
-    from tools import checkpoints
-    from tools.base import ToolError
-
     workspace, conversation = _place(call, session)
     try:
         return {"hash": hash, "diff": checkpoints.diff(workspace, conversation, hash)}
@@ -78,9 +73,6 @@ def restore(
     """
     session = live.require(call.hub, session_id)
     _require(hash)
-    from tools import checkpoints
-    from tools.base import ToolError
-
     with turns.occupied(call.hub, session_id, session, "roll back"):
         workspace, conversation = _place(call, session)
         file = str(workspace.cwd / Path(file_path).expanduser()) if file_path else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from .. import live
@@ -24,8 +25,6 @@ def execute(call: Call, command: str, session_id: str | None = None) -> wire.She
     folder = Path(live.require(call.hub, session_id)["cwd"]) if session_id else Path.cwd()
     if not command.strip():
         raise RpcError(NO_COMMAND, "The command is empty.")
-    import shutil
-
     from tools.danger.analyse import analyse
 
     config = call.hub._get_config()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tools.base import ToolContext, ToolError, Workspace
+from tools.skills import skill_view
+from tools.skills.index import category_of, skills_of
+
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
 
@@ -24,8 +28,6 @@ def manage(
         raise RpcError(BAD_ACTION, "action must be one of list, search, inspect.")
     if action == "inspect":
         return _inspect(call, query)
-    from tools.skills.index import category_of, skills_of
-
     found = skills_of(config.home, config.skills)
     words = query.lower().split() if action == "search" else []
     matching = [
@@ -53,9 +55,6 @@ def _info(skill: Skill, category: str) -> wire.SkillInfo:
 
 
 def _inspect(call: Call, name: str) -> wire.Skills:
-    from tools.base import ToolContext, ToolError, Workspace
-    from tools.skills import skill_view
-
     config = call.hub._get_config()
     workspace = Workspace(config.home, config.home, settings={"skills": config.skills})
     try:
@@ -68,8 +67,6 @@ def _inspect(call: Call, name: str) -> wire.Skills:
 @method("skills.reload", slow=True)
 def reload(call: Call) -> wire.SkillsReload:
     """Look for skills again; they can be used as commands at once."""
-    from tools.skills.index import skills_of
-
     config = call.hub._get_config()
     count = len(skills_of(config.home, config.skills))
     return {"output": f"{count} skills. The model is told of new ones with /new.", "result": count}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.skills.index import skills_of
+
 from .. import live
 from .. import shapes_input as wire
 from ..rpc import Call, RpcError, method
@@ -18,7 +20,6 @@ def commands(call: Call) -> wire.Catalog:
     """Every slash command that a screen with an input line has."""
     from agent.slash import catalog
     from agent.slash.dispatch import plugin_commands
-    from tools.skills.index import skills_of
 
     found = catalog("cli")
     by_category: dict[str, list[list[str]]] = {}

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from agent.config import ConfigError, load_config
+from agent.config.write import set_config_values, with_values
+from agent.plugin_loading import load_plugins
+from tools.plugin_tools import plugin_tools
+from tools.toolset_names import switched
+from tools.toolsets import default_tools, selected
+
 from .. import agents, live
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
@@ -21,9 +28,6 @@ NO_SERVERS = "No MCP servers are configured."
 def _all_tools(config: Config) -> list[Tool]:
     """Every tool that could be used here, also those that are switched off."""
     from agent.build import tool_settings
-    from agent.plugin_loading import load_plugins
-    from tools.plugin_tools import plugin_tools
-    from tools.toolsets import default_tools
 
     settings = tool_settings(config)
     settings.pop("toolsets", None)
@@ -34,7 +38,6 @@ def _all_tools(config: Config) -> list[Tool]:
 
 def _wanted(config: Config, tools: list[Tool]) -> set[str]:
     from agent.build import tool_settings
-    from tools.toolsets import selected
 
     return {one.name for one in selected(tools, tool_settings(config, "tui"))}
 
@@ -97,9 +100,6 @@ def configure(
 ) -> wire.ToolsChange:
     """Switch tools or groups of tools on or off, for conversations that begin from now on."""
     from agent.build import check_tool_choice
-    from agent.config import ConfigError, load_config
-    from agent.config.write import set_config_values, with_values
-    from tools.toolset_names import switched
 
     if not names:
         raise RpcError(NO_NAMES, "Which tools? tools.list has their names.")

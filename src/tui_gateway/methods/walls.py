@@ -5,6 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from agent.wall_choices import (
+    WallChoiceError,
+    added_folders,
+    configured_folders,
+    folder_named,
+    real_folder,
+)
+from tools.modes import MEANINGS
+
 from .. import live, walls
 from .. import shapes_settings as wire
 from ..hub import Session
@@ -33,8 +42,6 @@ def set_mode(
 
 
 def _mode(call: Call, session: Session) -> wire.SessionMode:
-    from tools.modes import MEANINGS
-
     mode = live.mode_of(session, call.hub._get_config())
     return {"mode": mode, "meaning": MEANINGS[mode]}
 
@@ -48,8 +55,6 @@ def get_folders(call: Call, session_id: str) -> wire.SessionFolders:
 @method("session.folders.add")
 def add_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
     """Let the agent write to a further folder; every client of the session gets session.info."""
-    from agent.wall_choices import WallChoiceError, folder_named
-
     session = live.require(call.hub, session_id)
     try:
         folder = folder_named(path, Path(session["cwd"]), call.hub._get_config().home)
@@ -62,8 +67,6 @@ def add_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
 @method("session.folders.remove")
 def remove_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
     """Take a folder back that was added."""
-    from agent.wall_choices import WallChoiceError, real_folder
-
     session = live.require(call.hub, session_id)
     try:
         folder = real_folder(path, Path(session["cwd"]))
@@ -74,8 +77,6 @@ def remove_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders
 
 
 def _folders(call: Call, session: Session) -> wire.SessionFolders:
-    from agent.wall_choices import added_folders, configured_folders
-
     agent = session.get("agent")
     root = agent.workspace.root if agent is not None else session["cwd"]
     added = added_folders(call.hub._get_db(), live.current_key(session))

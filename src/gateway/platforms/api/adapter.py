@@ -10,6 +10,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tools.extras import install_hint
+
 from ...config import Platform, PlatformConfig
 from ...session import SessionSource
 from ..base import AdapterHost, Button, OnMessage, SendError
@@ -44,8 +46,6 @@ class ApiServerAdapter(HttpAdapter):
             from .context import Api
             from .runs import Runs
         except ModuleNotFoundError as error:
-            from tools.extras import install_hint
-
             raise RuntimeError(
                 f"The API server needs Starlette and uvicorn. Run: {install_hint('api')}"
             ) from error

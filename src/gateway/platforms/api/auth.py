@@ -13,6 +13,7 @@ from typing import Any
 from starlette.requests import Request
 
 from hermes_base.files import write_private
+from hermes_base.redaction import register_secret
 
 from .errors import ApiError
 
@@ -60,8 +61,6 @@ class Keys:
 
 def load_keys(settings: Mapping[str, Any], home: Path, host: str) -> Keys:
     """The configured keys (`key`, or `keys` by owner's name); one is made if there are none."""
-    from hermes_base.redaction import register_secret
-
     keys: dict[str, str] = {}
     named = settings.get("keys")
     if isinstance(named, Mapping):

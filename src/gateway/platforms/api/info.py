@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from gateway.metrics import CONTENT_TYPE, prometheus
 from hermes_base.version import __version__
+from tools.skills.index import skills_of
 
 from .context import Api
 from .errors import json_response
@@ -124,8 +125,6 @@ async def capabilities(api: Api, owner: str, request: Request) -> Response:
 
 async def skills(api: Api, owner: str, request: Request) -> Response:
     """GET /v1/skills: the skills in the home."""
-    from tools.skills.index import skills_of
-
     found = await asyncio.to_thread(skills_of, api.host.home, api.host.settings.skills)
     listed = [{"name": one.name, "description": one.description} for one in found]
     return json_response({"object": "list", "data": listed})

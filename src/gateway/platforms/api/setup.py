@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from agent.config.write import set_dotenv_value
+
 from ..manifest import Ask, Say
 from .manifest import PORT
 
 
 def set_up(home: Path, ask: Ask, ask_secret: Ask, say: Say) -> int:
     """Make a key, keep it in `.env` and show it; returns the exit code."""
-    from agent.config.write import set_dotenv_value
-
     key = os.urandom(24).hex()
     say(f"Programs use http://127.0.0.1:{PORT}/v1 with this key:\n  {key}")
     for name, value in {"API_SERVER_ENABLED": "1", "API_SERVER_KEY": key}.items():

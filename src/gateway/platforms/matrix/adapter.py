@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hermes_base.redaction import register_secret
+from tools.extras import install_hint
+
 from ...config import Platform, PlatformConfig
 from ...session import SessionSource
 from ..base import AdapterHost, Button, OnMessage, PlatformAdapter, SendError
@@ -120,8 +123,6 @@ class MatrixAdapter(PlatformAdapter):
         try:
             import nio
         except ImportError as error:
-            from tools.extras import install_hint
-
             raise MatrixError(
                 f"Matrix needs a package that is not installed. Run: {install_hint('matrix')}"
             ) from error
@@ -161,8 +162,6 @@ class MatrixAdapter(PlatformAdapter):
         if not isinstance(login, nio.LoginResponse):
             raise MatrixError(f"Matrix did not log {self._account} in: {login.message}")
         self.user_id = client.user_id = login.user_id
-        from hermes_base.redaction import register_secret
-
         register_secret(login.access_token)
         self.state.keep_login(
             Login(self.homeserver, login.user_id, login.device_id, login.access_token)

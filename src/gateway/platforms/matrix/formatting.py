@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from ...markdown.inline import Code, Inline, Link, Styled, Text
+from ...markdown.inline import Code, Inline, Link, Styled, Text, parse_inline
 from ...markdown.parse import Block, CodeBlock, Heading, Items, Paragraph, Quote, Rule, Table, parse
 from ...markdown.plain import checked
 
@@ -82,8 +82,6 @@ def _table(block: Table) -> str:
 
 
 def _cell(text: str) -> str:
-    from ...markdown.inline import parse_inline
-
     return _inline(parse_inline(text))
 
 

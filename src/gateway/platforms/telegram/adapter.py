@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hermes_base.certificates import certificates
+from tools.extras import install_hint
 
 from ...config import Platform, PlatformConfig
 from ...splitting import utf16_length
@@ -82,8 +83,6 @@ class TelegramAdapter(PlatformAdapter):
             from telegram import Bot
             from telegram.request import HTTPXRequest
         except ImportError as error:
-            from tools.extras import install_hint
-
             raise RuntimeError(
                 f"Telegram needs python-telegram-bot. Run: {install_hint('telegram')}"
             ) from error

@@ -10,6 +10,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from hermes_state import StoreError
+
 from .updates import ALLOWED_UPDATES, chat_of, update_id
 
 if TYPE_CHECKING:
@@ -103,6 +105,4 @@ class Poller:
 
 def _is_passing(error: Exception) -> bool:
     """Whether the same message may be taken later."""
-    from hermes_state import StoreError
-
     return isinstance(error, StoreError | OSError) and not isinstance(error, ValueError)

@@ -14,7 +14,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from hermes_base.redaction import register_secret
 from hermes_state import StoreError
+from tools.base import NobodyToAsk
+from tools.extras import install_hint
 
 from ...config import Platform, PlatformConfig
 from ...session import SessionSource
@@ -27,8 +30,6 @@ from .signing import SignatureError, delivery_id
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
-
-    from tools.base import NobodyToAsk
 
 
 log = logging.getLogger(__name__)
@@ -57,8 +58,6 @@ class WebhookAdapter(HttpAdapter):
 
             from ..http_server import HttpServer
         except ModuleNotFoundError as error:
-            from tools.extras import install_hint
-
             raise RuntimeError(
                 f"Webhooks need Starlette and uvicorn. Run: {install_hint('api')}"
             ) from error
@@ -82,8 +81,6 @@ class WebhookAdapter(HttpAdapter):
         log.info("Webhooks are taken on http://%s:%d/hooks/", self.address, server.port)
 
     def _configure(self) -> None:
-        from hermes_base.redaction import register_secret
-
         self._routes = read_routes(self.config.extra.get("routes"))
         self._max_body = self._number("max_body_bytes", MAX_BODY)
         for route in self._routes.values():
@@ -105,8 +102,6 @@ class WebhookAdapter(HttpAdapter):
 
     def asker(self, session_key: str, source: SessionSource) -> NobodyToAsk:
         """Whom tools ask: nobody."""
-        from tools.base import NobodyToAsk
-
         return NobodyToAsk()
 
     # In

@@ -7,8 +7,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from agent.config import load_config
+from agent.config.write import set_config_values
+
+from ...config import Platform, PlatformConfig
+from ...config_load import load_gateway_config
 from ..manifest import Ask, Say
 from .manifest import PORT
+from .routes import RouteError, read_routes
 
 TRY_IT = """\
 Programs POST to {url}, signed with this secret:
@@ -29,13 +35,6 @@ DELIVERED = "the answer comes to {chat}."
 
 def set_up(home: Path, ask: Ask, ask_secret: Ask, say: Say) -> int:
     """Add a route to config.yaml, and say how a program uses it; returns the exit code."""
-    from agent.config import load_config
-    from agent.config.write import set_config_values
-
-    from ...config import Platform, PlatformConfig
-    from ...config_load import load_gateway_config
-    from .routes import RouteError, read_routes
-
     platforms = load_gateway_config(load_config(home)).platforms
     section = platforms.get(Platform.WEBHOOK, PlatformConfig()).extra
     routes = section.get("routes")
