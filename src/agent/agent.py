@@ -28,7 +28,7 @@ from .compression.driver import Compressor
 from .compression.result import CompressionResult
 from .config.schema import CompressionSettings
 from .delegation import Delegation
-from .events import Compressed, Event, Watcher, watch_all, watch_text
+from .events import Event, Watcher, watch_all, watch_text
 from .ids import new_session_id
 from .journal import Journal
 from .learning.learner import OFF, Learner, LearningSettings
@@ -38,6 +38,7 @@ from .model import Message, Model, Usage
 from .notes import Notes
 from .outcome import TurnOutcome, as_dict, call_cost, step_cost
 from .request import Content, DeliverTo, Question, TurnRequest
+from .rotation import Rotation
 from .threads import run_to_end
 from .tool_calls import ToolRunner
 
@@ -144,6 +145,10 @@ class AIAgent:
         )
         if providers:
             self._compressor.memory_context = providers.pre_compress
+        self.holders = self._journal.holders
+        """Who is told when a compression has moved the conversation; front ends add themselves."""
+        self.holders.add("session context", _enter_session)
+        self.holders.add("memory providers", providers.rotated)
 
     # What it is
 
@@ -202,7 +207,7 @@ class AIAgent:
         return outcome
 
     def _new_turn(self, watch: Watcher | None = None, deliver_to: DeliverTo | None = None) -> Turn:
-        emit = self._emitter(watch)
+        emit = watch_all(watch, self._on_event)
         return Turn(
             model=self.llm,
             journal=self._journal,
@@ -254,16 +259,6 @@ class AIAgent:
             turn=self.turn_facts,
             services=self.services,
         )
-
-    def _emitter(self, watch: Watcher | None) -> Watcher:
-        tell = watch_all(watch, self._on_event)
-
-        def emit(event: Event) -> None:
-            if type(event) is Compressed:
-                self.learner.compressed(event)
-            tell(event)
-
-        return emit
 
     def announce(self, event: Event) -> None:
         """Emit what does not belong to a turn, to whoever listens to the agent."""
@@ -427,8 +422,14 @@ class AIAgent:
         return True
 
     def move_to(self, session_id: str) -> None:
-        """Go on in another conversation, as its first or next turn; nothing of this one is lost."""
+        """Go on in another conversation, as its first or next turn; nothing of this one is lost.
+
+        If it is the same one, compressed elsewhere, the agent follows it there.
+        """
         self._busy.require_free("The conversation cannot be left while a turn is running.")
+        if self.db is not None and self.db.get_compression_tip(self.session_id) == session_id:
+            self._journal.refresh()
+            return
         if self._compressor.engine is not None:
             self._compressor.engine.session_ends(self._journal.messages)
         self._journal.move_to(session_id)
@@ -483,6 +484,11 @@ class AIAgent:
         """Free the model's connections, and end what tools have left running."""
         self.close()
         await self.llm.aclose()
+
+
+def _enter_session(rotation: Rotation) -> None:
+    """Let the code that runs now, and its child processes, know the session it is in."""
+    session_context.set_current_session_id(rotation.new_session_id)
 
 
 def _ids(inbox_id: str | None) -> tuple[str, ...]:

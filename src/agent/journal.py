@@ -28,6 +28,7 @@ from hermes_state.history import repair_message_sequence
 from .heartbeat import heart
 from .ids import new_session_id
 from .model import Message
+from .rotation import Rotation, RotationHolders
 
 
 class Journal:
@@ -43,6 +44,8 @@ class Journal:
         lease_lost: Callable[[], object] = lambda: None,
     ) -> None:
         """`lease_lost` is called, from any thread, when another process has the running turn."""
+        self.holders = RotationHolders()
+        """Who is told when the conversation was compressed."""
         self._db = db
         self._async_db = AsyncSessionDB(db) if db is not None else None
         self.session_id = session_id
@@ -52,6 +55,8 @@ class Journal:
         self.messages: list[Message] = []
         """The live messages; never changed in place once handed out, only extended."""
         self._version: int | None = None
+        self._conversation_id: str | None = None
+        """As it was last seen; None if there is no row yet."""
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
         """Of a turn that ended here and could not be ended in the store."""
@@ -61,6 +66,7 @@ class Journal:
     def move_to(self, session_id: str) -> None:
         """Read and write another conversation from now on."""
         self.session_id, self.messages, self._version = session_id, [], None
+        self._conversation_id = None
         self.facts.pop("system_prompt", None)
 
     def refresh(self) -> None:
@@ -70,13 +76,36 @@ class Journal:
         session = self._db.get_session(self.session_id)
         if session is None:
             if self._version is not None:  # deleted by somebody: begin anew
-                self.messages, self._version = [], None
+                self.messages, self._version, self._conversation_id = [], None, None
             return
+        self._conversation_id = str(session["conversation_id"])
         if session["version"] == self._version and session["end_reason"] != "compression":
             return
         view = self._db.load_live(self.session_id)
         if view is not None:
-            self.session_id, self.messages, self._version = view
+            session_id, self.messages, self._version = view
+            self._follow(session_id)
+
+    def _follow(self, session_id: str) -> None:
+        """Go on in the session in which the conversation is; tell of it if it is another one.
+
+        A rotation of this agent's own is told before (`compact`), so this one was somebody else's.
+        """
+        old_id, self.session_id = self.session_id, session_id
+        if session_id != old_id:
+            self._tell(old_id, elsewhere=True)
+
+    def _tell(self, old_id: str, *, elsewhere: bool = False) -> None:
+        self.holders.tell(
+            Rotation(
+                old_id,
+                self.session_id,
+                self._conversation_id or old_id,
+                in_place=self.session_id == old_id,
+                in_turn=self._lease is not None,
+                elsewhere=elsewhere,
+            )
+        )
 
     def conversation_id(self) -> str:
         """The conversation's one id for life."""
@@ -117,8 +146,11 @@ class Journal:
     def take_up(self, taken: TakenTurn) -> None:
         """Go on with a turn that was taken over."""
         self._writing = asyncio.Lock()
-        self.session_id, self._version = taken.session_id, None
+        if taken.lease.conversation_id != self.conversation_id():
+            self.session_id = taken.session_id  # another conversation than before
+        self._version = None
         self._hold(taken.lease)
+        self._follow(taken.session_id)
         self.refresh()
 
     async def record(
@@ -192,7 +224,8 @@ class Journal:
             recorded = await self._async_db.deliver_results(self.session_id, self._lease)
             if recorded is None:
                 return []
-            self.session_id, self._version = recorded.session_id, None
+            self._version = None
+            self._follow(recorded.session_id)
             self.refresh()
         return [message for message in self.messages if message[ROW_ID] in recorded.ids]
 
@@ -204,8 +237,8 @@ class Journal:
             self.session_id, messages, source=self.source, facts=self.facts
         )
         if recorded is not None:
-            self.session_id = recorded.session_id
             self._version = None
+            self._follow(recorded.session_id)
             self.refresh()
 
     # Compression
@@ -220,11 +253,14 @@ class Journal:
     def compact(self, messages: list[Message], seen: list[Message], *, in_place: bool) -> bool:
         """Let `messages` stand for `seen`, the live messages they were made of.
 
-        What was added since stays behind them. False if somebody else was first; the journal is
-        where the conversation is now in either case.
+        What was added since stays behind them, and everybody who holds the session's id is told.
+        False if somebody else was first; the journal is where the conversation is now in either
+        case.
         """
+        old_id = self.session_id
         if self._db is None:
             self.messages = [*messages, *self.messages[len(seen) :]]
+            self._tell(old_id)
             return True
         outcome = self._db.compact_seen(
             self.session_id,
@@ -234,6 +270,9 @@ class Journal:
             lease=self._lease,
         )
         self._version = None
+        if outcome.created:
+            self.session_id = outcome.session_id
+            self._tell(old_id)
         self.refresh()
         return outcome.created
 
@@ -249,6 +288,7 @@ class Journal:
     def _hold(self, lease: Lease | None) -> None:
         self._lease = lease
         if self._db is not None and lease is not None:
+            self._conversation_id = lease.conversation_id
             heart.begin(self._db, lease, self._lease_lost)
 
     def _let_go(self) -> None:
@@ -257,9 +297,9 @@ class Journal:
         self._lease = None
 
     def _wrote(self, recorded: Recorded, messages: list[Message]) -> None:
-        self.session_id = recorded.session_id
         if recorded.others_wrote:
             self._version = None
+            self._follow(recorded.session_id)
             self.refresh()
             return
         for message, message_id in zip(messages, recorded.ids, strict=True):
@@ -268,3 +308,4 @@ class Journal:
             message.pop(OUTBOX, None)
         self.messages.extend(messages)
         self._version = recorded.version
+        self._follow(recorded.session_id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +15,10 @@ from .asking import ChatAsker
 from .config import Platform
 from .platforms.registry import find_manifest
 from .session import SessionEntry, SessionSource
-from .turn_events import compression_events
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
+    from agent.rotation import Holder, Rotation
     from tools.base import Asker
 
     from .run import GatewayRunner
@@ -107,7 +109,7 @@ def _build(runner: GatewayRunner, key: str, entry: SessionEntry, source: Session
     wanted = override.get("model")
     if wanted and override.get("provider"):
         wanted = f"{override['provider']}:{wanted}"
-    return build_agent(
+    agent = build_agent(
         runner.settings,
         runner._session_db.sync,
         model=build_models(runner.settings, wanted) if wanted else runner.shared_model(),
@@ -121,10 +123,60 @@ def _build(runner: GatewayRunner, key: str, entry: SessionEntry, source: Session
             "thread_id": source.thread_id,
             "display_name": source.chat_name or source.user_name,
         },
-        on_event=compression_events(runner, source),
         asker=_asker(runner, key, source),
         platform_hint=_prompt_hint(source.platform),
     )
+    _add_holders(runner, key, source, agent)
+    return agent
+
+
+def _add_holders(runner: GatewayRunner, key: str, source: SessionSource, agent: AIAgent) -> None:
+    """Let whatever the gateway keeps of an agent's session follow when it is compressed."""
+
+    def follow_in_cache(rotation: Rotation) -> None:
+        with agent_cache.guarded(runner._agent_cache_lock):
+            cached = runner._agent_cache.get(key)
+            if cached is not None and cached[0] is agent and len(cached) > 3:
+                # How many messages it has is counted after the turn.
+                runner._agent_cache[key] = (agent, cached[1], None, rotation.new_session_id)
+
+    agent.holders.add(
+        "chat bindings",
+        lambda rotation: runner.session_store.follow(
+            rotation.old_session_id, rotation.new_session_id
+        ),
+    )
+    agent.holders.add("agent cache", follow_in_cache)
+    agent.holders.add("event hooks", _event_hooks(runner, source))
+
+
+def _event_hooks(runner: GatewayRunner, source: SessionSource) -> Holder:
+    """Tells the handlers of every compression of a chat's agent, in turns or between.
+
+    To be made on the gateway's event loop; rotations may be told on any thread.
+    """
+    loop = asyncio.get_running_loop()
+    numbers = itertools.count(1)
+
+    def follow(rotation: Rotation) -> None:
+        # What another process compressed, that one tells its handlers of.
+        if rotation.elsewhere or not runner.hooks.loaded_hooks:
+            return
+        facts = {
+            "platform": source.platform.value,
+            "user_id": source.user_id,
+            "session_id": rotation.new_session_id,
+            "old_session_id": "" if rotation.in_place else rotation.old_session_id,
+            "in_place": rotation.in_place,
+            "compression_count": next(numbers),
+        }
+
+        def tell() -> None:
+            runner.spawn(runner.hooks.emit("session:compress", facts))
+
+        loop.call_soon_threadsafe(tell)
+
+    return follow
 
 
 def _prompt_hint(platform: Platform) -> str:

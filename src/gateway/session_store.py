@@ -228,7 +228,8 @@ class SessionStore:
         """A session goes on in another one: every key that is bound to it is so too."""
         with self._lock:
             self._ensure_loaded()
-            self._bindings.follow(old_session_id, new_session_id)
+            if new_session_id != old_session_id:
+                self._bindings.follow(old_session_id, new_session_id)
 
     def mark_linked(self, session_key: str) -> bool:
         """Let a chat see what is said in its conversation elsewhere, and the others see it."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agent.events import Event
     from agent.outcome import TurnOutcome
     from agent.request import TurnRequest
+    from agent.rotation import Holder, Rotation
 
 RESULT_SHOWN = 4_000
 """Characters of a tool's result that go into its event; the whole is in the history."""
@@ -69,7 +70,22 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
 
         apply_options(agent, session["options"])
     agent.follow_wall()
+    agent.holders.add("live session", _follower(hub, sid, session))
     return agent
+
+
+def _follower(hub: Hub, sid: str, session: Session) -> Holder:
+    """Lets a live session follow its conversation into another session."""
+
+    def follow(rotation: Rotation) -> None:
+        if hub._sessions.get(sid) is session:
+            # A title that was asked for before a turn is given when that has ended.
+            asked_for = not (rotation.in_turn or rotation.elsewhere)
+            hub._sync_session_key_after_compress(
+                sid, session, clear_pending_title=asked_for, restart_slash_worker=True
+            )
+
+    return follow
 
 
 def run(agent: Any, request: TurnRequest, show: Callable[[str], None]) -> TurnOutcome:

@@ -190,7 +190,7 @@ def _run(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
             surface.is_holding = True
             result = run(surface, line)
             if surface.session is session:
-                follow(hub, sid, session, compressed=found.name == "compress")
+                follow(hub, session)
             return result
     except RpcError:
         # A turn runs. The command says itself what of it can be done all the same.
@@ -199,12 +199,8 @@ def _run(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
         surface.is_holding = False
 
 
-def follow(hub: Hub, sid: str, session: Session, *, compressed: bool = False) -> None:
+def follow(hub: Hub, session: Session) -> None:
     """Bring the live session's copies up to date after something else than a turn changed it."""
-    if compressed:
-        hub._sync_session_key_after_compress(
-            sid, session, clear_pending_title=True, restart_slash_worker=True
-        )
     messages = hub._get_db().get_messages_as_conversation(live.current_key(session))
     with session["history_lock"]:
         session["history"] = messages

@@ -66,6 +66,22 @@ def test_titles_that_are_taken_are_numbered(tmp_path: Path, db: SessionDB) -> No
     )
 
 
+def test_a_conversation_that_is_compressed_meanwhile_is_named_where_it_is(
+    tmp_path: Path, db: SessionDB
+) -> None:
+    watched, begun, rotated = Watched(), threading.Event(), threading.Event()
+    side = ScriptedModel([say(begun.set, until(rotated), "A model's title")])
+    agent = chat(tmp_path, db, side, on_event=watched)
+    agent.run_conversation("Hello")
+    first = agent.session_id
+    assert begun.wait(60)
+    db.rotate_session(first, "s2", [{"role": "user", "content": "[a summary]"}])
+    rotated.set()
+    settled(agent)
+    assert (db.get_session_title(first), db.get_session_title("s2")) == (None, "A model's title")
+    assert watched.of(TitleSet) == [TitleSet("s2", "A model's title")]
+
+
 def test_a_title_that_a_person_gives_meanwhile_stays(tmp_path: Path, db: SessionDB) -> None:
     watched, begun, given_one = Watched(), threading.Event(), threading.Event()
     side = ScriptedModel([say(begun.set, until(given_one), "A model's title")])

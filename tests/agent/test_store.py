@@ -20,7 +20,8 @@ def edit(db: SessionDB, home: Path, session: str) -> None:
     workspace = Workspace(home, home.parent / "project")
     workspace.cwd.mkdir(exist_ok=True)
     db.ensure_session(session, "cli")
-    write_file.run(ToolContext(session, "c", workspace=workspace, db=db), f"{session}.txt", "x")
+    context = ToolContext(session, f"call in {session}", workspace=workspace, db=db)
+    write_file.run(context, f"{session}.txt", "x")
 
 
 def kept(home: Path, conversation: str) -> int:

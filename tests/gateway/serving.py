@@ -75,6 +75,7 @@ async def serving(
     home: Path,
     steps: Iterable[Step | Callable[[ModelRequest], Step]] | None = None,
     *,
+    context_length: int = 128_000,
     yaml: str = "",
     extra: dict[str, Any] | None = None,
     **settings: Any,
@@ -89,7 +90,9 @@ async def serving(
     )
     db = AsyncSessionDB(SessionDB(home / "state.db"))
     runner = GatewayRunner(config, load_config(home, {}), db, home)
-    model = ScriptedModel(steps if steps is not None else itertools.repeat(echo))
+    model = ScriptedModel(
+        steps if steps is not None else itertools.repeat(echo), context_length=context_length
+    )
     runner._model = model
     await runner.start()
     assert Platform.API_SERVER in runner.adapters, runner.supervisor.states

@@ -20,8 +20,9 @@ from agent.config.schema import CompressionSettings
 from agent.errors import ContextTooLongError
 from agent.journal import Journal
 from agent.model import Message, Usage
+from agent.rotation import Rotation
 from agent.threads import in_thread
-from hermes_base import plugins, session_context
+from hermes_base import plugins
 from hermes_state import SessionDB, SessionEndedError
 
 from .counting import Counting
@@ -108,6 +109,7 @@ class Compressor:
         self._remembered = ""
         self.engine: Engine | None = None
         """A plugin's context engine that is asked first."""
+        journal.holders.add("context engine", self._follow)
         self._timeout = timeout
         self._platform = platform
         self._lock_db = db
@@ -116,6 +118,10 @@ class Compressor:
         self._gauge = Gauge()
         self._fresh = False
         """Whether the conversation was made smaller for the very request that comes next."""
+
+    def _follow(self, rotation: Rotation) -> None:
+        if self.engine is not None:
+            self.engine.rotated(rotation)
 
     # Around a model call
 
@@ -251,10 +257,6 @@ class Compressor:
                 result = await self._compress_alone(turn, wish._replace(use_model=use_model))
             else:
                 result = self._left(old_id, "Another process is compressing this conversation.")
-        if self._journal.session_id != old_id:
-            session_context.set_current_session_id(self._journal.session_id)
-        if result.compressed and self.engine is not None:
-            self.engine.compressed(result.session_id, old_id, self._journal.conversation_id())
         turn.emit(
             events.Compressed(
                 result.session_id,

@@ -21,6 +21,7 @@ from agent.learning.provider_calls import (
     tool_of,
 )
 from agent.model import Message, Model, Usage
+from agent.rotation import Rotation
 from hermes_state import ROW_ID
 from hermes_state.history import repair_message_sequence
 from tools.base import Tool, ToolContext
@@ -73,8 +74,8 @@ class Engine:
         before = self._session_id
         if session_id == before:
             return
-        if before is not None:  # another process has compressed the conversation
-            self.compressed(session_id, before, conversation_id)
+        if before is not None:  # not followed when the conversation was compressed elsewhere
+            self._continue(session_id, before, conversation_id)
             return
         if is_new and id(self.engine) in _begun:
             self._tell("on_session_reset")
@@ -84,8 +85,13 @@ class Engine:
             "on_session_start", session_id, platform=self._platform, conversation_id=conversation_id
         )
 
-    def compressed(self, session_id: str, old_id: str, conversation_id: str) -> None:
+    def rotated(self, rotation: Rotation) -> None:
         """The conversation was compressed, in place or into another session; it is stored."""
+        if rotation.elsewhere and self._session_id is None:
+            return  # it knew of no session yet, and begins in the new one
+        self._continue(rotation.new_session_id, rotation.old_session_id, rotation.conversation_id)
+
+    def _continue(self, session_id: str, old_id: str, conversation_id: str) -> None:
         self._session_id = session_id
         self._tell(
             "on_session_start",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.auxiliary import AuxiliaryError
-from agent.events import Compressed, Event, ReviewFinished, TitleSet
+from agent.events import Event, ReviewFinished, TitleSet
 from agent.model import Message
 from hermes_state import SessionDB, StoreError
 from tools.base import Tool
@@ -111,11 +111,6 @@ class Learner:
         )
         return await self.providers.recall(text, agent.llm.context_length // RECALL_SHARE)
 
-    def compressed(self, event: Compressed) -> None:
-        """The conversation was compressed, in place or into another session."""
-        if event.method:
-            self.providers.switched(event.session_id, event.old_session_id, reason="compression")
-
     def turn_ended(self, question: Any, outcome: TurnOutcome) -> None:
         """The turn is over and stored; what follows happens beside the next one."""
         if not outcome.completed:
@@ -167,6 +162,7 @@ class Learner:
         self._set_title(db, session_id, await propose_title(question, answer, ask))
 
     def _set_title(self, db: SessionDB, session_id: str, title: str | None) -> None:
+        session_id = db.get_compression_tip(session_id)  # it may have been compressed meanwhile
         stored = store_title(db, session_id, title) if title else None
         if stored is not None:
             self._emit(TitleSet(session_id, stored))

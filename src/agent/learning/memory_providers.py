@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from agent.rotation import Rotation
 from tools.base import Tool, ToolContext
 from tools.registry import Registry
 from tools.screening import notice, suspicion
@@ -123,6 +124,11 @@ class MemoryProviders:
     def tell(self, method: str, *args: Any, **kwargs: Any) -> None:
         """Tell every provider; what they do about it happens beside the turn."""
         ask_each(self._ready, method, *args, **kwargs)
+
+    def rotated(self, rotation: Rotation) -> None:
+        """The conversation was compressed, in place or into another session; it is stored."""
+        if self._session_id is not None:
+            self.switched(rotation.new_session_id, rotation.old_session_id, reason="compression")
 
     def switched(
         self,

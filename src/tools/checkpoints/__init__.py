@@ -102,7 +102,7 @@ def keep(context: ToolContext, tool: str, changes: list[Change], made: list[Path
         return
     conversation = conversation_of(context)
     marker = context.turn.id or context.call_id
-    checkpoint = _id(context.session_id, marker)
+    checkpoint = _id(conversation, marker)  # the session may change within a turn
     with workspace.lock:
         if _STATE not in workspace.state:
             forgotten = prune(workspace.home)

@@ -77,7 +77,7 @@ def undo(call: Call, session_id: str, count: int = 1) -> wire.Undone:
             )
         target = said[-count]
         done = db.rewind_to_message(key, target["id"])
-        follow(call.hub, session_id, session)
+        follow(call.hub, session)
     return {"removed": done["rewound_count"], "text": target["content"]}
 
 
@@ -130,7 +130,7 @@ def compress(
         except TurnRunningError as error:
             raise RpcError(COMPRESSION_FAILED, str(error)) from error
         if not dry_run:
-            follow(hub, session_id, session, compressed=True)
+            follow(hub, session)
     return _told(call, session_id, session, result, dry_run)
 
 

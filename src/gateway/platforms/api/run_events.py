@@ -100,7 +100,8 @@ class Run:
             self._add("message.completed", text=event.text, tool_calls=event.tool_calls)
         elif isinstance(event, Compressed):
             self._facts["session_id"] = shown_id(self.owner, event.session_id)
-            self._add("session.compressed", session_id=self._facts["session_id"])
+            if event.method:  # else it was left as it was
+                self._add("session.compressed", session_id=self._facts["session_id"])
         elif isinstance(event, Noticed):
             self._add("notice", text=event.text)
 

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from agent.events import (
+    Compressed,
     Event,
     ReasoningStreamed,
     StreamRestarted,
@@ -45,6 +46,8 @@ class SessionEvents:
             return self._event("run.started", user_message=asked) + self._event(
                 "message.started", message=message
             ), False
+        if isinstance(event, Compressed):
+            self._session_id = event.session_id
         if isinstance(event, ReasoningStreamed):
             return self._event("assistant.reasoning", delta=event.text), True
         if isinstance(event, StreamRestarted):
