@@ -177,5 +177,5 @@ class RequestSide:
             "platforms": dict(runner.supervisor.states),
             "active_agents": len(runner._running_agents),
             "cached_agents": len(runner._agent_cache),
-            "turns_in_flight": runner.turns.in_flight,
+            "turns_in_flight": runner.conversations.in_flight,
         }

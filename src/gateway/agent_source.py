@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
+from conversation.turn_events import compression_events
 from tools.toolset_names import wanted_on
 
 from . import agent_cache
@@ -18,7 +17,7 @@ from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
-    from agent.rotation import Holder, Rotation
+    from agent.rotation import Rotation
     from tools.base import Asker
 
     from .run import GatewayRunner
@@ -147,36 +146,10 @@ def _add_holders(runner: GatewayRunner, key: str, source: SessionSource, agent: 
         ),
     )
     agent.holders.add("agent cache", follow_in_cache)
-    agent.holders.add("event hooks", _event_hooks(runner, source))
-
-
-def _event_hooks(runner: GatewayRunner, source: SessionSource) -> Holder:
-    """Tells the handlers of every compression of a chat's agent, in turns or between.
-
-    To be made on the gateway's event loop; rotations may be told on any thread.
-    """
-    loop = asyncio.get_running_loop()
-    numbers = itertools.count(1)
-
-    def follow(rotation: Rotation) -> None:
-        # What another process compressed, that one tells its handlers of.
-        if rotation.elsewhere or not runner.hooks.loaded_hooks:
-            return
-        facts = {
-            "platform": source.platform.value,
-            "user_id": source.user_id,
-            "session_id": rotation.new_session_id,
-            "old_session_id": "" if rotation.in_place else rotation.old_session_id,
-            "in_place": rotation.in_place,
-            "compression_count": next(numbers),
-        }
-
-        def tell() -> None:
-            runner.spawn(runner.hooks.emit("session:compress", facts))
-
-        loop.call_soon_threadsafe(tell)
-
-    return follow
+    events = compression_events(
+        lambda: runner.hooks, runner.spawn, source.platform.value, source.user_id
+    )
+    agent.holders.add("event hooks", events)
 
 
 def _prompt_hint(platform: Platform) -> str:

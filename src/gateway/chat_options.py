@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .one_turn import Conversations
+    from conversation.places import TurnPlaces
+
     from .session_store import SessionStore
 
 _CONVERSATION = "conversation"
@@ -16,7 +17,7 @@ class ChatOptions:
     """The options of every chat, in memory."""
 
     def __init__(
-        self, store: SessionStore, conversations: Conversations, defaults: dict[str, Any]
+        self, store: SessionStore, conversations: TurnPlaces, defaults: dict[str, Any]
     ) -> None:
         """`defaults` is what is configured where a person set nothing."""
         self._store = store

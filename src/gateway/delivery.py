@@ -15,11 +15,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conversation.patience import retry_until_stored
 from hermes_state import StoreError
 
 from .config import GatewayConfig, Platform
 from .media import outgoing
-from .patience import retry_until_stored
 from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
 from .splitting import split_message

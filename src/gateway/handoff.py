@@ -20,11 +20,11 @@ from .config import GatewayConfig, Platform
 from .session import SessionSource
 
 if TYPE_CHECKING:
+    from conversation.places import TurnPlaces
     from hermes_state import AsyncSessionDB, SessionDB
 
     from .authorization import Authorization
     from .delivery import Delivery
-    from .one_turn import Conversations
     from .session_store import SessionStore
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Handoffs:
         adapters: Container[Platform],
         authorization: Authorization,
         delivery: Delivery,
-        conversations: Conversations,
+        conversations: TurnPlaces,
         switch_chat: Callable[[str, str, SessionSource], Awaitable[None]],
         evict: Callable[[str], None],
     ) -> None:

@@ -82,7 +82,7 @@ class Links:
         if taken.session_key == key:
             raise LinkCodeError("This is the chat the code is from. Write it in the other one.")
         first = store.entry(taken.session_key)
-        names = self._turns.conversations
+        names = self._turns.conversations.places
         if first is None or names.name(first.session_id) != names.name(taken.session_id):
             raise LinkCodeError(
                 "The other chat has left that conversation. Write /link there again."

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from conversation.service import Conversations
+
     from .delivery import Delivery
-    from .turns import Turns
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = (
@@ -33,10 +34,11 @@ _PLAIN = (
 
 
 def gather(
-    turns: Turns,
+    turns: Conversations,
     delivery: Delivery,
     platforms: Mapping[str, str],
     *,
+    waiting: int,
     chats: int,
     agents: int,
     started_at: float,
@@ -48,7 +50,7 @@ def gather(
         "turns_finished": turns.finished,
         "turns_failed": turns.failed,
         "turn_seconds": round(turns.seconds, 6),
-        "waiting": turns.waiting,
+        "waiting": waiting,
         "chats": chats,
         "agents": agents,
         "delivered": delivery.delivered,

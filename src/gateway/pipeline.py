@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from conversation.places import Places
+
 from .accepted import facts_of
 from .commands import command_line, is_answer, run_command
-from .one_turn import Places
 from .platforms.base import MessageEvent
 from .session import SessionEntry
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hermes_state import TakenTurn
 
     from .run import GatewayRunner
+    from .streaming import Stream
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +47,12 @@ class Inbound:
     """The turn it belongs to was begun by a process that died; `inbox_id` is its new name."""
     is_noted: bool = False
     """Nobody sent it: the turn begins with what its conversation is to be told."""
-    alive: Callable[[], None] | None = None
-    """Called at every sign of life of such a turn, from any thread."""
     further_ids: tuple[str, ...] = ()
     """The other inbox rows of a message that came in several parts."""
+    stream: Stream | None = None
+    """What the chat sees of its turn, once that is prepared."""
+    began_in: str = ""
+    """The session its turn began in."""
 
     @property
     def inbox_ids(self) -> tuple[str, ...]:
@@ -116,7 +119,7 @@ class Pipeline:
         runner = self._runner
         admitted = await self._authorised(inbound) and await self._hooked(inbound)
         if not admitted or is_answer(runner.questions, inbound):
-            await runner.turns.drop(inbound.inbox_id)
+            await runner.conversations.drop(inbound.inbox_id)
         elif (line := command_line(runner.config.reset_triggers, inbound)) is not None:
             return line
         else:
@@ -126,7 +129,7 @@ class Pipeline:
     async def _run_command(self, inbound: Inbound, line: str) -> None:
         try:
             await run_command(self._runner, inbound, line)
-            await self._runner.turns.drop(inbound.inbox_id)
+            await self._runner.conversations.drop(inbound.inbox_id)
         except Exception as error:  # noqa: BLE001 - nobody is left without a word
             await self._failed(inbound, error)
 
@@ -135,7 +138,7 @@ class Pipeline:
         await self._runner.delivery.say(
             inbound.event.source, inbound.session_key, f"⚠️ That failed: {error}"
         )
-        await self._runner.turns.drop(inbound.inbox_id)  # what was told is not done later
+        await self._runner.conversations.drop(inbound.inbox_id)  # what was told is not done later
 
     async def _authorised(self, inbound: Inbound) -> bool:
         """Whether its sender may talk; a stranger in a direct chat is told how to be let in."""

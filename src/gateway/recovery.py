@@ -49,6 +49,6 @@ async def recover(runner: GatewayRunner, platform: Platform) -> None:
     await take_over.look(runner, {platform})
     freshness = runner.settings.agent.gateway_auto_continue_freshness
     await go_on(runner.session_store, runner._session_db, platform, freshness)
-    await _tell_begun(runner._session_db, runner.delivery, runner.turns.drop, platform)
+    await _tell_begun(runner._session_db, runner.delivery, runner.conversations.drop, platform)
     await runner.turns.resume(platform)
     runner.recovered.add(platform)

@@ -12,25 +12,21 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agent.events import Event, Noticed, Watcher, watch_all
-from agent.outcome import Failed, NotStarted, TurnOutcome
-from agent.request import Question
-from conversation.watching import publish_turn
-from hermes_base import session_context
+from agent.outcome import NotStarted, TurnOutcome
+from agent.request import Question, TurnRequest
+from conversation.door import Abandoned, Door, Origin
 
-from . import agent_cache, take_over
+from . import agent_cache
 from .agent_source import agent_for, keep_agent, kept_agent
 from .config import Platform
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
-from .silence import watched
-from .turn_events import TurnEvents
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -118,23 +114,148 @@ class _Asked:
     request: Request
     outcome: asyncio.Future[TurnOutcome]
     watchers: list[Watcher]
+    session_id: str = ""
+    """The session its turn began in."""
 
     def watch(self, event: Event) -> None:
         watch_all(*self.watchers)(event)
 
 
+class RequestDoor(Door[_Asked]):
+    """The side of a conversation that an API client sees: answers are handed to who waits."""
+
+    def __init__(self, runner: GatewayRunner, requests: Requests, key: str) -> None:
+        self._runner, self._requests = runner, requests
+        self.key = key
+        self.line: deque[_Asked] = deque()
+        """What is being answered, and what waits behind it."""
+
+    def session_id(self) -> str:
+        """The session of the request that comes first."""
+        return self.line[0].request.session_id if self.line else self.key
+
+    async def next(self) -> _Asked | None:
+        """The request behind; while the gateway stops, only one that no restart would find."""
+        if self.line and (self._runner._running or not self.line[0].request.stored):
+            return self.line[0]
+        return None
+
+    def release(self) -> None:
+        """Who still waits here is told to come back."""
+        self._requests.close(self)
+
+    async def prepare(self, asked: _Asked) -> AIAgent:
+        """The conversation's agent. One that is kept looks by itself whether others wrote."""
+        runner, request, key = self._runner, asked.request, self.key
+        source, session_id = request.source, request.session_id
+        if request.stored:  # it waited; the conversation may have moved on
+            session_id = runner._session_db.sync.get_compression_tip(session_id)
+        asked.session_id = session_id
+        now = datetime.now()
+        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
+        agent = kept_agent(runner, key, entry, source)
+        if agent is None:
+            agent = await agent_for(runner, key, entry, source)
+            self._keep_uncounted(agent)
+        await runner.links.mirror_question(key, session_id, source, request.id, self.asked(asked))
+        return agent
+
+    def request(self, asked: _Asked) -> TurnRequest:
+        """What the client asks."""
+        request = asked.request
+        return Question(
+            request.content,
+            (request.id,) if request.stored else (),
+            tuple(request.history) or None,
+            instructions=request.instructions,
+            mode=request.mode,
+        )
+
+    def origin(self, asked: _Asked) -> Origin:
+        """The client."""
+        source = asked.request.source
+        return Origin(
+            platform=source.platform.value,
+            session_id=asked.session_id,
+            session_key=self.key,
+            chat_id=source.chat_id,
+            chat_type=source.chat_type,
+            thread_id=source.thread_id,
+            user_id=source.user_id,
+            user_name=source.user_name,
+            message_id=asked.request.message_id,
+        )
+
+    def asked(self, asked: _Asked) -> str:
+        """The question's text."""
+        return event_of(asked.request).text
+
+    async def begin(self, asked: _Asked, agent: Any) -> None:
+        """Its agent is in use."""
+        self._runner._agent_used[self.key] = time.monotonic()
+
+    def watch(self, asked: _Asked, agent: Any) -> Watcher | None:
+        """Whoever asked sees what happens."""
+        return asked.watch
+
+    def keeps(self, asked: _Asked, outcome: NotStarted) -> bool:
+        """A request that a stop of the gateway kept from beginning waits for the next start."""
+        return not outcome.failed and not self._runner._running
+
+    async def settle(self, asked: _Asked, outcome: TurnOutcome, agent: Any | None) -> None:
+        """Follow where the conversation has moved to."""
+        runner = self._runner
+        if agent is not None:
+            runner.note_weight(self.key, agent)
+            self._keep_uncounted(agent)
+        if outcome.session_id != asked.session_id and not outcome.is_silent:
+            runner.session_store.follow(asked.session_id, outcome.session_id)
+        await runner.links.mirror_answer(
+            self.key, outcome.session_id, asked.request.id, outcome.text
+        )
+
+    async def deliver(self, asked: _Asked, outcome: TurnOutcome) -> None:
+        """Hand the outcome to whoever waits for it."""
+        self.line.popleft()
+        self._requests.answer(asked, outcome)
+
+    async def say(self, asked: _Asked, text: str) -> None:
+        """Tell whoever watches."""
+        asked.watch(Noticed(text))
+
+    def is_asking(self) -> bool:
+        """Whether the client is asked something."""
+        return self._runner.questions.is_asking(self.key)
+
+    def waits_for(self, turn: Mapping[str, Any]) -> bool:
+        """A gateway's turns are waited for; the engine waits for a program's."""
+        return bool(turn["deliver_to"])
+
+    def door_of(self, turn: Abandoned) -> Door[Any] | None:
+        """The chat that an abandoned turn belongs to; an API client asks again itself."""
+        return self._runner.turns.door_of(turn)
+
+    def _keep_uncounted(self, agent: Any) -> None:
+        """Keep an agent without a count of messages, which it looks after itself."""
+        runner = self._runner
+        with agent_cache.guarded(runner._agent_cache_lock):
+            cached = runner._agent_cache.get(self.key)
+        if cached is not None and cached[0] is agent and cached[2:] != (None, agent.session_id):
+            keep_agent(runner, self.key, (agent, cached[1], None, agent.session_id))
+
+
 class Requests:
-    """The lines of every conversation that is asked in."""
+    """The requests of every conversation, and who waits for their answers."""
 
     def __init__(self, runner: GatewayRunner) -> None:
         self._runner = runner
-        self._lines: dict[str, deque[_Asked]] = {}
+        self._doors: dict[str, RequestDoor] = {}
         self._asked: dict[str, _Asked] = {}
         self._lining_up: dict[str, int] = {}
 
     def is_busy(self, key: str) -> bool:
         """Whether a turn runs in a conversation."""
-        return key in self._lines
+        return key in self._doors
 
     def is_open(self, request_id: str) -> bool:
         """Whether a message is waiting or being answered here."""
@@ -179,7 +300,8 @@ class Requests:
         if not self._runner._running:
             raise StoppingError(False)
         key = request.key
-        ahead = len(self._lines.get(key, ())) + self._lining_up.get(key, 0)
+        door = self._doors.get(key)
+        ahead = (len(door.line) if door is not None else 0) + self._lining_up.get(key, 0)
         if ahead > MOST_WAITING:
             raise TooManyWaitingError(ahead - 1)
         asked = self._new(request)
@@ -233,122 +355,27 @@ class Requests:
 
     def _append(self, asked: _Asked) -> None:
         key = asked.request.key
-        line = self._lines.get(key)
-        if line is not None:
-            line.append(asked)
-            return
-        self._lines[key] = deque([asked])
-        task = self._runner.spawn(self._run_line(key))
-        self._runner.turns.occupy(key, task, self._lines[key])
+        door = self._doors.get(key)
+        if door is None:
+            door = self._doors[key] = RequestDoor(self._runner, self, key)
+            self._runner.turns.lines[key] = door.line
+        door.line.append(asked)
+        self._runner.conversations.begin(door, asked)
 
-    async def _run_line(self, key: str) -> None:
-        line = self._lines[key]
-        turns = self._runner.turns
-        try:
-            while line and (self._runner._running or not line[0].request.stored):
-                asked = line[0]
-                place = turns.place(key, partial(getattr, asked.request, "session_id"))
-                async with place, turns.slot():
-                    outcome = await self._run(key, asked)
-                turns.failed += outcome.failed
-                line.popleft()
-                self._asked.pop(asked.request.id, None)
-                if not asked.outcome.done():
-                    asked.outcome.set_result(outcome)
-        finally:
-            turns.leave(key)
-            del self._lines[key]
-            for asked in line:
-                self._asked.pop(asked.request.id, None)
-                if not asked.outcome.done():
-                    asked.outcome.set_exception(StoppingError(asked.request.stored))
+    def answer(self, asked: _Asked, outcome: TurnOutcome) -> None:
+        """Hand an outcome to whoever waits for it."""
+        self._asked.pop(asked.request.id, None)
+        if not asked.outcome.done():
+            asked.outcome.set_result(outcome)
 
-    async def _run(self, key: str, asked: _Asked) -> TurnOutcome:
-        runner, request = self._runner, asked.request
-        try:
-            return await self._answer(key, asked)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            # No silent turn: whatever failed, whoever asked is told.
-            log.exception("The turn in %s failed", key)
-            if request.stored:
-                await runner.turns.drop(request.id)
-            problem = f"{type(error).__name__}: {error}"
-            return Failed(session_id=request.session_id, error=problem)
-        finally:
-            runner._running_agents.pop(key, None)
-
-    async def _answer(self, key: str, asked: _Asked) -> TurnOutcome:
-        runner, request = self._runner, asked.request
-        source = request.source
-        session_id = request.session_id
-        if request.stored:  # it waited; the conversation may have moved on
-            session_id = runner._session_db.sync.get_compression_tip(session_id)
-        now = datetime.now()
-        entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
-        agent = await self._agent(entry, source)
-        runner._running_agents[key] = agent
-        session_context.set_session_vars(
-            platform=source.platform.value, source=source.platform.value, chat_id=source.chat_id,
-            thread_id=source.thread_id, user_id=source.user_id, user_name=source.user_name,
-            session_key=key, session_id=session_id, message_id=request.message_id,
-        )  # fmt: skip
-        runner._agent_used[key] = time.monotonic()
-        text = event_of(request).text
-        await runner.links.mirror_question(key, session_id, source, request.id, text)
-        question = Question(
-            request.content,
-            (request.id,) if request.stored else (),
-            tuple(request.history) or None,
-            instructions=request.instructions,
-            mode=request.mode,
-        )
-        events = TurnEvents(
-            runner.hooks, runner._session_db, runner.spawn, source, entry, text
-        )  # fmt: skip
-        await events.start()
-
-        async def tell(text: str) -> None:
-            if asked.watch is not None:
-                asked.watch(Noticed(text))
-
-        async with watched(
-            runner.settings.agent, key, agent, spawn=runner.spawn, say=tell,
-            is_asking=lambda: runner.questions.is_asking(key),
-        ) as silence:  # fmt: skip
-            watch = watch_all(publish_turn(agent), asked.watch, silence, events.watch)
-            outcome = await agent.run(question, watch=watch)
-        await events.end(outcome.text)
-        is_kept = not runner._running and not outcome.failed  # it waits for the next start
-        if isinstance(outcome, NotStarted) and request.stored and not is_kept:
-            await runner.turns.drop(request.id)
-        if outcome.failed and not outcome.is_silent:
-            take_over.end_stuck(runner, outcome.session_id)
-        runner.note_weight(key, agent)
-        self._keep_uncounted(key, agent)
-        if outcome.session_id != session_id:
-            runner.session_store.follow(session_id, outcome.session_id)
-        await runner.links.mirror_answer(key, outcome.session_id, request.id, outcome.text)
-        return outcome
-
-    async def _agent(self, entry: SessionEntry, source: SessionSource) -> AIAgent:
-        """The conversation's agent. One that is kept looks by itself whether others wrote."""
-        runner, key = self._runner, entry.session_key
-        kept = kept_agent(runner, key, entry, source)
-        if kept is not None:
-            return kept
-        agent = await agent_for(runner, key, entry, source)
-        self._keep_uncounted(key, agent)
-        return agent
-
-    def _keep_uncounted(self, key: str, agent: Any) -> None:
-        """Keep an agent without a count of messages, which it looks after itself."""
-        runner = self._runner
-        with agent_cache.guarded(runner._agent_cache_lock):
-            cached = runner._agent_cache.get(key)
-        if cached is not None and cached[0] is agent and cached[2:] != (None, agent.session_id):
-            keep_agent(runner, key, (agent, cached[1], None, agent.session_id))
+    def close(self, door: RequestDoor) -> None:
+        """Nothing is to be run in a conversation; who still waits there is told to come back."""
+        self._doors.pop(door.key, None)
+        self._runner.turns.lines.pop(door.key, None)
+        for asked in door.line:
+            self._asked.pop(asked.request.id, None)
+            if not asked.outcome.done():
+                asked.outcome.set_exception(StoppingError(asked.request.stored))
 
 
 def stored_answer(messages: list[dict[str, Any]], message_id: str) -> list[dict[str, Any]] | None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.outcome import outcome_from_dict
+from conversation.event_hooks import EventHooks
+from conversation.service import Conversations
 
 from . import agent_cache, boundaries, metrics, restart, status, take_over
 from .adapter_host import GatewayHost, RequestSide
@@ -27,7 +29,6 @@ from .background_work import works_for, works_in
 from .chat_options import ChatOptions
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .delivery import Delivery
-from .event_hooks import EventHooks
 from .expiry import Expiry, prune, watch_expiry
 from .handoff import Handoffs
 from .link_codes import LinkCodes
@@ -99,11 +100,20 @@ class GatewayRunner:
         self._model: Any = None
         self.authorization = Authorization(config, session_db)
         self.delivery = Delivery(session_db, self.adapters, config, home, self.spawn)
-        self.turns = Turns(self)
+        self.conversations = Conversations(
+            session_db,
+            lambda: self.settings.agent,
+            lambda: self.hooks,
+            is_running=lambda: self._running,
+            limit=config.max_concurrent_sessions,
+            spawn=self.spawn,
+            agents=self._running_agents,
+        )
+        self.turns = Turns(self, self.conversations)
         self.pipeline = Pipeline(self)
         self.chat_options = ChatOptions(
             self.session_store,
-            self.turns.conversations,
+            self.conversations.places,
             {"reasoning": settings.model.reasoning_effort},
         )
         self.links = Links(
@@ -117,7 +127,7 @@ class GatewayRunner:
             self.adapters,
             self.authorization,
             self.delivery,
-            self.turns.conversations,
+            self.conversations.places,
             self.switch_chat,
             self._evict_cached_agent,
         )
@@ -134,7 +144,7 @@ class GatewayRunner:
     async def start(self) -> None:
         """Connect every enabled platform, and go on with what an earlier run left."""
         self._running = True
-        self.started_at = time.time()
+        self.started_at = self.conversations.since = time.time()
         await self.delivery.resume()
         await self.supervisor.connect_all()
         await restart.tell_back(self.home, self.delivery)
@@ -158,9 +168,9 @@ class GatewayRunner:
         supervisor = getattr(self, "supervisor", None)
         if supervisor is not None:
             await supervisor.stop_receiving()
-        turns = getattr(self, "turns", None)
-        if turns is not None:
-            cut_off = await turns.drain(self._drain_seconds())
+        conversations = getattr(self, "conversations", None)
+        if conversations is not None:
+            cut_off = await conversations.drain(self._drain_seconds())
             home = self.home if self.restarting else None
             await restart.tell_cut_off(cut_off, self.session_store, self.delivery, home)
         for agent in list(self._running_agents.values()):
@@ -245,9 +255,10 @@ class GatewayRunner:
     def facts(self) -> dict[str, Any]:
         """How it is: platforms, turns, chats and deliveries, for status and metrics."""
         return metrics.gather(
-            self.turns,
+            self.conversations,
             self.delivery,
             self.supervisor.states,
+            waiting=self.turns.waiting,
             chats=len(self.session_store.list_sessions()),
             agents=len(self._agent_cache),
             started_at=self.started_at,

@@ -11,18 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_base.process import this_process
-from hermes_state import SUB_AGENT, TURN_RUNNING, Lease, StoreError, is_abandoned
+from conversation.door import Abandoned
+from hermes_state import SUB_AGENT, StoreError
 
 from . import notes
 from .config import Platform
-from .patience import retry_until_stored
 from .pipeline import Inbound
 from .platforms.base import MessageEvent
 from .platforms.registry import capabilities_of
@@ -58,10 +56,6 @@ class AbandonedTurn(NamedTuple):
         return str(self.row["session_id"])
 
 
-class RunningElsewhere(NamedTuple):
-    """A turn that another gateway runs in the conversation."""
-
-
 # Finding them
 
 
@@ -86,9 +80,9 @@ async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
     What nobody waits for is closed: an API client asks again, and a sub-agent's work is its
     parent's to repeat.
     """
-    begun = 0
+    begun, conversations = 0, runner.conversations
     for row in await runner._session_db.list_abandoned_turns():
-        if is_ours(runner, row) or runner.turns.conversations.holder(row["session_id"]):
+        if conversations.is_ours(row) or conversations.holder(row["session_id"]):
             continue
         api = row["source"] == Platform.API_SERVER and not row["deliver_to"]
         if row["source"] == SUB_AGENT or (api and Platform.API_SERVER in platforms):
@@ -96,14 +90,6 @@ async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
         elif not api and (left := chat_of(runner, row)) and left.source.platform in platforms:
             begun += runner.turns.begin_with(left)
     return begun
-
-
-def is_ours(runner: GatewayRunner, turn: Mapping[str, Any]) -> bool:
-    """Whether this gateway began a turn itself.
-
-    One that executed itself again goes by the same name as before, but what it left is older.
-    """
-    return bool(turn["owner"] == this_process() and turn["started_at"] >= runner.started_at)
 
 
 def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> AbandonedTurn | None:
@@ -123,7 +109,7 @@ def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> AbandonedTurn | No
         return None
     origin = entry.origin if entry is not None else None
     if target is None:
-        names = runner.turns.conversations
+        names = runner.conversations.places
         if entry is None or origin is None or origin.platform is not platform:
             return None
         if names.name(entry.session_id) != row["conversation_id"]:
@@ -143,36 +129,6 @@ def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> AbandonedTurn | No
     return AbandonedTurn(row, key, origin, target)
 
 
-def blocking_turn(
-    runner: GatewayRunner, session_id: str
-) -> AbandonedTurn | RunningElsewhere | None:
-    """The turn that has to end before a message begins in a conversation; None if there is none.
-
-    The turn of a program that is no chat is the engine's to wait for.
-    """
-    try:
-        return _blocking_turn(runner, session_id)
-    except StoreError as error:
-        # The message's turn meets it too, and tells its chat.
-        log.warning("What runs in %s is not known now: %s", session_id, error)
-        return None
-
-
-def _blocking_turn(
-    runner: GatewayRunner, session_id: str
-) -> AbandonedTurn | RunningElsewhere | None:
-    db = runner._session_db.sync
-    name = runner.turns.conversations.name(session_id)
-    turn = db.get_turn(name)
-    if turn is None or turn["state"] != TURN_RUNNING or is_ours(runner, turn):
-        return None
-    if not is_abandoned(turn, time.time()):
-        return RunningElsewhere() if turn["deliver_to"] else None
-    return next(
-        (left for row in db.list_abandoned_turns(name) if (left := chat_of(runner, row))), None
-    )
-
-
 async def _close(runner: GatewayRunner, row: Mapping[str, Any]) -> None:
     """Close a turn in its history without a word."""
     if await runner._session_db.close_abandoned_turn(row["conversation_id"], row["fence"]):
@@ -182,16 +138,18 @@ async def _close(runner: GatewayRunner, row: Mapping[str, Any]) -> None:
 # Taking them over
 
 
-async def take(runner: GatewayRunner, left: AbandonedTurn) -> Inbound | None:
+async def take(runner: GatewayRunner, turn: Abandoned) -> Inbound | None:
     """Take a turn over, as what its chat runs next; None if there is nothing to go on with.
 
     A turn that is not gone on with is closed, and its chat is told if it waits for an answer: not
     where it was left with /new, or where whoever asked may no longer talk here.
     """
-    from agent.heartbeat import heart
     from agent.request import TakenOver
     from conversation.abandoned import take_over_turn
 
+    left = chat_of(runner, turn.row)
+    if left is None:
+        return None
     db = runner._session_db.sync
     session_id = db.get_compression_tip(left.session_id)
     tip = await runner._session_db.get_session(session_id)
@@ -205,18 +163,10 @@ async def take(runner: GatewayRunner, left: AbandonedTurn) -> Inbound | None:
     if taken is None:
         runner.spawn(runner.delivery.flush(left.key))  # what it may have been told
         return None
-    heart.begin(db, taken.lease, lambda: None)  # the engine does so when it begins
     taken = taken._replace(deliver_to=left.deliver_to)
     target = TakenOver(taken).deliver_to
     assert target is not None
     return Inbound(MessageEvent(asked[0], source, asked[1]), left.key, target.id, taken=taken)
-
-
-def let_go(runner: GatewayRunner, taken: TakenTurn) -> None:
-    """It is not worked on here any more; if it has not ended, the next process takes it."""
-    from agent.heartbeat import heart
-
-    heart.end(runner._session_db.sync, taken.lease)
 
 
 async def tell_unknown(runner: GatewayRunner, inbound: Inbound) -> None:
@@ -239,30 +189,9 @@ async def tell_unknown(runner: GatewayRunner, inbound: Inbound) -> None:
         )  # fmt: skip
 
 
-def end_stuck(runner: GatewayRunner, session_id: str) -> asyncio.Task[None] | None:
-    """See to it that a turn of ours ends that was told to its chat and has not: None if it has.
-
-    It writes nothing more, and nobody goes on with it unasked. If the store cannot note that now,
-    it is tried until it can, so that the conversation's next turn need not wait for its lease.
-    """
-    name = runner.turns.conversations.name(session_id)
-    try:
-        turn = runner._session_db.sync.get_turn(name)
-    except StoreError as error:
-        log.warning("Whether the turn in %s has ended is not known: %s", name, error)
-        return None
-    if turn is None or turn["state"] != TURN_RUNNING or turn["owner"] != this_process():
-        return None
-    lease = Lease(name, turn["fence"])
-    work = retry_until_stored(
-        lambda: runner._session_db.end_turn(lease), f"Ending the turn in {name}"
-    )
-    return runner.spawn(work)
-
-
 def entry_of(runner: GatewayRunner, inbound: Inbound, taken: TakenTurn) -> SessionEntry:
     """The chat's entry, in the session the turn is in; a passing one if the chat has left it."""
-    store, names = runner.session_store, runner.turns.conversations
+    store, names = runner.session_store, runner.conversations.places
     key, source = inbound.session_key, inbound.event.source
     entry = store.entry(key)
     if entry is not None and names.name(entry.session_id) == taken.lease.conversation_id:

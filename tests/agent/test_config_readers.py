@@ -14,7 +14,7 @@ SRC = Path(__file__).parents[2] / "src"
 
 READERS = {
     "model": "agent/build.py agent/config/model.py agent/providers/__init__.py",
-    "agent": "agent/build.py gateway/recovery.py conversation/abandoned.py gateway/silence.py"
+    "agent": "agent/build.py gateway/recovery.py conversation/abandoned.py conversation/silence.py"
     " gateway/run.py",
     "compression": "agent/compression/driver.py agent/compression/policy.py",
     "auxiliary": "agent/auxiliary.py agent/build.py",
@@ -31,7 +31,7 @@ READERS = {
     "logging": "agent/logs.py",
     "gateway": "gateway/session_store.py gateway/turns.py gateway/authorization.py gateway/run.py"
     " gateway/adapter_host.py gateway/expiry.py gateway/config_load.py",
-    "session_reset": "gateway/reset_policy.py gateway/answering.py gateway/background_work.py",
+    "session_reset": "gateway/reset_policy.py gateway/chat_door.py gateway/background_work.py",
     "streaming": "gateway/streaming.py",
     "restart_loop_guard": "gateway/config_load.py",
     "plugins": "hermes_base/plugins/discovery.py hermes_base/plugins/__init__.py",

@@ -83,7 +83,7 @@ def test_what_came_along_works(cli: Any, source: Path) -> None:
 
 
 def test_what_runs_by_itself_is_off_until_it_is_allowed(cli: Any, source: Path) -> None:
-    from gateway.event_hooks import EventHooks
+    from conversation.event_hooks import EventHooks
 
     assert cli("import", str(source)).code == 0
     assert "greeter 1 (user): not enabled" in cli("plugins", "list").out

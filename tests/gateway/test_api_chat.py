@@ -253,7 +253,7 @@ async def test_the_configured_number_of_turns_runs_at_once(tmp_path: Path) -> No
         tasks = [asyncio.ensure_future(served.chat("x", f"c{n}")) for n in range(9)]
         for _ in range(3):
             await begun.acquire()
-        assert served.runner.turns.in_flight == 3 and begun.locked()
+        assert served.runner.conversations.in_flight == 3 and begun.locked()
         release.set()
         assert {one.status_code for one in await asyncio.gather(*tasks)} == {200}
 

@@ -195,7 +195,7 @@ async def test_a_flood_on_one_conversation_is_bounded_and_each_is_answered(tmp_p
         told = served.told("flood")
         assert len(told) == 2 * codes.count(200)
         assert served.db.list_waiting() == []
-        assert served.runner.turns.in_flight == 0
+        assert served.runner.conversations.in_flight == 0
 
 
 async def test_a_store_that_cannot_be_written_is_told(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.config import load_config
+from conversation.event_hooks import EventHooks
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.config_load import load_gateway_config
-from gateway.event_hooks import EventHooks
 
 
 def loaded(home: Path, yaml: str = "", **environ: str) -> GatewayConfig:

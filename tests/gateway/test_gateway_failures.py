@@ -29,9 +29,9 @@ from .serving import serving
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("patience", "delivery", "supervision"):
-        monkeypatch.setattr(f"gateway.{name}.FIRST_PAUSE", 0.01)
-        monkeypatch.setattr(f"gateway.{name}.LONGEST_PAUSE", 0.02)
+    for name in ("conversation.patience", "gateway.delivery", "gateway.supervision"):
+        monkeypatch.setattr(f"{name}.FIRST_PAUSE", 0.01)
+        monkeypatch.setattr(f"{name}.LONGEST_PAUSE", 0.02)
 
 
 class Disk:

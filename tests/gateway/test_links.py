@@ -293,7 +293,7 @@ async def test_a_flood_from_three_linked_chats_is_answered_message_by_message(
             assert own == [text for place, text in said if place == chat], "in order"
             texts = [one for one in chats.local.texts(chat) if "🔗" not in one]
             assert len(texts) == len(set(texts)), "nothing twice"
-        assert chats.runner.turns.conversations._places == {}
+        assert chats.runner.conversations.places._places == {}
 
 
 async def test_a_chat_and_the_api_at_once_are_answered_one_after_the_other(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ async def test_a_message_in_a_linked_chat_is_read_by_the_running_turn(tmp_path: 
         await chats.say("a")
         await begun.wait()
         await chats.say("and b", chat_id="2")
-        await until(lambda: bool(chats.runner.turns._steered))
+        await until(lambda: any(door.steered for door in chats.runner.turns._doors.values()))
         release.set()
         await shown(chats, "re: and b")
         await shown(chats, "💬 u1 (local): and b")
@@ -356,7 +356,7 @@ async def test_stop_in_a_linked_chat_stops_the_turn(tmp_path: Path) -> None:
         await chats.say("a")
         await held.begun.wait()
         await chats.say("/stop", chat_id="2")
-        await until(lambda: not chats.runner.turns.in_flight)
+        await until(lambda: not chats.runner.conversations.in_flight)
         assert any("Stopped the answer" in one for one in await chats.local.wait_for(3, "2"))
 
 

@@ -111,7 +111,7 @@ async def test_a_note_turn_that_cannot_begin_is_not_tried_all_the_time(
 
     async with gateway(tmp_path) as chats:
         await chats.ask("hello")
-        monkeypatch.setattr("gateway.answering.agent_for", broken)
+        monkeypatch.setattr("gateway.chat_door.agent_for", broken)
         chats.db.add_note("n", chats.session_id(), "it has ended")
         await until_told(chats)
         while chats.runner.turns.is_busy(chats.key()):

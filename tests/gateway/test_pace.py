@@ -12,8 +12,8 @@ import pytest
 
 from agent.model import ModelRequest
 from agent.scripted import Step, say
-from gateway import pace
-from gateway.pace import Pace
+from conversation import pace
+from conversation.pace import Pace
 
 from .chats import Chats, asked, gateway
 from .test_take_over_chats import leave, target, until
@@ -88,7 +88,7 @@ async def test_one_that_waits_is_not_taken_over(tmp_path: Path) -> None:
         await until(lambda: len(model.asked) == 2)
         assert sorted(model.asked) == ["left 0", "left 1"], "the oldest first"
         assert counted(chats) == [1, 1, 0, 0, 0, 0, 0]
-        assert chats.runner.turns.in_flight == 2
+        assert chats.runner.conversations.in_flight == 2
         model.release.set()
         await everybody_answered(chats)
         assert counted(chats) == [1] * MANY

@@ -30,8 +30,8 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def quiet(chats: Chats) -> None:
     """Wait until nothing waits, runs or is owed."""
-    turns = chats.runner.turns
-    await until(lambda: not (turns._chats or chats.db.list_waiting() or turns.in_flight))
+    turns = chats.runner.conversations
+    await until(lambda: not (turns._workers or chats.db.list_waiting() or turns.in_flight))
     await until(lambda: not chats.db.list_deliveries(("pending", "sending")))
 
 

@@ -12,8 +12,8 @@ import pytest
 from agent.events import ToolFinished, ToolStarted
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
+from conversation.silence import _Watch, watched
 from gateway.asking import Question
-from gateway.silence import _Watch, watched
 
 from .chats import Chats, asked, echo, gateway
 

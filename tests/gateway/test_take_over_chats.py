@@ -21,7 +21,7 @@ from gateway.pipeline import Inbound
 from gateway.platforms.base import MessageEvent
 from gateway.session import SessionSource
 from hermes_base.process import this_process
-from hermes_state import SessionDB
+from hermes_state import Lease, SessionDB
 from hermes_state.connection import Connection
 from hermes_state.turn_log import CUT_OFF as CLOSED
 
@@ -108,7 +108,7 @@ async def test_it_counts_as_the_chats_running_turn(tmp_path: Path) -> None:
         await begun.wait()
         runner = chats.runner
         assert runner._running_agents[KEY].session_id == session_id
-        assert (runner.turns.in_flight, runner.turns.running_key(KEY)) == (1, KEY)
+        assert (runner.conversations.in_flight, runner.turns.running_key(KEY)) == (1, KEY)
         assert "first piece" in (await chats.local.wait_for(1))[0]
         assert chats.local.typed == ["1"]
         await chats.say("next")
@@ -117,8 +117,8 @@ async def test_it_counts_as_the_chats_running_turn(tmp_path: Path) -> None:
         assert chats.local.texts() == ["a first piece of the answer, the rest", "re: next"]
         (first, _) = chats.local.shown
         assert first.versions, "the answer took the place of its preview"
-        await until(lambda: runner.turns.finished == 2)
-        assert runner.turns.failed == 0
+        await until(lambda: runner.conversations.finished == 2)
+        assert runner.conversations.failed == 0
         assert told(chats.db, session_id)[2:] == [
             "left", "a first piece of the answer, the rest", "next", "re: next",
         ]  # fmt: skip
@@ -165,14 +165,14 @@ async def test_a_turn_that_was_taken_away_is_left_without_a_word(tmp_path: Path)
         await chats.say("two")
         release.set()
         await until(lambda: KEY not in chats.runner._running_agents)
-        await until(lambda: chats.runner.turns.conversations.holder(session_id) is None)
+        await until(lambda: chats.runner.conversations.holder(session_id) is None)
         assert chats.local.texts() == [] and told(chats.db, session_id) == ["one"]
         assert [row["content"] for row in chats.db.list_waiting()] == ["two"], "it waits its turn"
-        assert chats.runner.turns.failed == 0
+        assert chats.runner.conversations.failed == 0
         # The other process answers.
         turn = chats.db.get_turn(session_id)
         assert turn is not None
-        lease = take_over.Lease(session_id, turn["fence"])
+        lease = Lease(session_id, turn["fence"])
         chats.db.record_step(
             session_id, [{"role": "assistant", "content": "theirs"}], lease=lease, ends=True
         )
@@ -189,7 +189,7 @@ async def test_a_message_that_another_process_began_with_is_left_to_it(tmp_path:
         chats.db.accept_message(inbox_id, chats.session_id(), "two", session_key=KEY)
         chats.db.drop_message(inbox_id)
         await chats.runner.turns.take(Inbound(MessageEvent("two", source, "x"), KEY, inbox_id))
-        await until(lambda: chats.runner.turns.finished == 2)
+        await until(lambda: chats.runner.conversations.finished == 2)
         assert await chats.ask("three") == "re: three"
         assert chats.local.texts() == ["re: one", "re: three"]
 
@@ -332,7 +332,7 @@ async def test_a_turn_that_cannot_be_gone_on_with_is_told(
         raise RuntimeError("no agent")
 
     with monkeypatch.context() as patched:
-        patched.setattr("gateway.answering.agent_for", broken)
+        patched.setattr("gateway.chat_door.agent_for", broken)
         async with gateway(tmp_path) as chats:
             assert "no agent" in (await chats.local.wait_for(1))[0]
             await until(lambda: state(chats.db, session_id) == "ended")
@@ -372,7 +372,7 @@ async def test_a_message_that_had_not_begun_outlives_a_restart(tmp_path: Path) -
 async def test_a_turn_that_does_not_heed_the_end_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.turns.LAST_SECONDS", 0.05)
+    monkeypatch.setattr("conversation.service.LAST_SECONDS", 0.05)
     begun, release = asyncio.Event(), asyncio.Event()
 
     async def deaf() -> None:

@@ -133,7 +133,7 @@ async def test_an_answer_may_stay_in_the_history(tmp_path: Path) -> None:
         await one.post("quiet", {"x": 1})
         await one.post("loud", {"x": 2}, "d2")
         await one.local.wait_for(1)
-        while one.runner.turns.finished < 2:
+        while one.runner.conversations.finished < 2:
             await one.post("quiet", {"x": 1})  # known: it changes nothing
         entry = one.runner.session_store._entries["agent:main:webhook:dm:quiet:d1"]
         said = [message["role"] for message in one.db.get_messages(entry.session_id)]
@@ -201,7 +201,7 @@ async def test_what_is_not_signed_is_refused(tmp_path: Path) -> None:
         assert (await chats.http.get("/hooks/deploys")).status_code == 405
         assert (await chats.http.get("/health")).json() == {"status": "ok"}
         assert chats.db.list_waiting() == []
-        assert chats.runner.turns.in_flight == chats.runner.turns.finished == 0
+        assert chats.runner.conversations.in_flight == chats.runner.conversations.finished == 0
 
 
 async def test_a_body_has_a_bound(tmp_path: Path) -> None:

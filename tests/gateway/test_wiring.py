@@ -8,8 +8,8 @@ from pathlib import Path
 GATEWAY = Path(__file__).parents[2] / "src" / "gateway"
 
 TAKE_THE_RUNNER = {
-    "adapter_host", "agent_source", "answering", "commands", "notes", "pipeline", "process",
-    "recovery", "requests", "restart", "silence", "surface", "take_over", "turn_events", "turns",
+    "adapter_host", "agent_source", "chat_door", "commands", "notes", "pipeline", "process",
+    "recovery", "requests", "restart", "surface", "take_over", "turns",
 }  # fmt: skip
 """Those that are handed the whole runner still: the way of a turn. Nothing is added here."""
 

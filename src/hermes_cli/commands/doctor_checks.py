@@ -13,7 +13,7 @@ from typing import Any
 from agent.config import load_config
 from agent.home import ConfigError
 from agent.providers.embedded_fetch import WEIGHTS
-from gateway.event_hooks import hooks_in
+from conversation.event_hooks import hooks_in
 from gateway.status import read_pid, read_runtime_status, running_pid
 from hermes_base.plugins.discovery import find_plugins, read_choice
 from tools.hook_consents import read_consents

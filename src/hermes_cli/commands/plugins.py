@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.config import ConfigError, load_config
 from agent.plugin_loading import load_plugins
-from gateway.event_hooks import NOT_AGREED, hooks_in
+from conversation.event_hooks import NOT_AGREED, hooks_in
 from hermes_base import plugins
 from hermes_base.plugins.calls import TookTooLong
 from hermes_base.plugins.config import CannotEdit, set_enabled

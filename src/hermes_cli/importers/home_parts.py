@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gateway.event_hooks import NOT_AGREED
+from conversation.event_hooks import NOT_AGREED
 from hermes_base.files import sweep_partial, write_private
 from hermes_cli.commands.memory import change_entries
 from tools.base import ToolError

@@ -57,7 +57,7 @@ class Places:
                 del self._places[name]
 
 
-class Conversations(Places):
+class TurnPlaces(Places):
     """Who has the turn in each conversation."""
 
     def __init__(self, db: SessionDB) -> None:

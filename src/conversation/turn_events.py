@@ -1,4 +1,4 @@
-"""A turn of a chat as the gateway's event hooks see it."""
+"""A turn as the event hooks of a home see it."""
 
 from __future__ import annotations
 
@@ -7,47 +7,50 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from .session import SessionEntry, SessionSource
-
 if TYPE_CHECKING:
     from agent.events import Event, Watcher
+    from agent.outcome import TurnOutcome
+    from agent.rotation import Holder, Rotation
     from hermes_state import AsyncSessionDB
 
+    from .door import Origin
     from .event_hooks import EventHooks
-    from .run import GatewayRunner
 
 SHOWN = 500
 """Characters of a message that handlers get."""
 
+Spawn = Callable[[Coroutine[Any, Any, object]], object]
 
-def compression_events(runner: GatewayRunner, source: SessionSource) -> Watcher:
-    """A listener of a chat's agent: tells the handlers of every compression, in turns or between.
 
-    To be made on the gateway's event loop; events may come from any thread.
+def compression_events(
+    hooks: Callable[[], EventHooks], spawn: Spawn, platform: str, user_id: str | None
+) -> Holder:
+    """Tells the handlers of every compression of an agent, in turns or between.
+
+    To be made on the event loop on which `spawn` works; rotations may be told on any thread.
     """
-    from agent.events import Compressed
-
     loop = asyncio.get_running_loop()
     numbers = itertools.count(1)
 
-    def on_event(event: Event) -> None:
-        if not isinstance(event, Compressed) or not event.method or not runner.hooks.loaded_hooks:
+    def follow(rotation: Rotation) -> None:
+        # What another process compressed, that one tells its handlers of.
+        if rotation.elsewhere or not hooks().loaded_hooks:
             return
         facts = {
-            "platform": source.platform.value,
-            "user_id": source.user_id,
-            "session_id": event.session_id,
-            "old_session_id": "" if event.in_place else event.old_session_id,
-            "in_place": event.in_place,
+            "platform": platform,
+            "user_id": user_id,
+            "session_id": rotation.new_session_id,
+            "old_session_id": "" if rotation.in_place else rotation.old_session_id,
+            "in_place": rotation.in_place,
             "compression_count": next(numbers),
         }
 
         def tell() -> None:
-            runner.spawn(runner.hooks.emit("session:compress", facts))
+            spawn(hooks().emit("session:compress", facts))
 
         loop.call_soon_threadsafe(tell)
 
-    return on_event
+    return follow
 
 
 class TurnEvents:
@@ -57,21 +60,20 @@ class TurnEvents:
         self,
         hooks: EventHooks,
         db: AsyncSessionDB,
-        spawn: Callable[[Coroutine[Any, Any, object]], object],
-        source: SessionSource,
-        entry: SessionEntry,
+        spawn: Spawn,
+        origin: Origin,
         text: str,
     ) -> None:
         self._hooks, self._db, self._spawn = hooks, db, spawn
-        self._entry = entry
+        self._origin = origin
         self._wanted = bool(hooks.loaded_hooks)
         self._facts: dict[str, Any] = {
-            "platform": source.platform.value,
-            "user_id": source.user_id,
-            "chat_id": source.chat_id,
-            "thread_id": source.thread_id,
-            "chat_type": source.chat_type,
-            "session_id": entry.session_id,
+            "platform": origin.platform,
+            "user_id": origin.user_id,
+            "chat_id": origin.chat_id,
+            "thread_id": origin.thread_id,
+            "chat_type": origin.chat_type,
+            "session_id": origin.session_id,
             "message": text[:SHOWN],
         }
         self._iteration = 0
@@ -85,19 +87,21 @@ class TurnEvents:
         """The turn begins."""
         if not self._wanted:
             return
-        if await self._db.get_session(self._entry.session_id) is None:
+        if await self._db.get_session(self._origin.session_id) is None:
             names = ("platform", "user_id", "session_id")
             facts = {name: self._facts[name] for name in names}
             await self._hooks.emit(
-                "session:start", {**facts, "session_key": self._entry.session_key}
+                "session:start", {**facts, "session_key": self._origin.session_key}
             )
         await self._hooks.emit("agent:start", self._facts)
 
     def _on_event(self, event: Event) -> None:
         """Something happened in the turn; handlers are told beside it."""
-        from agent.events import ToolStarted
+        from agent.events import Compressed, ToolStarted
 
-        if isinstance(event, ToolStarted):
+        if isinstance(event, Compressed):
+            self._facts["session_id"] = event.session_id
+        elif isinstance(event, ToolStarted):
             self._iteration += 1
             self._tell(
                 "agent:step",
@@ -106,10 +110,11 @@ class TurnEvents:
                 tools=[{"name": event.name, "id": event.call_id}],
             )
 
-    async def end(self, response: str) -> None:
-        """The turn is over."""
+    async def end(self, outcome: TurnOutcome) -> None:
+        """The turn is over; a compression may have moved the conversation on."""
         if self._wanted:
-            await self._hooks.emit("agent:end", {**self._facts, "response": response[:SHOWN]})
+            facts = {**self._facts, "session_id": outcome.session_id}
+            await self._hooks.emit("agent:end", {**facts, "response": outcome.text[:SHOWN]})
 
     def _tell(self, name: str, **facts: Any) -> None:
         known = {one: self._facts[one] for one in ("platform", "user_id", "session_id")}

@@ -1,0 +1,377 @@
+"""Running turns: one queue and one worker per conversation, for every front end of a process.
+
+A worker does one thing after the other: it waits for whoever has the conversation, in this process
+or another; brings a turn to its end whose process is gone; runs the oldest message that waits;
+settles it in the inbox; lets the front end follow where the conversation has moved to, and answer.
+However a turn ends, whoever asked is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from agent.events import watch_all
+from agent.heartbeat import heart
+from agent.outcome import NotStarted, Superseded, TurnOutcome
+from agent.request import Question, TakenOver, TurnRequest, WaitingNotes
+from agent.running import WAITING
+from hermes_base import session_context
+from hermes_base.process import this_process
+from hermes_state import TURN_RUNNING, Lease, StoreError, is_abandoned
+
+from .door import Abandoned, Door
+from .pace import Pace, watch_progress
+from .patience import retry_until_stored
+from .places import TurnPlaces
+from .silence import watched
+from .turn_events import TurnEvents
+from .watching import publish_turn
+
+if TYPE_CHECKING:
+    from agent.config.schema import AgentSettings
+    from hermes_state import AsyncSessionDB
+
+    from .event_hooks import EventHooks
+
+log = logging.getLogger(__name__)
+
+W = TypeVar("W")
+
+LOOK_SECONDS = 1.0
+"""After which it is looked whether another process is gone; the end of its turn is a write."""
+
+LAST_SECONDS = 5.0
+"""How long a turn that was interrupted by a stop may take to end."""
+
+
+class Conversations:
+    """The turns of a process; for use on one event loop."""
+
+    def __init__(
+        self,
+        db: AsyncSessionDB,
+        settings: Callable[[], AgentSettings],
+        hooks: Callable[[], EventHooks],
+        *,
+        is_running: Callable[[], bool] = lambda: True,
+        limit: int | None = None,
+        spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]] | None = None,
+        agents: dict[str, Any] | None = None,
+    ) -> None:
+        """Nothing further is begun once `is_running` says no. `limit` is how many turns may run at
+        once, None for any number. `agents` gets the agent of every running turn, by the key of its
+        door."""
+        self._db = db
+        self._settings = settings
+        self._hooks = hooks
+        self._is_running = is_running
+        self._slots = asyncio.Semaphore(limit) if limit else None
+        self._pace = Pace()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.spawn = spawn or self._spawn
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        self.agents: dict[str, Any] = {} if agents is None else agents
+        self.places = TurnPlaces(db.sync)
+        self.since = time.time()
+        """Turns that this process began earlier are another run's (it executed itself again)."""
+        self.not_started: set[str] = set()
+        """Keys whose message was not begun with when the process was stopped; it waits on."""
+        self.in_flight = 0
+        self.finished = 0
+        self.failed = 0
+        self.seconds = 0.0
+        """What the finished ones have taken, all together."""
+
+    # The workers
+
+    def is_busy(self, key: str) -> bool:
+        """Whether a worker runs under a key."""
+        return key in self._workers
+
+    def holder(self, session_id: str | None) -> str | None:
+        """The key whose turn runs in a session's conversation, in this process."""
+        return self.places.holder(session_id)
+
+    def begin(self, door: Door[W], first: W | Abandoned) -> bool:
+        """Begin with a message or an abandoned turn; False if a worker runs under the key: then
+        that finds what waits by itself."""
+        if door.key in self._workers:
+            return False
+        self._workers[door.key] = self.spawn(self.work(door, first))
+        return True
+
+    async def work(self, door: Door[W], first: W | Abandoned) -> None:
+        """Do one thing, then what waits; for a front end with an event loop per conversation."""
+        item: W | Abandoned | None = first
+        try:
+            while item is not None:
+                if isinstance(item, Abandoned):
+                    await self._finish(door, item)
+                else:
+                    await self._take(door, item)
+                item = await door.next()
+        finally:
+            self._workers.pop(door.key, None)
+            door.release()
+        await door.ended()
+
+    async def _take(self, door: Door[W], work: W) -> None:
+        """Run a message when nobody else has its conversation."""
+        if not await door.gather(work):
+            return
+        async with contextlib.AsyncExitStack() as room:
+            async with self._free(door, work) as waited:
+                if waited is None:
+                    return
+                confirmed = await door.confirm(work) if waited else work
+                if confirmed is None:
+                    return
+                await room.enter_async_context(self._slot())
+                whole = await door.collect(confirmed)
+                outcome = await self._run(door, whole, door.request(whole))
+            # Where a platform makes us wait, the others in the conversation do not.
+            await door.deliver(whole, outcome)
+
+    @contextlib.asynccontextmanager
+    async def _free(self, door: Door[W], work: W) -> AsyncIterator[bool | None]:
+        """Have the conversation for a turn; yields whether others had it meanwhile, None if it is
+        not to be waited for. What another process abandoned in it is brought to its end first."""
+        waited = is_told = False
+        while True:
+            seen = self._db.wake.number
+            async with self.places.turn(door.key, door.session_id) as late:
+                other = self._other_turn(door) if self._is_running() else None
+                if other is None:
+                    if is_told:
+                        await door.wait_ends(work, True)
+                    yield late or waited
+                    return
+            waited = True
+            if isinstance(other, tuple):
+                await self._finish(*other)
+                continue
+            if not is_told:
+                is_told = True
+                door.wait_begins(work, WAITING)
+            if door.gives_up(work):
+                await door.wait_ends(work, False)
+                yield None
+                return
+            await self._db.wake.wait_async(seen, LOOK_SECONDS)
+
+    def _other_turn(
+        self, door: Door[Any]
+    ) -> Mapping[str, Any] | tuple[Door[Any], Abandoned] | None:
+        """The turn of another process that has to end before one of this door begins: one that
+        runs, or one that is abandoned with the door that brings it to its end."""
+        name = self.places.name(door.session_id())
+        try:
+            turn = self._db.sync.get_turn(name)
+            if turn is None or turn["state"] != TURN_RUNNING or self.is_ours(turn):
+                return None
+            if not is_abandoned(turn, time.time()):
+                return turn if door.waits_for(turn) else None
+            for row in self._db.sync.list_abandoned_turns(name):
+                left = Abandoned(row)
+                if (other := door.door_of(left)) is not None:
+                    return other, left
+        except StoreError as error:
+            # The turn of the message meets it too, and tells.
+            log.warning("What runs in %s is not known now: %s", name, error)
+        return None
+
+    def is_ours(self, turn: Mapping[str, Any]) -> bool:
+        """Whether this process began a turn itself.
+
+        One that executed itself again goes by the same name as before, but what it left is older.
+        """
+        return bool(turn["owner"] == this_process() and turn["started_at"] >= self.since)
+
+    async def _finish(self, door: Door[W], left: Abandoned) -> None:
+        """Bring an abandoned turn to its end; nothing if another process has seen to it."""
+        async with contextlib.AsyncExitStack() as room:
+            place = self.places.turn(door.key, lambda: left.session_id)
+            async with place, self._pace.place() as alive:
+                if not self._is_running():
+                    return
+                await room.enter_async_context(self._slot())
+                work = await retry_until_stored(lambda: door.take_over(left), "A take-over")
+                if work is None:
+                    return
+                request = door.request(work)
+                assert isinstance(request, TakenOver)
+                # The engine beats too, once it has begun.
+                heart.begin(self._db.sync, request.taken.lease, lambda: None)
+                try:
+                    outcome = await self._run(door, work, request, alive)
+                finally:
+                    # If it has not ended, the next process takes it.
+                    heart.end(self._db.sync, request.taken.lease)
+            await door.deliver(work, outcome)
+
+    # One turn
+
+    async def _run(
+        self,
+        door: Door[W],
+        work: W,
+        request: TurnRequest,
+        alive: Callable[[], None] | None = None,
+    ) -> TurnOutcome:
+        """Run a turn to its end; its outcome, whatever happens."""
+        taken = request.taken if isinstance(request, TakenOver) else None
+        began = taken.session_id if taken is not None else door.session_id()
+        agent = None
+        try:
+            agent = self.agents[door.key] = await door.prepare(work)
+            outcome = await self._watched(door, work, request, agent, alive)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # No silent turn: whatever failed, whoever asked is told.
+            log.exception("The turn in %s failed", door.key)
+            outcome = _broken(request, began, error)
+        finally:
+            self.agents.pop(door.key, None)
+            await door.close(work)
+        if isinstance(outcome, NotStarted) and isinstance(request, Question):
+            await self._settle_inbox(door, work, request, outcome)
+        if outcome.failed and not outcome.is_silent:
+            self.failed += 1
+            self.end_stuck(began if taken is not None else outcome.session_id)
+        try:
+            await door.settle(work, outcome, agent)
+        except StoreError as error:
+            # What is remembered holds meanwhile, and after a start the key heals itself.
+            log.error("What became of the turn in %s could not be stored: %s", door.key, error)
+        return outcome
+
+    async def _watched(
+        self,
+        door: Door[W],
+        work: W,
+        request: TurnRequest,
+        agent: Any,
+        alive: Callable[[], None] | None,
+    ) -> TurnOutcome:
+        origin = door.origin(work)
+        session_context.set_session_vars(**origin.context())
+        events = TurnEvents(self._hooks(), self._db, self.spawn, origin, door.asked(work))
+        await events.start()
+        await door.begin(work, agent)
+        async with watched(
+            self._settings(), door.key, agent, spawn=self.spawn,
+            say=lambda text: door.say(work, text), is_asking=door.is_asking,
+        ) as silence:  # fmt: skip
+            door.begun(work)
+            watch = watch_all(
+                publish_turn(agent), door.watch(work, agent), watch_progress(alive), silence,
+                events.watch,
+            )  # fmt: skip
+            outcome = await door.run(agent, request, watch)
+        await events.end(outcome)
+        return outcome
+
+    async def _settle_inbox(
+        self, door: Door[W], work: W, question: Question, outcome: NotStarted
+    ) -> None:
+        """Drop a message that was not begun with, unless it is to wait on."""
+        if door.keeps(work, outcome):
+            self.not_started.add(door.key)
+        else:
+            await self.drop(*question.inbox_ids)
+
+    async def drop(self, *inbox_ids: str) -> None:
+        """Take messages from the inbox; if the store cannot do that now, as soon as it can."""
+        for inbox_id in inbox_ids:
+            try:
+                await self._db.drop_message(inbox_id)
+            except StoreError as error:
+                log.warning("%s stays in the inbox for now: %s", inbox_id, error)
+                self.spawn(self._drop_when_possible(inbox_id))
+
+    async def _drop_when_possible(self, inbox_id: str) -> None:
+        await retry_until_stored(lambda: self._db.drop_message(inbox_id), f"Dropping {inbox_id}")
+
+    def end_stuck(self, session_id: str) -> asyncio.Task[None] | None:
+        """See to it that a turn of ours ends that was told to its front end and has not; None if
+        it has.
+
+        It writes nothing more, and nobody goes on with it unasked. If the store cannot note that
+        now, it is tried until it can, so that the conversation's next turn need not wait for its
+        lease.
+        """
+        name = self.places.name(session_id)
+        try:
+            turn = self._db.sync.get_turn(name)
+        except StoreError as error:
+            log.warning("Whether the turn in %s has ended is not known: %s", name, error)
+            return None
+        if turn is None or turn["state"] != TURN_RUNNING or turn["owner"] != this_process():
+            return None
+        lease = Lease(name, turn["fence"])
+        return self.spawn(
+            retry_until_stored(lambda: self._db.end_turn(lease), f"Ending the turn in {name}")
+        )
+
+    @contextlib.asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Room for one turn among those that may run at once."""
+        async with self._slots or contextlib.nullcontext():
+            self.in_flight += 1
+            begun = time.monotonic()
+            try:
+                yield
+            finally:
+                self.in_flight -= 1
+                self.finished += 1
+                self.seconds += time.monotonic() - begun
+
+    # The end
+
+    async def drain(self, seconds: float) -> list[str]:
+        """Let running turns end; those that take longer are interrupted. Returns their keys."""
+        running = list(self._workers.values())
+        if not running:
+            return []
+        _, late = await asyncio.wait(running, timeout=seconds)
+        begun = [key for key in self.agents if self._workers.get(key) in late]
+        for agent in list(self.agents.values()):
+            interrupt = getattr(agent, "interrupt", None)
+            if interrupt is not None:
+                interrupt()
+        if late:
+            _, late = await asyncio.wait(late, timeout=LAST_SECONDS)
+            ending = [
+                self.end_stuck(agent.session_id)
+                for key, agent in list(self.agents.items())
+                if self._workers.get(key) in late and hasattr(agent, "session_id")
+            ]
+            if stuck := [task for task in ending if task is not None]:
+                await asyncio.wait(stuck, timeout=LAST_SECONDS)
+        return [key for key in begun if key not in self.not_started]
+
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("A task beside the turns failed", exc_info=task.exception())
+
+
+def _broken(request: TurnRequest, session_id: str, error: Exception) -> TurnOutcome:
+    """The outcome of a turn that could not be run."""
+    problem = f"{type(error).__name__}: {error}"
+    if isinstance(request, WaitingNotes):
+        # Nobody waits for an answer to notes, and they are kept.
+        return Superseded(session_id=session_id, error=problem)
+    return NotStarted(session_id=session_id, reason="refused", error=problem)

@@ -1,0 +1,329 @@
+"""A chat's side of its conversation: what waits in it, and how its turns are shown and answered.
+
+It does not matter whether a turn begins here or was begun by a process that died: it counts as the
+chat's running turn, is shown while it goes, and its answer is owed with the step that stores it. A
+turn that another process has taken over is left to it without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from agent.events import watch_text
+from agent.outcome import NotStarted, TurnOutcome, as_dict
+from agent.request import DeliverTo, Question, TakenOver, TurnRequest, WaitingNotes
+from conversation.door import Abandoned, Door, Origin
+from conversation.patience import retry_until_stored
+from hermes_state import StoreError
+
+from . import take_over
+from .agent_source import agent_for
+from .message_parts import merge_parts, select_parts
+from .pipeline import Inbound, content_of
+from .platforms.registry import capabilities_of
+from .session import SessionEntry, SessionSource
+from .streaming import Stream
+
+if TYPE_CHECKING:
+    from agent.events import Watcher
+
+    from .run import GatewayRunner
+
+log = logging.getLogger(__name__)
+
+LOOK_AHEAD = 32
+"""Waiting messages of a chat that are looked at for the next turn."""
+
+
+class ChatDoor(Door[Inbound]):
+    """One chat."""
+
+    def __init__(self, runner: GatewayRunner, key: str) -> None:
+        self._runner = runner
+        self.key = key
+        self.admitted: dict[str, Inbound] = {}
+        """By inbox id: messages that passed the stages and wait; others in the inbox are still in
+        them."""
+        self.steered: set[tuple[str, str]] = set()
+        """What the running turn was given to read, each with its chat's key."""
+        self.asker: SessionSource | None = None
+        """Whose message is being answered."""
+        self.resumed: float | None = None
+        """Since when a turn that another process began is seen to run."""
+
+    # What is to be run
+
+    def session_id(self) -> str:
+        """The session the chat is in; its key before the first."""
+        return self._runner.session_store.peek_session_id(self.key) or self.key
+
+    async def next(self) -> Inbound | None:
+        """The oldest message that waits; None while the gateway stops."""
+        if not self._runner._running:
+            return None
+        return next(iter(await self._waiting()), None)
+
+    async def _waiting(self) -> list[Inbound]:
+        """The next messages that passed the stages, oldest first."""
+        if not self.admitted:
+            return []
+        db = self._runner._session_db
+        waiting = await db.list_waiting(session_key=self.key, limit=LOOK_AHEAD)
+        return [self.admitted[row["id"]] for row in waiting if row["id"] in self.admitted]
+
+    def _parts_of(self, inbound: Inbound, waiting: Iterable[Inbound]) -> list[Inbound]:
+        """A message with those of the waiting ones that are parts of it."""
+        seconds = 0 if inbound.is_noted else self._runner.config.message_parts_wait
+        return select_parts(inbound, list(waiting), seconds) if seconds else [inbound]
+
+    async def gather(self, inbound: Inbound) -> bool:
+        """Wait for a message's further parts, and give the chat a session."""
+        runner, store = self._runner, self._runner.session_store
+        waited = await runner.turns.parts.complete(
+            self.key, lambda: self._parts_of(inbound, self.admitted.values())
+        )
+        if waited and not runner._running:
+            return False  # it waits in the inbox, and its further parts with the platform
+        with contextlib.suppress(StoreError):  # the turn meets it too, and tells it
+            if inbound.is_noted:  # what is told to a conversation does not begin another
+                inbound.entry = store.entry(self.key)
+            else:
+                inbound.entry = store.get_or_create_session(inbound.event.source)
+        return True
+
+    async def confirm(self, inbound: Inbound) -> Inbound | None:
+        """The turn of another chat may have read it, or the gateway is being stopped."""
+        if not self._runner._running:
+            return None
+        waiting = await retry_until_stored(self.next, "Looking what waits")
+        if waiting is None or waiting.inbox_id == inbound.inbox_id:
+            return inbound if waiting is not None else None
+        waiting.entry = inbound.entry
+        return waiting
+
+    async def collect(self, inbound: Inbound) -> Inbound:
+        """The message with its parts, in the session the chat is in now."""
+        waiting = await retry_until_stored(self._waiting, "Looking what waits")
+        entry = inbound.entry
+        inbound = merge_parts(self._parts_of(inbound, waiting))
+        self._runner.turns.parts.forget(self.key)
+        self.remove(inbound.inbox_ids)
+        self.asker = inbound.event.source
+        inbound.entry = entry and self._runner.session_store.entry(self.key)
+        return inbound
+
+    def remove(self, inbox_ids: Iterable[str]) -> None:
+        """They wait no more."""
+        for inbox_id in inbox_ids:
+            self.admitted.pop(inbox_id, None)
+
+    def release(self) -> None:
+        """An idle chat is forgotten."""
+        self._runner.turns.forget(self)
+
+    async def ended(self) -> None:
+        """One that came between the last look and the end would wait for the next message."""
+        late = await self.next()
+        if late is not None and not self._runner.turns.is_busy(self.key):
+            await self._runner.turns.take(late)
+
+    # One turn
+
+    async def prepare(self, inbound: Inbound) -> Any:
+        """The chat's agent, with a stream that shows what it says."""
+        runner, source, turn = self._runner, inbound.event.source, turn_name(inbound)
+        inbound.stream = stream = Stream(
+            runner.adapters.get(source.platform),
+            runner.config.streaming,
+            source,
+            lambda shown: runner.delivery.note_preview(turn, shown),
+        )
+        runner.delivery.follow(inbound.inbox_id, stream)
+        entry = inbound.entry
+        if inbound.taken is not None:
+            stream.go_on_in(await runner.delivery.preview_of(turn))
+            entry = take_over.entry_of(runner, inbound, inbound.taken)
+        entry = inbound.entry = entry or runner.session_store.get_or_create_session(source)
+        inbound.began_in = entry.session_id
+        if inbound.taken is None and not inbound.is_noted:
+            await self._tell_reset(entry, source)
+            await self.mirror_question(inbound)
+        return await agent_for(runner, self.key, entry, source)
+
+    def request(self, inbound: Inbound) -> TurnRequest:
+        """The turn that a message asks for."""
+        return request_of(inbound)
+
+    def origin(self, inbound: Inbound) -> Origin:
+        """The chat, and who wrote."""
+        source = inbound.event.source
+        return Origin(
+            platform=source.platform.value,
+            session_id=inbound.began_in,
+            session_key=self.key,
+            chat_id=source.chat_id,
+            chat_name=source.chat_name,
+            chat_type=source.chat_type,
+            thread_id=source.thread_id,
+            user_id=source.user_id,
+            user_name=source.user_name,
+            message_id=inbound.event.message_id,
+        )
+
+    def asked(self, inbound: Inbound) -> str:
+        """The message's text."""
+        return inbound.event.text
+
+    async def begin(self, inbound: Inbound, agent: Any) -> None:
+        """Show that something happens."""
+        assert inbound.stream is not None
+        inbound.stream.start()
+        self._runner._agent_used[self.key] = time.monotonic()
+        if inbound.taken is not None:
+            await take_over.tell_unknown(self._runner, inbound)
+            self.resumed = time.time()
+
+    def begun(self, inbound: Inbound) -> None:
+        """As soon as the turn has the agent: what came since its beginning joins it."""
+        if inbound.taken is None and not inbound.is_noted:
+            self._runner.spawn(self._runner.turns.join_waiting(self, self.key))
+
+    def watch(self, inbound: Inbound, agent: Any) -> Watcher | None:
+        """The answer's text goes into the chat as it comes."""
+        assert inbound.stream is not None
+        return watch_text(inbound.stream.feed)
+
+    def keeps(self, inbound: Inbound, outcome: NotStarted) -> bool:
+        """A message that a stop of the gateway kept from beginning waits for the next start."""
+        return not outcome.failed and not self._runner._running
+
+    async def close(self, inbound: Inbound) -> None:
+        """Show no more."""
+        self.asker = self.resumed = None
+        if inbound.stream is not None:
+            await inbound.stream.stop()
+
+    async def settle(self, inbound: Inbound, outcome: TurnOutcome, agent: Any | None) -> None:
+        """Before anybody is answered: the chat follows its session, and what was read is over."""
+        runner, key = self._runner, self.key
+        if agent is not None:
+            runner.note_weight(key, agent)
+            await self._set_title(inbound.event.source, outcome.session_id)
+        entry = inbound.entry
+        try:
+            if entry and not outcome.is_silent and entry.session_id == inbound.began_in:
+                runner._follow_rotation(entry, outcome.session_id)
+                await runner._refresh_agent_cache_message_count(key, entry.session_id)
+        finally:
+            await self._settle_steered()
+        await runner.links.mirror_answer(key, outcome.session_id, inbound.inbox_id, outcome.text)
+
+    async def _settle_steered(self) -> None:
+        """What the turn was given to read and has read waits no longer."""
+        steered, self.steered = self.steered, set()
+        for key in {chat for chat, _ in steered}:
+            waiting = await self._runner._session_db.list_waiting(session_key=key)
+            read = {name for chat, name in steered if chat == key}
+            self._runner.turns.door(key).remove(read - {row["id"] for row in waiting})
+
+    async def deliver(self, inbound: Inbound, outcome: TurnOutcome) -> None:
+        """See the answer out, or say why there is none."""
+        from .run import _normalize_empty_agent_response
+
+        runner, source, stream = self._runner, inbound.event.source, inbound.stream
+        stored, history = outcome.text, len(outcome.messages)
+        text = _normalize_empty_agent_response(as_dict(outcome), stored, history_len=history)
+        if outcome.is_silent:
+            log.info("The turn in %s is answered by another process", self.key)
+        elif stored:
+            answer_id = f"{inbound.inbox_id}:{outcome.api_calls}"
+            await retry_until_stored(
+                lambda: runner._session_db.revise_delivery(answer_id, stored), "An answer"
+            )
+        elif text:
+            await runner.delivery.say(source, self.key, text, stream)
+        await runner.delivery.flush(self.key, inbound.inbox_id)
+        if stream is not None and stream.message_id is not None:
+            await runner.delivery.forget_preview(turn_name(inbound))
+
+    async def mirror_question(self, inbound: Inbound) -> None:
+        """Show the linked chats what is asked."""
+        session_id = self._runner.session_store.peek_session_id(self.key) or ""
+        await self._runner.links.mirror_question(
+            self.key, session_id, inbound.event.source, inbound.inbox_id, inbound.event.text
+        )
+
+    async def say(self, inbound: Inbound, text: str) -> None:
+        """Tell the chat."""
+        await self._runner.delivery.say(inbound.event.source, self.key, text)
+
+    def is_asking(self) -> bool:
+        """Whether the chat is asked something."""
+        return self._runner.questions.is_asking(self.key)
+
+    async def _set_title(self, source: SessionSource, session_id: str) -> None:
+        """Give a new conversation the title it was begun with, now that it has a row."""
+        title = self._runner.chat_titles.pop(self.key, None)
+        if title is None:
+            return
+        try:
+            await self._runner._session_db.set_session_title(session_id, title)
+        except ValueError as error:
+            await self._runner.delivery.say(source, self.key, f"⚠️ The title was not set: {error}")
+
+    async def _tell_reset(self, entry: SessionEntry, source: SessionSource) -> None:
+        """Say that a policy has begun a new session, once."""
+        if not entry.was_auto_reset or not entry.reset_had_activity:
+            return
+        policy = self._runner.config.policy_for(source.platform.value, entry.chat_type)
+        if policy.notify and source.platform.value not in policy.notify_exclude_platforms:
+            await self._runner.delivery.say(
+                source,
+                entry.session_key,
+                "🌅 A new conversation begins; /resume goes on with the last.",
+            )
+
+    # Turns of other processes
+
+    def waits_for(self, turn: Mapping[str, Any]) -> bool:
+        """Another gateway's are waited for; a program's that is no chat, the engine waits for, so
+        that /stop and the silence watch work meanwhile."""
+        return bool(turn["deliver_to"])
+
+    def door_of(self, turn: Abandoned) -> ChatDoor | None:
+        """The chat that an abandoned turn belongs to."""
+        return self._runner.turns.door_of(turn)
+
+    async def take_over(self, turn: Abandoned) -> Inbound | None:
+        """Make it this chat's turn, or close it."""
+        return await take_over.take(self._runner, turn)
+
+
+def turn_name(inbound: Inbound) -> str:
+    """The name of a turn, the same for every process that works on it."""
+    taken = inbound.taken
+    return str(taken.deliver_to["id"]) if taken and taken.deliver_to else inbound.inbox_id
+
+
+def request_of(inbound: Inbound) -> TurnRequest:
+    """The turn that a message asks for."""
+    if inbound.taken is not None:
+        return TakenOver(inbound.taken)
+    source = inbound.event.source
+    deliver_to = None
+    if capabilities_of(source.platform.value).pushes:
+        address = {
+            "session_key": inbound.session_key,
+            "platform": source.platform.value,
+            "chat_id": source.chat_id,
+            "thread_id": source.thread_id,
+        }
+        deliver_to = DeliverTo(inbound.inbox_id, address)
+    if inbound.is_noted:
+        return WaitingNotes(deliver_to)
+    content = content_of(inbound.event.text, inbound.event.media)
+    return Question(content, inbound.inbox_ids, deliver_to=deliver_to)
