@@ -158,10 +158,13 @@ class Bindings:
 
     def follow(self, old_session_id: str, new_session_id: str) -> None:
         """Bind every key of a session to the one it goes on in."""
-        held = [one for one in self.entries.values() if one.session_id == old_session_id]
-        if held:
-            for entry in held:
+        for entry in self.entries.values():
+            if entry.session_id == old_session_id:
+                # Before the next look, so that it stays the entry of its key.
                 entry.session_id = new_session_id
+        self.refresh()
+        # A rotation moves them in its own transaction; what older versions left needs this.
+        if any(row.fields.get("session_id") == old_session_id for row in self._known.values()):
             self._db.move_bindings(old_session_id, new_session_id)
             self.refresh()
 

@@ -227,7 +227,8 @@ class SessionStore:
     def follow(self, old_session_id: str, new_session_id: str) -> None:
         """A session goes on in another one: every key that is bound to it is so too."""
         with self._lock:
-            self._ensure_loaded()
+            if not self._bindings.is_loaded:
+                self._ensure_loaded()
             if new_session_id != old_session_id:
                 self._bindings.follow(old_session_id, new_session_id)
 

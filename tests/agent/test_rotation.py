@@ -15,10 +15,11 @@ from agent.compression.record import Record
 from agent.config.schema import CompressionSettings
 from agent.context_engine import ContextEngine
 from agent.model import Message
+from agent.request import TakenOver
 from agent.rotation import HOLDERS, Rotation, RotationHolders
 from agent.scripted import Call, calls, say
 from hermes_base.session_context import get_session_env
-from hermes_state import SessionDB, StoreError
+from hermes_state import Lease, SessionDB, StoreError
 from tools.base import ToolContext, Workspace, tool
 from tools.checkpoints import list_checkpoints
 from tools.files.write import write_file
@@ -215,6 +216,37 @@ def test_moving_to_the_tip_of_its_own_conversation_is_following_it(db: SessionDB
     assert agent._cached_system_prompt == "Be brief."
     agent.move_to("another")
     assert len(told) == 1 and agent.session_id == "another"
+
+
+def abandoned_turn(db: SessionDB, session_id: str) -> Lease:
+    """The lease of a turn whose process has not been heard of for long."""
+    asked = {"role": "user", "content": "Go."}
+    begun = db.begin_turn(session_id, asked, source="cli", facts={}, leased=True)
+    db._execute_write(lambda conn: conn.execute("UPDATE turns SET heartbeat_at = 1"))
+    assert begun.lease is not None
+    return begun.lease
+
+
+def test_a_turn_is_taken_over_where_its_process_had_moved_to(db: SessionDB) -> None:
+    store_talk(db, "s", 2)
+    agent, _ = agent_on(db, session_id="s")
+    told = recorder(agent)
+    lease = abandoned_turn(db, "s")
+    db.rotate_session("s", "s2", [{"role": "user", "content": "Go."}])
+    taken = db.take_over_turn(*lease)
+    assert taken is not None
+    assert agent.run_blocking(TakenOver(taken)).text == "ok"
+    assert told == [Rotation("s", "s2", "s", in_turn=True, elsewhere=True)]
+
+
+def test_a_turn_of_another_conversation_is_no_rotation(db: SessionDB) -> None:
+    store_talk(db, "s", 2)
+    agent, _ = agent_on(db, session_id="another")
+    told = recorder(agent)
+    taken = db.take_over_turn(*abandoned_turn(db, "s"))
+    assert taken is not None
+    assert agent.run_blocking(TakenOver(taken)).session_id == "s"
+    assert told == []
 
 
 class Engine(ContextEngine):

@@ -190,6 +190,23 @@ def test_a_rotation_of_another_process_is_followed(pair: Pair) -> None:
     assert pair.second.peek_session_id(pair.key) == "next"
 
 
+def test_who_holds_an_entry_sees_that_it_follows_a_rotation(pair: Pair) -> None:
+    entry = pair.first.get_or_create_session(source("1"))
+    old = entry.session_id
+    pair.dbs[0].create_session(old, "local")
+    pair.dbs[0].rotate_session(old, "next", [{"role": "user", "content": "summary"}])
+    pair.first.follow(old, "next")
+    assert entry.session_id == "next" and pair.first.entry(pair.key) is entry
+    pair.first.update_session(pair.key)  # still the entry that is stored
+    assert pair.second.peek_session_id(pair.key) == "next"
+
+
+def test_a_binding_that_a_rotation_left_behind_is_moved(pair: Pair) -> None:
+    entry = pair.first.get_or_create_session(source("1"))
+    pair.first.follow(entry.session_id, "next")
+    assert pair.second.peek_session_id(pair.key) == "next"
+
+
 def test_linked_chats_go_on_together_and_the_session_they_leave_is_ended(pair: Pair) -> None:
     entry = pair.first.get_or_create_session(source("1"))
     pair.dbs[0].create_session(entry.session_id, "local")
