@@ -127,7 +127,8 @@ def _file_handler(path: Path, settings: LoggingSettings) -> logging.Handler:
 
         def shouldRollover(self, record: logging.LogRecord) -> int:
             if self.stream is not None and self._has_moved():
-                self.stream.close()
+                moved, self.stream = self.stream, None  # and none, where its folder is gone
+                moved.close()
                 self.stream = self._open()
             return super().shouldRollover(record)
 

@@ -6,6 +6,7 @@ import contextvars
 import json
 import logging
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,6 +82,20 @@ def test_files_are_private_and_rotated(tmp_path):
     for path in folder.iterdir():
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.stat().st_size <= 11_000
+
+
+def test_a_folder_that_is_gone_disturbs_nobody(tmp_path, capfd):
+    folder = setup_logging(tmp_path)
+    log = logging.getLogger("x")
+    log.info("before")
+    shutil.rmtree(folder)
+    log.info("lost")
+    log.info("lost, too")
+    folder.mkdir()
+    log.info("after")
+    stop_logging()
+    assert "after" in (folder / "agent.log").read_text()
+    assert capfd.readouterr().err == ""
 
 
 def test_a_second_setup_replaces_the_first(tmp_path):
