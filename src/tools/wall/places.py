@@ -148,17 +148,36 @@ OWN_PROGRAMS = real_places([Path(sys.prefix), Path(sys.base_prefix), Path(__file
 def hidden_places(hermes_home: Path, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Every place on this machine that no command sees, as real paths that exist."""
     named = [_plain(environ[name]) for name in _SOCKETS if environ.get(name)]
-    settings = [*_below(homes(), HIDDEN_WITH_SECRETS)]
+    settings = _perhaps_there(HIDDEN_WITH_SECRETS)
     settings += [environ[name] for name in _SETTINGS if environ.get(name)]
     secrets = [path for path in real_places(settings) if _holds_secret(path)]
-    in_home = [path for path in _below(homes(), HIDDEN_IN_HOME) if not _is_link_in_cache(path)]
+    in_home = [path for path in _perhaps_there(HIDDEN_IN_HOME) if not _is_link_in_cache(path)]
     anywhere = (*HIDDEN_ANYWHERE, *in_home)
     return real_places([hermes_home, *anywhere, *named, *secrets])
 
 
+def _perhaps_there(places: tuple[str, ...]) -> list[str]:
+    """These places below every home, without those whose first folder is not in it.
+
+    Of hundreds of places few are there, and every command would ask for each of them.
+    """
+    found: list[str] = []
+    for home in homes():
+        try:
+            # Some systems find a name in whatever case it is written.
+            names = {name.casefold() for name in os.listdir(home)}  # noqa: PTH208
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:  # it cannot be listed, but perhaps entered
+            found += [f"{home}/{place}" for place in places]
+        else:
+            found += [f"{home}/{place}" for first, place in _first_parts(places) if first in names]
+    return found
+
+
 @cache
-def _below(homes: tuple[Path, ...], places: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{home}/{place}" for home in homes for place in places)
+def _first_parts(places: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((place.partition("/")[0].casefold(), place) for place in places)
 
 
 def writable_caches(home: Path) -> tuple[Path, ...]:
