@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextvars
+import itertools
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,11 +29,18 @@ def pytest_configure(config: pytest.Config) -> None:
     seeds.configure(config)
     skips.find_programs_of_venv()
     summary.choose_seed()
+    config.addinivalue_line("markers", "long: takes many seconds, and so is begun first")
     start_up.share_rewriting(config)
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A script's background job ignores Ctrl-C, and so would every program that a test starts.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Before the processes that share the tests are told where their folders are."""
+    start_up.keep_folders_in_memory(session.config)
 
 
 def pytest_collection() -> None:
@@ -43,6 +52,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    start_up.begin_with_longest(items)
     seeds.select(config, items)
 
 
@@ -59,14 +69,37 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     seeds.write_failures(terminalreporter)
 
 
+_FAILED = pytest.StashKey[bool]()
+_homes = itertools.count()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember that a test failed, so that its home is kept as its `tmp_path` is."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_home(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Nothing a test does by default may reach the home of whoever runs it.
 
     Walls are for the tests that are about them: elsewhere commands run as where there is none.
     """
-    monkeypatch.setenv("HERMES_HOME", str(tmp_path_factory.mktemp("hermes-home")))
-    monkeypatch.setenv("HERMES_WALL", "none")
+    home = tmp_path_factory.getbasetemp() / f"hermes-home{next(_homes)}"
+    home.mkdir(mode=0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HERMES_HOME", str(home))
+        patch.setenv("HERMES_WALL", "none")
+        yield
+    if not request.node.stash.get(_FAILED, False):
+        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from .state.memory import MEMORY
+
 _TESTS = Path(__file__).parent
 
 
@@ -58,3 +60,22 @@ def after_collection() -> None:
     """Nor is it ever garbage later, and no test has to wait while it is looked through."""
     gc.freeze()
     gc.enable()
+
+
+def keep_folders_in_memory(config: pytest.Config) -> None:
+    """Have the tests' folders where no disk is behind them, if there is such a place with room.
+
+    They write small files by the ten thousand, and wait for the disk with each message that they
+    store; what they are about is the same on both. A folder that was asked for is used.
+    """
+    is_elsewhere = config.option.basetemp or "PYTEST_DEBUG_TEMPROOT" in os.environ
+    if MEMORY is None or is_elsewhere or hasattr(config, "workerinput"):
+        return
+    with contextlib.suppress(AttributeError), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+        config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined] # it is made only once
+
+
+def begin_with_longest(items: list[pytest.Item]) -> None:
+    """Run what is marked `long` first: at the end, all other processes would wait for it."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +45,47 @@ def test_each_process_rewrites_its_share_once(
         start_up.share_rewriting(Worker(number, pytestconfig))  # type: ignore[arg-type]
     changed = {name for name, written in cached(tmp_path).items() if whole[name] != written}
     assert [name.partition(".")[0] for name in changed] == ["test_b"]
+
+
+class Main:
+    """The configuration of the process that begins the others, or of the only one."""
+
+    class option:
+        basetemp: Path | None = None
+
+    def __init__(self) -> None:
+        self._tmp_path_factory = self
+        self.roots: list[str | None] = []
+
+    def getbasetemp(self) -> None:
+        self.roots.append(os.environ.get("PYTEST_DEBUG_TEMPROOT"))
+
+
+def test_folders_are_in_memory_unless_others_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_DEBUG_TEMPROOT", raising=False)
+    monkeypatch.setattr(start_up, "MEMORY", tmp_path)
+    main = Main()
+    start_up.keep_folders_in_memory(main)  # type: ignore[arg-type]
+    assert main.roots == [str(tmp_path)]
+    assert "PYTEST_DEBUG_TEMPROOT" not in os.environ, "no program that a test starts inherits it"
+    monkeypatch.setattr(main.option, "basetemp", tmp_path)
+    start_up.keep_folders_in_memory(main)  # type: ignore[arg-type]
+    monkeypatch.setattr(main.option, "basetemp", None)
+    monkeypatch.setattr(start_up, "MEMORY", None)
+    start_up.keep_folders_in_memory(main)  # type: ignore[arg-type]
+    assert len(main.roots) == 1
+
+
+def test_the_longest_are_begun_first_and_the_others_stay_in_order() -> None:
+    class Item:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def get_closest_marker(self, name: str) -> bool | None:
+            return True if name in self.name else None
+
+    items: Any = [Item(name) for name in ("a", "b long", "c", "d long", "e")]
+    start_up.begin_with_longest(items)
+    assert [item.name for item in items] == ["b long", "d long", "a", "c", "e"]

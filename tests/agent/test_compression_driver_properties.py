@@ -24,6 +24,7 @@ from tools.base import ToolContext, tool
 from tools.registry import Registry
 
 from .. import seeds
+from ..state.memory import MEMORY
 from .compressing import GOOD, check_conversation
 from .histories import problems
 
@@ -141,7 +142,10 @@ def test_any_talk_and_any_summariser(
     weight: float,
     in_place: bool,
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        SessionDB(Path(folder) / "state.db") as db,
+    ):
         spoken = Talk(db, "s")
         spoken.store(talk)
         reads = iter(range(10**6))

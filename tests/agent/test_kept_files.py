@@ -16,6 +16,8 @@ from agent.media import file_parts
 from gateway.media import safe_name
 from hermes_state import SessionDB
 
+from ..state.memory import MEMORY
+
 
 @pytest.fixture
 def db(tmp_path: Path) -> SessionDB:
@@ -74,7 +76,10 @@ def test_nothing_to_do_in_a_new_home(tmp_path: Path, db: SessionDB) -> None:
 @example("a.-.", "see {}...")
 def test_any_name_is_found_again(name: str, frame: str) -> None:
     path = f"media/telegram/42/{safe_name(name)}"
-    with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        SessionDB(Path(folder) / "state.db") as db,
+    ):
         db.create_session("s", "telegram")
         db.append_message("s", "user", frame.format(f"/home/x/.hermes/{path}"))
         db.create_session("t", "telegram")

@@ -29,6 +29,7 @@ from tools.base import Tool, ToolContext, ToolError, tool
 from tools.registry import Registry
 
 from .. import seeds
+from ..state.memory import MEMORY
 from .histories import problems
 
 ERRORS = [
@@ -173,7 +174,10 @@ def check_truth(db: SessionDB, agent: AIAgent, result: dict[str, Any], events: l
 def test_any_script_and_any_interruption(
     script: list[Step], interrupt_at: int | None, steer_at: int | None, prompts: list[str]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        SessionDB(Path(folder) / "state.db") as db,
+    ):
         model = ScriptedModel(itertools.chain(script, itertools.repeat(say("The end."))))
         agent = AIAgent(model, db=db, tools=tools(), max_iterations=6)
         confirmed = 0
@@ -231,7 +235,10 @@ def test_persisting_writes_each_message_once(
     turns: int, extra: list[str], known: int, alias: bool, copies: bool, strip: bool
 ) -> None:
     """However much of the list is stored already, aliased, copied or without its ids."""
-    with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        SessionDB(Path(folder) / "state.db") as db,
+    ):
         model = ScriptedModel(itertools.repeat(say("ok")))
         agent = AIAgent(model, db=db)
         messages: list[dict[str, Any]] = []
@@ -259,7 +266,10 @@ def test_a_fragment_of_the_stream_is_never_lost_or_doubled() -> None:
     """What was streamed before an interruption is exactly what is stored of the answer."""
     text = [f"w{number} " for number in range(12)]
     for stop in range(1, 13):
-        with tempfile.TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
+        with (
+            tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+            SessionDB(Path(folder) / "state.db") as db,
+        ):
             agent = AIAgent(
                 ScriptedModel([say(*itertools.chain(*((t, 0.0) for t in text)))]), db=db
             )

@@ -46,7 +46,7 @@ class Bot:
 @asynccontextmanager
 async def running(
     home: Path,
-    synapse: Synapse,
+    synapse: Synapse | Between,
     account: Person,
     allowed: Iterable[Person] = (),
     steps: Iterable[Step | Callable[[ModelRequest], Step]] | None = None,

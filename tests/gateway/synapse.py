@@ -264,19 +264,19 @@ class Person:
 
 
 class Between:
-    """A proxy before the server that refuses, and that lets the server repeat itself."""
+    """A proxy before the server that refuses, goes away, and lets the server repeat itself."""
 
     def __init__(self, url: str) -> None:
-        self._server = HttpServer(
-            Starlette(routes=[Route("/{path:path}", self._pass, methods=["GET", "PUT", "POST"])]),
-            "127.0.0.1",
-            0,
-        )
+        self._server = self._new_server(0)
         self._http = httpx.AsyncClient(base_url=url, timeout=60, **_PLAIN)
         self.refusals: list[tuple[int, dict[str, Any]]] = []
         """For the next messages that are sent."""
         self._again: asyncio.Queue[str] = asyncio.Queue()
         self._repeated = asyncio.Event()
+
+    def _new_server(self, port: int) -> HttpServer:
+        routes = [Route("/{path:path}", self._pass, methods=["GET", "PUT", "POST"])]
+        return HttpServer(Starlette(routes=routes), "127.0.0.1", port)
 
     async def __aenter__(self) -> Between:
         await self._server.start()
@@ -286,6 +286,15 @@ class Between:
     async def __aexit__(self, *error: object) -> None:
         await self._server.stop(0.1)
         await self._http.aclose()
+
+    async def go_away(self) -> None:
+        """End every connection, and refuse new ones."""
+        await self._server.stop(0.0)
+
+    async def come_back(self) -> None:
+        """Listen again where it was."""
+        self._server = self._new_server(self._server.port)
+        await self._server.start()
 
     async def _pass(self, request: Request) -> Response:
         if request.method == "PUT" and "/send/" in request.url.path and self.refusals:

@@ -23,6 +23,7 @@ from gateway.session_store import SessionStore
 from hermes_state import SessionDB
 
 from .. import seeds
+from ..state.memory import MEMORY
 
 NOON = datetime(2026, 11, 15, 12, 0)
 CONFIG = GatewayConfig(reset=ResetPolicy("idle", idle_minutes=60))
@@ -257,7 +258,7 @@ class TwoStores(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=MEMORY)
         self.pair = Pair(Path(self.folder.name))
         self.stores = (self.pair.first, self.pair.second)
         self.model: dict[str, dict[str, Any]] = {}

@@ -17,6 +17,7 @@ from gateway.config import PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.matrix.adapter import MatrixAdapter
 
+from .. import seeds
 from ..state.memory import memory_folder
 from .adapter_conformance import AdapterConformance
 from .chats import asked
@@ -24,6 +25,8 @@ from .matrix_rooms import MatrixPlace, running
 from .synapse import Between, NotInstalledError, Person, Synapse, install
 
 pytest.importorskip("nio", reason="matrix-nio is not installed: pip install -e '.[matrix]'")
+# Not because each is, but because two processes that share them would each start a server.
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -396,18 +399,21 @@ class TestConformance(AdapterConformance):
             yield place
 
 
+@pytest.mark.fuzz
+@pytest.mark.parametrize("is_stopped", [False] if seeds.fuzz_seed() is None else [False, True])
 async def test_nothing_is_lost_while_the_server_is_away(
     tmp_path: Path, synapse: Synapse, people: Callable[[str], Person],
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, is_stopped: bool,
 ) -> None:  # fmt: skip
+    """Not to be reached; in a search also stopped, since its start takes longer than all else."""
     for module in ("delivery", "supervision"):
         monkeypatch.setattr(f"gateway.{module}.LONGEST_PAUSE", 0.5)
     bot, ann = people("bot"), people("ann")
     seen, goes_on = asyncio.Event(), asyncio.Event()
     slow = say("A beginning that was seen, ", seen, "a middle, ", goes_on, "an end")
     steps = [say("re: zero"), slow, say("re: two")]
-    async with running(
-        tmp_path, synapse, bot, [ann], steps,
+    async with Between(synapse.url) as between, running(
+        tmp_path, between, bot, [ann], steps,
         busy_input_mode="queue", streaming={"enabled": True},
     ) as gateway:  # fmt: skip
         room = await ann.room(bot, direct=True)
@@ -417,11 +423,15 @@ async def test_nothing_is_lost_while_the_server_is_away(
         await ann.wait_for(room, by=bot.user_id, until=lambda texts: "beginning" in texts[-1])
         seen.set()  # once it is edited, we know that the gateway knows which message it is
         await ann.wait_for(room, by=bot.user_id, until=lambda texts: "middle" in texts[-1])
-        await asyncio.to_thread(synapse.stop)
+        await between.go_away()
+        if is_stopped:
+            await asyncio.to_thread(synapse.stop)
         goes_on.set()
         while not gateway.db.list_deliveries(("pending",)):
             await asyncio.sleep(0.05)
-        await asyncio.to_thread(synapse.start)
+        if is_stopped:
+            await asyncio.to_thread(synapse.start)
+        await between.come_back()
         await ann.say(room, "two")
         texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: two" in texts)
         assert texts == ["re: zero", "A beginning that was seen, a middle, an end", "re: two"]

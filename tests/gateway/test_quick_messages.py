@@ -16,6 +16,7 @@ from agent.loop import INTERRUPTED, STILL_OPEN
 from agent.model import ModelRequest, ReasoningDelta
 from agent.scripted import Call, Step, say
 
+from ..state.memory import MEMORY
 from .chats import Chats, asked, echo, gateway
 
 KEY = "agent:main:local:dm:1"
@@ -190,5 +191,5 @@ def test_no_message_is_without_an_answer(plan: list[tuple[str, int]]) -> None:
                     assert message["content"] in reply or begun or reply == STILL_OPEN
             assert f"<{count - 1}>" in chats.local.texts()[-1]
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         asyncio.run(run(Path(folder)))

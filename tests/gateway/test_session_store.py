@@ -18,6 +18,7 @@ from gateway.session_store import SessionStore
 from hermes_state import SessionDB
 
 from .. import seeds
+from ..state.memory import MEMORY
 
 NOON = datetime(2026, 11, 15, 12, 0)
 chats = st.sampled_from(["1", "2", "3"])
@@ -54,7 +55,7 @@ class Routing(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=MEMORY)
         self.db = SessionDB(Path(self.folder.name) / "state.db")
         self.now = NOON
         self.config = GatewayConfig(reset=ResetPolicy("idle", idle_minutes=60))

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from hermes_state import SessionDB, SessionEndedError
 
 from .. import seeds
+from .memory import MEMORY
 from .store_model import Message, Refused, Row, Session, StoreModel
 
 MOST_SESSIONS = 9
@@ -49,7 +50,7 @@ def may_grow(run: StoreMachine) -> bool:
 class StoreMachine(RuleBasedStateMachine):
     @initialize(delegates=st.integers(0, 1), rotations=st.integers(0, 3))
     def start(self, delegates: int, rotations: int) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="hermes-machine-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="hermes-machine-", dir=MEMORY))
         self.model = StoreModel()
         self.paths = [self.folder / "open" / "state.db", self.folder / "reopened" / "state.db"]
         self.stores = [SessionDB(path) for path in self.paths]

@@ -12,6 +12,8 @@ from hermes_state import SessionDB
 from hermes_state.connection import Connection
 from hermes_state.titles import MAX_TITLE_LENGTH, sanitize_title
 
+from .memory import MEMORY
+
 UNSEEN = [
     "\x00", "\x07", "\x1b", "\x7f", "\x9f",  # control
     "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad",  # zero width
@@ -187,7 +189,7 @@ titles = st.sampled_from(
 @settings(deadline=None, max_examples=40)
 @given(st.lists(titles, min_size=1, max_size=6))
 def test_the_next_title_is_always_free_and_valid(bases: list[str]) -> None:
-    with TemporaryDirectory() as folder, SessionDB(Path(folder) / "state.db") as db:
+    with TemporaryDirectory(dir=MEMORY) as folder, SessionDB(Path(folder) / "state.db") as db:
         for number, base in enumerate(bases * 2):
             title = db.get_next_title_in_lineage(base)
             assert sanitize_title(title) == (title or None)

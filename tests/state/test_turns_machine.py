@@ -25,6 +25,7 @@ from hermes_state.turn_log import CUT_OFF
 from hermes_state.turns import Lease
 
 from .. import seeds
+from .memory import MEMORY
 
 EFFECTS = ("effectful", "idempotent", "none")
 
@@ -32,7 +33,7 @@ EFFECTS = ("effectful", "idempotent", "none")
 class Turns(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.folder = TemporaryDirectory()
+        self.folder = TemporaryDirectory(dir=MEMORY)
         self.db = SessionDB(Path(self.folder.name) / "state.db")
         self.numbers = itertools.count(1)
         self.leases: list[Lease] = []

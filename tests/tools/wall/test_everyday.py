@@ -167,6 +167,7 @@ def dear_from(group: str, commands: list[str]) -> int:
     return next(found, len(commands))
 
 
+@pytest.mark.long
 @pytest.mark.fuzz
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_command_does_inside_what_it_does_outside(

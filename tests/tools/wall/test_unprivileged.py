@@ -51,6 +51,7 @@ def everybodys() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.long
 @pytest.mark.fuzz
 @pytest.mark.skipif(os.geteuid() != 0, reason="all tests of walls run as an ordinary user anyway")
 def test_an_ordinary_user_has_the_same_walls(interpreter: str, everybodys: Path) -> None:
