@@ -16,18 +16,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.config.schema import LoggingSettings
 from agent.home import private_folder
 from hermes_base.redaction import redact
 from hermes_base.session_context import get_session_env
-
-if TYPE_CHECKING:
-    from io import TextIOWrapper
-
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s%(session)s: %(message)s"
 _CHATTY = ("httpx", "httpcore", "asyncio", "urllib3")

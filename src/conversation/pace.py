@@ -11,12 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
 
-from agent.events import ReplyFinished, TextStreamed, ToolFinished
-
-if TYPE_CHECKING:
-    from agent.events import Event, Watcher
+from agent.events import Event, ReplyFinished, TextStreamed, ToolFinished, Watcher
 
 AT_ONCE = 16
 SECONDS = 2.0

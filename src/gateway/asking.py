@@ -11,19 +11,14 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from tools.base import Answered, ToolError
+from tools.base import Answered, ApprovalRequest, Choice, ToolError
 from tools.fences import fenced
 
 from .config import Platform
+from .delivery import Delivery
 from .platforms.base import Button, PlatformAdapter, SendError
 from .session import SessionSource
-
-if TYPE_CHECKING:
-    from tools.base import ApprovalRequest, Choice
-
-    from .delivery import Delivery
 
 CLARIFY_SECONDS = 1800.0
 CHOICES = {"once": "Allow once", "session": "This session", "always": "Always", "deny": "Deny"}

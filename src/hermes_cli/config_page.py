@@ -14,17 +14,15 @@ import inspect
 import re
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from agent import made_pages
 from agent.config.foreign import RENAMED
 from agent.config.schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits
 from gateway.config import GatewayConfig, ResetPolicy
+from gateway.platforms.manifest import Manifest
 from gateway.platforms.registry import own_manifests
 from hermes_base.session_context import SESSION_NAMES
-
-if TYPE_CHECKING:
-    from gateway.platforms.manifest import Manifest
 
 
 class Row(NamedTuple):

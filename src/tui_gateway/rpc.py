@@ -17,13 +17,11 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import methods
-
-if TYPE_CHECKING:
-    from .hub import Hub
-    from .peers import Peer
+from .hub import Hub
+from .peers import Peer
 
 log = logging.getLogger(__name__)
 

@@ -6,16 +6,13 @@ all is written to config.yaml, with everything else in it left as it stands. Sec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agent.config.schema import KEYS
+from agent.config import Config
+from agent.config.schema import KEYS, Key
 
 from . import live, walls
 from .hub import Hub, Session
-
-if TYPE_CHECKING:
-    from agent.config import Config
-    from agent.config.schema import Key
 
 SHORT = {
     "model": "model.default",

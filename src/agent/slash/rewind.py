@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tools import checkpoints
 from tools.base import Workspace
-from tools.checkpoints import list_checkpoints
+from tools.checkpoints import Checkpoint, list_checkpoints
 
 from .results import Content, Prefill, Send
 from .surface import CommandError, Surface, require_idle
 from .table import command
-
-if TYPE_CHECKING:
-    from tools.checkpoints import Checkpoint
 
 CATEGORY = "Taking back"
 

@@ -8,19 +8,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.home import hermes_home
 from hermes_cli.command_run import NotDone, UserError
 from hermes_cli.home_backup import STORE, kept_files
 from hermes_cli.home_backup import verify as verify_archive
 from hermes_state import StoreError
-from hermes_state.backup.point import list_points
+from hermes_state.backup.point import Point, list_points
 
 from .output import print_json, print_table, size, when
-
-if TYPE_CHECKING:
-    from hermes_state.backup.point import Point
 
 _A_DAY = 86400.0
 

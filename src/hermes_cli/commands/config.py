@@ -6,9 +6,9 @@ import argparse
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agent.config import load_config
+from agent.config import Config, load_config
 from agent.config.foreign import RENAMED
 from agent.config.schema import FREE_FORM, KEYS, SECTIONS
 from agent.config.write import set_config_value, set_dotenv_value, with_values
@@ -18,9 +18,6 @@ from hermes_cli.command_parser import meant
 from hermes_cli.command_run import UserError
 
 from .output import print_json
-
-if TYPE_CHECKING:
-    from agent.config import Config
 
 EXAMPLES = """\
 hermes config get                        every key with its value

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from agent.home import hermes_home
 
-from .doctor_checks import CHECKS
+from .doctor_checks import CHECKS, Ailment
 from .home import store
 from .output import bold, print_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .doctor_checks import Ailment
 
 EXAMPLES = """\
 hermes doctor          what is wrong, and what to do about it

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
+from agent.config import Config
 from gateway.config_load import load_gateway_config
 from gateway.platforms.registry import find_manifest
 from tools.extras import install_hint
-
-if TYPE_CHECKING:
-    from agent.config import Config
 
 
 def missing_extras(config: Config) -> Iterator[tuple[str, str]]:

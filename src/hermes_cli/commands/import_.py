@@ -6,17 +6,14 @@ import argparse
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.home import hermes_home
 from hermes_cli.command_run import UserError
-from hermes_cli.importers.hermes_home import import_home, planned
+from hermes_cli.importers.hermes_home import Part, import_home, planned
 
 from .home import store
 from .output import print_json, print_table, progress
-
-if TYPE_CHECKING:
-    from hermes_cli.importers.hermes_home import Part
 
 EXAMPLES = """\
 hermes import ~/old-hermes                   a Hermes Agent home: also memories, skills, keys, …

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.catalog import known_models
-from agent.config import ConfigError, load_config, read_yaml
+from agent.config import Config, ConfigError, load_config, read_yaml
 from agent.config.schema import LOCAL_MODEL
 from agent.config.write import set_config_values
 from agent.home import hermes_home
@@ -16,9 +16,6 @@ from agent.providers.embedded_progress import terminal_progress
 from hermes_cli.command_run import NotDone, UserError
 
 from .output import print_json, print_table
-
-if TYPE_CHECKING:
-    from agent.config import Config
 
 EXAMPLES = """\
 hermes model                                   which model answers now

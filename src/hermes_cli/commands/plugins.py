@@ -8,9 +8,9 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agent.config import ConfigError, load_config
+from agent.config import Config, ConfigError, load_config
 from agent.plugin_loading import load_plugins
 from conversation.event_hooks import NOT_AGREED, hooks_in
 from hermes_base import plugins
@@ -19,9 +19,6 @@ from hermes_base.plugins.config import CannotEdit, set_enabled
 from hermes_base.plugins.discovery import find_plugins, is_true, read_choice
 from tools.hook_consents import agree, read_consents, revoke
 from tools.shell_hooks import accepts_all, read_hooks, run_hook
-
-if TYPE_CHECKING:
-    from agent.config import Config
 
 Subparsers = Any
 """What `ArgumentParser.add_subparsers` returns."""

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from agent.config import load_config
+from agent.config import Config, load_config
 from agent.config.write import set_config_values, with_values
 from agent.plugin_loading import load_plugins
 from gateway.status import running_pid
 from hermes_cli.command_parser import meant
 from hermes_cli.command_run import UserError
 from tools.plugin_tools import plugin_tools
+from tools.registry import Registry
 from tools.toolset_names import ALL, switched, understand, unwanted_in
 from tools.toolsets import default_tools
 
 from .output import bold, one_line, print_json, width
-
-if TYPE_CHECKING:
-    from agent.config import Config
-    from tools.registry import Registry
 
 EXAMPLES = """\
 hermes tools                      what the agent can do

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from .. import approval
 from ..base import Tool, ToolContext, ToolError, tool
@@ -29,12 +29,10 @@ from ..terminal.spawn import FIRST_FURTHER, spawn
 from ..trees import remove_tree
 from ..wall.guardhouse import guardhouse_of
 from ..wall.policy import own_places
+from ..wall.seatbelt import Seatbelt
+from ..wall.warden import Warden
 from .child import HERMES_TOOLS, START
 from .socket import DESCRIPTOR_VARIABLE, TOKEN_VARIABLE, ToolSocket
-
-if TYPE_CHECKING:
-    from ..wall.seatbelt import Seatbelt
-    from ..wall.warden import Warden
 
 MAX_SECONDS = 300.0
 _TICK = 0.05

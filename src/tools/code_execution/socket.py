@@ -15,14 +15,12 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from io import BufferedRWPair
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..base import ToolError
-
-if TYPE_CHECKING:
-    from io import BufferedRWPair
 
 log = logging.getLogger(__name__)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-from typing import TYPE_CHECKING
 
 from agent.catalog import known_models
-from agent.config import ConfigError
+from agent.config import Config, ConfigError
 from agent.config.model import DEFAULT_MODELS
 from agent.config.write import set_dotenv_value
 from agent.providers.known import key_advice, needs_key
@@ -16,9 +15,6 @@ from hermes_base.redaction import register_secret
 from .. import live
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
-
-if TYPE_CHECKING:
-    from agent.config import Config
 
 NO_KEY = 4002
 UNKNOWN_PROVIDER = 4003

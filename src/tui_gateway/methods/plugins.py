@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hermes_base import plugins
 from hermes_base.plugins.config import CannotEdit, set_enabled
-from hermes_base.plugins.discovery import find_plugins, read_choice
+from hermes_base.plugins.discovery import Choice, Found, find_plugins, read_choice
 
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
-
-if TYPE_CHECKING:
-    from hermes_base.plugins.discovery import Choice, Found
 
 BAD_ACTION = 4017
 UNKNOWN_PLUGIN = 4019

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tools.base import ToolContext, ToolError, Workspace
 from tools.skills import skill_view
-from tools.skills.index import category_of, skills_of
+from tools.skills.index import Skill, category_of, skills_of
 
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
-
-if TYPE_CHECKING:
-    from tools.skills.index import Skill
 
 BAD_ACTION = 4017
 NOT_READ = 5024

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from agent.config import ConfigError, load_config
+from agent.config import Config, ConfigError, load_config
 from agent.config.write import set_config_values, with_values
 from agent.plugin_loading import load_plugins
+from tools.base import Tool
 from tools.plugin_tools import plugin_tools
 from tools.toolset_names import switched
 from tools.toolsets import default_tools, selected
@@ -14,10 +15,6 @@ from tools.toolsets import default_tools, selected
 from .. import agents, live
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
-
-if TYPE_CHECKING:
-    from agent.config import Config
-    from tools.base import Tool
 
 NO_NAMES = 4018
 NOT_WRITTEN = 5035

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gateway.asking import Question, Questions
-from tools.base import Answered, NobodyToAsk
+from tools.base import Answered, ApprovalRequest, Choice, NobodyToAsk
 
 from .runs import Runs
-
-if TYPE_CHECKING:
-    from tools.base import ApprovalRequest, Choice
 
 
 class ApiAsker:
