@@ -75,11 +75,3 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
         raise
     finally:
         _loops.append(loop)
-
-
-def close_loops() -> None:
-    """Close the kept event loops; the next turn makes a new one."""
-    while _loops:
-        loop = _loops.pop()
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()

@@ -44,11 +44,6 @@ def choose_mode(db: SessionDB, session_id: str, mode: Mode, agent: Any = None) -
         agent.follow_wall()
 
 
-def asks_nothing(config: Config, mode: Mode) -> bool:
-    """Whether dangerous things are done without a question in this mode."""
-    return mode == "full" or config.approvals.mode == "off"
-
-
 def added_folders(db: SessionDB, session_id: str) -> list[Path]:
     """The folders that were added to a session's conversation."""
     return [Path(folder) for folder in db.get_wall_settings(session_id)["folders"]]

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import TextIO
 
+from hermes_cli.terminal_guard import visible
 from tools.base import ApprovalRequest, Choice, ToolError
 
 _CHOICES: dict[str, Choice] = {
@@ -95,14 +96,6 @@ class TerminalAsker:
                     if b"\n" in piece:
                         return typed.decode(errors="replace").partition("\n")[0]
         return None
-
-
-def visible(text: str) -> str:
-    """Text as it is, with what a terminal would obey or hide written as escapes."""
-    return "".join(
-        char if char in "\n\t" or char.isprintable() else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def show(text: str) -> None:

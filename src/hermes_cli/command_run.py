@@ -22,7 +22,7 @@ class NotDone(Exception):
 
 
 def carry_out(module: str, args: argparse.Namespace) -> int:
-    """Run a command's module; returns the exit code."""
+    """Run the chosen action (`act`) of a command, or its module's `run`; returns the exit code."""
     from agent.home import ConfigError
     from hermes_state import StoreError
 
@@ -33,7 +33,8 @@ def carry_out(module: str, args: argparse.Namespace) -> int:
                 errors="replace"
             )  # a terminal that lacks a letter is no reason to fail
     try:
-        code = int(importlib.import_module(module).run(args))
+        act = getattr(args, "act", None) or importlib.import_module(module).run
+        code = int(act(args))
         sys.stdout.flush()
         return code
     except (UserError, ConfigError) as error:

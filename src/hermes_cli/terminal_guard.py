@@ -18,6 +18,14 @@ _OBEYED = re.compile(
 )
 
 
+def visible(text: str) -> str:
+    """Text as it is, with what a terminal would obey or hide written as escapes."""
+    return "".join(
+        char if char in "\n\t" or char.isprintable() else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
 def harmless(text: str) -> str:
     """Text in which a terminal finds nothing to obey but line ends, tabs, bold and dim."""
     return text if text.isascii() and text.isprintable() else _OBEYED.sub(_shown, text)

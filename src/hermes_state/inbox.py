@@ -85,14 +85,16 @@ def list_waiting(
     if source is not None:
         where.append("source = ?")
         given.append(source)
-    found = rows(
-        conn,
-        f"SELECT * FROM inbox WHERE {' AND '.join(where)} ORDER BY received_at, rowid LIMIT ?",
-        [*given, limit],
+    return _messages(
+        conn, f"{' AND '.join(where)} ORDER BY received_at, rowid LIMIT ?", *given, limit
     )
-    for one in found:
-        one["content"] = decode_content(one["content"])
-        one["facts"] = decode_json(one["facts"]) or {}
+
+
+def _messages(conn: Connection, where: str, *values: Any) -> list[dict[str, Any]]:
+    found = rows(conn, f"SELECT * FROM inbox WHERE {where}", values)
+    for message in found:
+        message["content"] = decode_content(message["content"])
+        message["facts"] = decode_json(message["facts"]) or {}
     return found
 
 
@@ -110,11 +112,7 @@ def begin_command(conn: Connection, inbox_id: str) -> bool:
 
 def list_begun(conn: Connection) -> list[dict[str, Any]]:
     """The commands that were begun and are not known to be done, oldest first."""
-    found = rows(conn, "SELECT * FROM inbox WHERE state = 'begun' ORDER BY received_at, rowid")
-    for one in found:
-        one["content"] = decode_content(one["content"])
-        one["facts"] = decode_json(one["facts"]) or {}
-    return found
+    return _messages(conn, "state = 'begun' ORDER BY received_at, rowid")
 
 
 def drop_message(conn: Connection, inbox_id: str) -> bool:

@@ -192,27 +192,7 @@ def append_message(
     return message_id
 
 
-_FIELDS = frozenset(
-    [
-        "role",
-        "content",
-        "tool_name",
-        "tool_calls",
-        "tool_call_id",
-        "token_count",
-        "finish_reason",
-        "reasoning",
-        "reasoning_content",
-        "reasoning_details",
-        "codex_reasoning_items",
-        "codex_message_items",
-        "platform_message_id",
-        "observed",
-        "effect_disposition",
-        "timestamp",
-        "api_content",
-    ]
-)
+_FIELDS = append_message.__annotations__.keys() - {"conn", "session_id", "return"}
 
 
 def message_fields(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import enum
 import threading
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 _own = threading.local()
@@ -161,10 +160,5 @@ class FairLock:
     def __enter__(self) -> None:
         self.enter()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leave()

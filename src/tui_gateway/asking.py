@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +61,7 @@ class SessionAsker:
             request,
             answered=Answered(request.wake),
         )
-        with _Asked(self, request.id, question):
+        with self._asked(request.id, question):
             return request.await_choice(question.answered, lambda: question.answer)
 
     def clarify(self, question: str, choices: list[str]) -> str:
@@ -71,7 +73,7 @@ class SessionAsker:
             "clarify.request",
             {"request_id": request_id, "question": question, "choices": choices},
         )
-        with _Asked(self, request_id, asked):
+        with self._asked(request_id, asked):
             if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:
                 return asked.answer
         raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
@@ -80,26 +82,22 @@ class SessionAsker:
         """Ask for the password that sudo wants; None if nobody gives it in time."""
         request_id = os.urandom(6).hex()
         asked = Question("sudo.request", {"request_id": request_id})
-        with _Asked(self, request_id, asked):
+        with self._asked(request_id, asked):
             if not asked.answered.wait(SUDO_SECONDS):
-                self._hub._emit("sudo.expire", self._sid, {"request_id": request_id})
+                self._hub.emit("sudo.expire", self._sid, {"request_id": request_id})
         answer, asked.answer = asked.answer, None
         return answer
 
-
-class _Asked:
-    """A question for as long as it is open."""
-
-    def __init__(self, asker: SessionAsker, request_id: str, question: Question) -> None:
-        self._asker, self._id, self._question = asker, request_id, question
-
-    def __enter__(self) -> None:
-        pending_of(self._asker._session)[self._id] = self._question
-        self._asker._hub._emit(self._question.kind, self._asker._sid, self._question.payload)
-
-    def __exit__(self, *_: object) -> None:
-        pending_of(self._asker._session).pop(self._id, None)
-        self._asker._hub._emit("request.closed", self._asker._sid, {"request_id": self._id})
+    @contextmanager
+    def _asked(self, request_id: str, question: Question) -> Iterator[None]:
+        """A question for as long as it is open."""
+        pending_of(self._session)[request_id] = question
+        try:
+            self._hub.emit(question.kind, self._sid, question.payload)
+            yield
+        finally:
+            pending_of(self._session).pop(request_id, None)
+            self._hub.emit("request.closed", self._sid, {"request_id": request_id})
 
 
 def pending_of(session: Session) -> dict[str, Question]:

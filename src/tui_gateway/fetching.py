@@ -28,9 +28,9 @@ def _progress(hub: Hub, sid: str, label: str) -> Callable[[int, int], None]:
             return
         size = f"{total / 1_000_000:.0f} MB"
         if told < 0:
-            hub._emit("status.update", sid, {"kind": "notice", "text": f"{label} ({size})"})
+            hub.emit("status.update", sid, {"kind": "notice", "text": f"{label} ({size})"})
         told = step
         text = f"fetching {step * STEP}% of {size}"
-        hub._emit("status.update", sid, {"kind": "progress", "text": text})
+        hub.emit("status.update", sid, {"kind": "progress", "text": text})
 
     return progress

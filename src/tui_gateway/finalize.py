@@ -47,7 +47,7 @@ def finalize(hub: Hub, session: Session, end_reason: str) -> None:
         "boundary hooks", lambda: hub._notify_session_boundary("on_session_finalize", session_id)
     )
     if session_id:
-        _attempt("ending the row", lambda: hub._get_db().end_session(session_id, end_reason))
+        _attempt("ending the row", lambda: hub.get_db().end_session(session_id, end_reason))
     close = getattr(agent, "close", None)
     if close is not None:
         _attempt("closing the agent", close)
@@ -58,7 +58,7 @@ def finalize_all(hub: Hub, end_reason: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     threads = [
         live.close_aside(hub, sid, end_reason)
-        for sid, session in list(hub._sessions.items())
+        for sid, session in list(hub.get_sessions().items())
         if not live.is_unattended(session)  # the next server goes on with it
     ]
     for thread in threads:

@@ -25,6 +25,22 @@ class Hub(Protocol):
         """Live sessions by their live id."""
         ...
 
+    def get_sessions(self) -> dict[str, Session]:
+        """Live sessions by their live id."""
+        ...
+
+    def get_db(self) -> SessionDB:
+        """The store, opened when it is first needed."""
+        ...
+
+    def get_config(self) -> Config:
+        """The configuration, read when it is first needed."""
+        ...
+
+    def emit(self, event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
+        """Tell whoever watches a session."""
+        ...
+
     def _get_db(self) -> SessionDB:
         """The store, opened when it is first needed."""
         ...

@@ -42,7 +42,7 @@ class Reaper:
 
     def reap(self, now: float) -> None:
         """End what is to end at this time."""
-        for sid, session in list(self._hub._sessions.items()):
+        for sid, session in list(self._hub.get_sessions().items()):
             with live.OPENING:  # nobody can come back between the look and the end
                 reason = self._reason(session, now)
                 if reason is not None:

@@ -17,11 +17,15 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import methods
 from .hub import Hub
 from .peers import Peer
+
+if TYPE_CHECKING:
+    from agent.config import Config
+    from hermes_state import SessionDB
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +59,16 @@ class Call:
     hub: Hub
     peer: Peer | None
     """Who asked; None when called from within the process."""
+
+    @property
+    def db(self) -> SessionDB:
+        """The store."""
+        return self.hub.get_db()
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        return self.hub.get_config()
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,26 @@ def _get_db() -> SessionDB:
         return _db
 
 
+def get_sessions() -> dict[str, Session]:
+    """Live sessions by their live id."""
+    return _sessions
+
+
+def get_db() -> SessionDB:
+    """The store, opened when it is first needed."""
+    return _get_db()
+
+
+def get_config() -> Config:
+    """The configuration, read when it is first needed."""
+    return _get_config()
+
+
+def emit(event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
+    """Tell whoever watches a session."""
+    _emit(event, sid, payload)
+
+
 def reap_left_processes() -> None:
     """End what the tools of a server that was killed left running."""
     from agent.home import hermes_home

@@ -56,7 +56,7 @@ def set_for_session(hub: Hub, sid: str, session: Session, name: str, value: Any)
     agent = session.get("agent")
     if agent is not None:
         apply_options(agent, options)
-    hub._emit("session.info", sid, live.info(hub, sid, session))
+    hub.emit("session.info", sid, live.info(hub, sid, session))
     return options[name]
 
 

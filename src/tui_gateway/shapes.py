@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
 
 
 class WireMessage(TypedDict, total=False):
@@ -243,6 +246,13 @@ def message(stored: dict[str, Any]) -> WireMessage:
     if stored.get("effect_disposition") == "unknown":
         shown["outcome"] = "unknown"
     return shown  # type: ignore[return-value]
+
+
+def stored_messages(db: SessionDB, key: str) -> list[WireMessage]:
+    """Everything that was said in a conversation, as clients get it; nothing for an unknown one."""
+    if db.get_session(key) is None:
+        return []
+    return [message(stored) for stored in db.get_resume_conversations(key)[1]]
 
 
 def session(row: dict[str, Any]) -> WireSession:

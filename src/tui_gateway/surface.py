@@ -33,7 +33,7 @@ class LiveSurface(Surface):
     platform = "tui"
 
     def __init__(self, hub: Hub, sid: str, session: Session) -> None:
-        super().__init__(hub._get_db(), hub._get_config())
+        super().__init__(hub.get_db(), hub.get_config())
         self._hub, self._sid, self._session = hub, sid, session
         self.user_id = session.get("user_id")
         self.options = session.setdefault("options", {})
@@ -149,7 +149,7 @@ class LiveSurface(Surface):
 
     def say(self, text: str) -> None:
         """Show a line to whoever watches."""
-        self._hub._emit("status.update", self._sid, {"kind": "notice", "text": text})
+        self._hub.emit("status.update", self._sid, {"kind": "notice", "text": text})
 
     def attach_image(self, path: Path) -> None:
         """Send a picture along with the next message."""
@@ -160,11 +160,11 @@ class LiveSurface(Surface):
 
     def copy(self, text: str) -> None:
         """Have the clients put text on their clipboards."""
-        self._hub._emit("clipboard.copy", self._sid, {"text": text})
+        self._hub.emit("clipboard.copy", self._sid, {"text": text})
 
     def clear_screen(self) -> None:
         """Have the clients clear what they show."""
-        self._hub._emit("screen.clear", self._sid)
+        self._hub.emit("screen.clear", self._sid)
 
     def leave(self) -> None:
         """Let the client know that it is to leave."""
@@ -201,7 +201,7 @@ def _run(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
 
 def follow(hub: Hub, session: Session) -> None:
     """Bring the live session's copies up to date after something else than a turn changed it."""
-    messages = hub._get_db().get_messages_as_conversation(live.current_key(session))
+    messages = hub.get_db().get_messages_as_conversation(live.current_key(session))
     with session["history_lock"]:
         session["history"] = messages
         session["history_version"] = session.get("history_version", 0) + 1
@@ -209,7 +209,7 @@ def follow(hub: Hub, session: Session) -> None:
 
 def set_title(hub: Hub, sid: str, session: Session, title: str) -> bool:
     """Name the conversation, now or with its first message; ValueError if it cannot be had."""
-    db = hub._get_db()
+    db = hub.get_db()
     cleaned = db.sanitize_title(title)
     if cleaned is None:
         raise ValueError("Nothing is left of that title. Use letters or digits.")
@@ -222,7 +222,7 @@ def set_title(hub: Hub, sid: str, session: Session, title: str) -> bool:
         session["pending_title"] = cleaned
         return False
     session["pending_title"], session["title"] = None, cleaned
-    hub._emit("session.title", sid, {"session_id": key, "title": cleaned})
+    hub.emit("session.title", sid, {"session_id": key, "title": cleaned})
     return True
 
 
@@ -230,11 +230,11 @@ def set_model(hub: Hub, sid: str, session: Session, name: str) -> str:
     """Go on with another model from the next turn on; ConfigError if it cannot be asked."""
     from agent.build import build_models
 
-    model = build_models(hub._get_config(), name)
+    model = build_models(hub.get_config(), name)
     agent = session.get("agent")
     if agent is not None:
         agent.switch_model(model)
         fetching.follow(hub, sid, model)
     session["model"], session["provider"] = name, None
-    hub._emit("session.info", sid, live.info(hub, sid, session))
+    hub.emit("session.info", sid, live.info(hub, sid, session))
     return str(model.name)

@@ -16,7 +16,7 @@ def set_mode(hub: Hub, sid: str, session: Session, mode: Mode) -> None:
     """Choose a session's mode, at once also for a running turn, and tell its clients."""
     from agent.wall_choices import choose_mode
 
-    choose_mode(hub._get_db(), live.current_key(session), mode, session.get("agent"))
+    choose_mode(hub.get_db(), live.current_key(session), mode, session.get("agent"))
     session["mode"] = mode
     _tell(hub, sid, session)
 
@@ -26,7 +26,7 @@ def add_folders(hub: Hub, sid: str, session: Session, folders: list[Path]) -> No
     from agent.wall_choices import add_folders
 
     agent, key = session.get("agent"), live.current_key(session)
-    session["folders"] = add_folders(hub._get_db(), key, folders, agent)
+    session["folders"] = add_folders(hub.get_db(), key, folders, agent)
     _tell(hub, sid, session)
 
 
@@ -35,13 +35,13 @@ def remove_folder(hub: Hub, sid: str, session: Session, folder: Path) -> None:
     from agent.wall_choices import remove_folder
 
     agent, key = session.get("agent"), live.current_key(session)
-    session["folders"] = remove_folder(hub._get_db(), key, folder, agent)
+    session["folders"] = remove_folder(hub.get_db(), key, folder, agent)
     _tell(hub, sid, session)
 
 
 def revive(hub: Hub, session: Session) -> None:
     """Bring a live session's copies up to date with what is kept with its conversation."""
-    kept = hub._get_db().get_wall_settings(live.current_key(session))
+    kept = hub.get_db().get_wall_settings(live.current_key(session))
     session["mode"], session["folders"] = kept["mode"] or None, kept["folders"]
 
 
@@ -54,4 +54,4 @@ def follow(hub: Hub, sid: str, session: Session) -> None:
 
 
 def _tell(hub: Hub, sid: str, session: Session) -> None:
-    hub._emit("session.info", sid, live.info(hub, sid, session))
+    hub.emit("session.info", sid, live.info(hub, sid, session))

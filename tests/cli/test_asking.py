@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_cli.asking import visible
+from hermes_cli.terminal_guard import visible
 from tools.base import ApprovalRequest
 
 

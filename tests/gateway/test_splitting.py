@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.markdown.fences import open_at_end, opened_by
+from gateway.markdown.fences import Fence, opened_by
 from gateway.splitting import SMALLEST_LIMIT, split_message, utf16_length
 
 LINES = st.one_of(
@@ -21,6 +21,17 @@ LINES = st.one_of(
     st.text(max_size=30),
 )
 TEXTS = st.lists(LINES, max_size=40).map("\n".join)
+
+
+def open_at_end(lines: list[str]) -> Fence | None:
+    """The block of code that is still open after these lines."""
+    fence: Fence | None = None
+    for line in lines:
+        if fence is None:
+            fence = opened_by(line)
+        elif fence.closed_by(line):
+            fence = None
+    return fence
 
 
 def content(text: str) -> str:

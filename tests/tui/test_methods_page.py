@@ -60,7 +60,7 @@ def emitted() -> set[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                if name in ("_emit", "emit_text", "Question", "add") and node.args:
+                if name in ("_emit", "emit", "emit_text", "Question", "add") and node.args:
                     found |= {one for one in map(text_of, node.args) if one and EVENT(one)}
             elif isinstance(node, ast.Dict):
                 for key, value in zip(node.keys, node.values, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 # Bounded on purpose: whatever a part of a long answer begins with, closing and opening a block
@@ -34,14 +33,3 @@ def opened_by(line: str) -> Fence | None:
     """The block of code that a line opens."""
     found = _FENCE.fullmatch(line.rstrip())
     return Fence(found[1], found[2]) if found else None
-
-
-def open_at_end(lines: Iterable[str]) -> Fence | None:
-    """The block of code that is still open after these lines."""
-    fence: Fence | None = None
-    for line in lines:
-        if fence is None:
-            fence = opened_by(line)
-        elif fence.closed_by(line):
-            fence = None
-    return fence

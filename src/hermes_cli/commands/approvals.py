@@ -34,11 +34,6 @@ def add_parser(commands: Any) -> None:
     one.set_defaults(act=revoke)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Carry one of the actions out."""
-    return int(args.act(args))
-
-
 def list_all(args: argparse.Namespace) -> int:
     """Print what is always allowed, with numbers."""
     with store() as db:

@@ -38,11 +38,6 @@ def add_parser(commands: Any) -> None:
     add_actions(parser)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Carry one of the actions out; without one, write an archive."""
-    return int(args.act(args))
-
-
 def write(args: argparse.Namespace) -> int:
     """Write a backup, read it again, and say where it is."""
     import time

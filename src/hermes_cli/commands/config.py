@@ -52,11 +52,6 @@ def add_parser(commands: Any) -> None:
     one.set_defaults(act=path)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Carry one of the actions out."""
-    return int(args.act(args))
-
-
 def get(args: argparse.Namespace) -> int:
     """Print one value, a section, or all."""
     config = load_config()

@@ -39,11 +39,6 @@ def add_parser(commands: Any) -> None:
     one.set_defaults(act=change)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Carry one of the actions out."""
-    return int(args.act(args))
-
-
 def show(args: argparse.Namespace) -> int:
     """Print both files, entry by entry."""
     home = hermes_home()

@@ -44,11 +44,6 @@ def add_parser(commands: Any) -> None:
     one.set_defaults(act=pull)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Carry one of the actions out."""
-    return int(args.act(args))
-
-
 def show(args: argparse.Namespace) -> int:
     """Print which model answers."""
     config = load_config()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hermes_cli.command_run import UserError
-from hermes_cli.terminal_guard import harmless, unguarded
+from hermes_cli.terminal_guard import harmless, unguarded, visible
 
 
 def print_json(value: Any) -> None:
@@ -58,14 +58,6 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1000
     raise AssertionError("unreachable")
-
-
-def visible(text: str) -> str:
-    """Text with what a terminal would obey written as escapes."""
-    return "".join(
-        char if char in "\n\t" or char.isprintable() else char.encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def one_line(text: str, longest: int) -> str:

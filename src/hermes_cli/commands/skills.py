@@ -33,11 +33,6 @@ def add_parser(commands: Any) -> None:
     one.set_defaults(act=show)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Carry one of the actions out."""
-    return int(args.act(args))
-
-
 def list_all(args: argparse.Namespace) -> int:
     """Print every skill with what it is for."""
     config = load_config()

@@ -45,11 +45,6 @@ def add_parser(commands: Any) -> None:
         one.set_defaults(act=change)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Carry one of the actions out."""
-    return int(args.act(args))
-
-
 def _registry(config: Config, *, all_of_them: bool = False) -> Registry:
     from agent.build import tool_settings
 

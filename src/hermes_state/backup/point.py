@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 
 from hermes_base.files import PARTIAL, sync_folder
 
@@ -179,12 +178,7 @@ class PointWriter:
     def __enter__(self) -> PointWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # On a full disk closing fails too; what is thrown away need not be whole.
         with contextlib.suppress(OSError):
             self._archive.close()

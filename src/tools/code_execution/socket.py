@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import BufferedRWPair
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..base import ToolError
@@ -75,12 +74,7 @@ class ToolSocket:
         threading.Thread(target=self._serve, name="hermes-code-tools", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         for one in (self._server, self._connection):
             if one is not None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from .call import Call
+from .call import Call, Rule
 from .interpreters import run_file
 from .marks import OBSCURE, UNKNOWN, has_unknown
 from .paths import absolute
@@ -213,7 +212,7 @@ def _arguments_later(call: Call) -> str:
     return ""
 
 
-BUILTINS: dict[str, Callable[[Call], str | None]] = {
+BUILTINS: dict[str, Rule] = {
     "eval": _eval, ".": _source, "source": _source, "exec": _exec, "command": _command,
     "builtin": _command, "which": _which, "type": _which, "cd": _cd, "chdir": _cd, "pushd": _cd,
     "popd": _popd, "pwd": _pwd, "trap": _trap, "alias": _alias, "export": _declare,

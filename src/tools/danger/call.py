@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -121,3 +122,22 @@ class Call:
         return "".join(
             self.input if path == "-" else self.shell.written(path, CONTENT) for path in paths
         )
+
+
+Rule = Callable[[Call], str | None]
+"""What is known of a program: notes its dangers, and gives what it prints if that is known."""
+
+
+def reports(key: str, description: str) -> Rule:
+    """The rule of a program that is dangerous whatever its arguments."""
+
+    def rule(call: Call) -> str:
+        call.report(key, description)
+        return UNKNOWN
+
+    return rule
+
+
+def table(names: str, rule: Rule) -> dict[str, Rule]:
+    """The same rule for several programs."""
+    return dict.fromkeys(names.split(), rule)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .builtins import BUILTINS
-from .call import Call
+from .call import Call, Rule
 from .filters import FILTERS
 from .interpreters import INTERPRETERS, run_file
 from .marks import OBSCURE, UNKNOWN, as_literal, has_glob, has_unknown, readable
@@ -29,7 +28,7 @@ from .wrappers import WRAPPERS
 if TYPE_CHECKING:
     from .walk import Walker
 
-RULES: dict[str, Callable[[Call], str | None]] = {
+RULES: dict[str, Rule] = {
     **FILTERS, **FILES, **SYSTEM, **NETWORK, **GIT, **CLOUD, **OWN, **INTERPRETERS, **WRAPPERS,
     **BUILTINS,
 }  # fmt: skip

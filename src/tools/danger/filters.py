@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from itertools import cycle, islice
 
-from .call import Call, sort_options
+from .call import Call, Rule, sort_options
 from .marks import CONTENT, OBSCURE, UNKNOWN, as_literal, has_marks, has_unknown
 from .words import decode_ansi
 
@@ -255,7 +255,7 @@ def _realpath(call: Call) -> str:
     return next(iter(found)) + "\n" if len(found) == 1 else UNKNOWN
 
 
-FILTERS: dict[str, Callable[[Call], str | None]] = {
+FILTERS: dict[str, Rule] = {
     "echo": _echo, "printf": _printf, "cat": _cat, "base64": _base64, "base32": _base64,
     "gbase64": _base64, "xxd": _xxd, "rev": _rev, "tr": _tr, "tee": _tee, "head": _head,
     "tail": _head, "yes": _yes, "mktemp": _mktemp, "dirname": _dirname,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import own_files
 from .budget import TooComplex
-from .call import Call
+from .call import Call, Rule
 from .code import check_code, prints_only
 from .marks import (
     OBSCURE,
@@ -304,7 +303,7 @@ def _run_module(call: Call, module: str, arguments: list[str]) -> str:
     return UNKNOWN
 
 
-INTERPRETERS: dict[str, Callable[[Call], str | None]] = {
+INTERPRETERS: dict[str, Rule] = {
     **dict.fromkeys(_SHELLS, run_shell),
     **dict.fromkeys(_LANGUAGES, run_language),
 }

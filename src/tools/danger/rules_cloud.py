@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from .call import Call, sort_options
+from .call import Call, Rule, sort_options, table
 from .marks import CONTENT, UNKNOWN, as_literal, has_unknown
 from .paths import absolute, is_catastrophic
 
@@ -303,24 +302,18 @@ def _development(call: Call) -> str:
     return UNKNOWN
 
 
-def _table(
-    names: str, rule: Callable[[Call], str | None]
-) -> dict[str, Callable[[Call], str | None]]:
-    return dict.fromkeys(names.split(), rule)
-
-
-CLOUD: dict[str, Callable[[Call], str | None]] = {
-    **_table("docker podman nerdctl docker-compose podman-compose buildah lxc incus", _docker),
-    **_table("kubectl oc k3s helm k9s kubectl.exe microk8s", _kubectl),
-    **_table("terraform tofu terragrunt pulumi cdk sls serverless cdktf", _terraform),
-    **_table(
+CLOUD: dict[str, Rule] = {
+    **table("docker podman nerdctl docker-compose podman-compose buildah lxc incus", _docker),
+    **table("kubectl oc k3s helm k9s kubectl.exe microk8s", _kubectl),
+    **table("terraform tofu terragrunt pulumi cdk sls serverless cdktf", _terraform),
+    **table(
         "aws gcloud gsutil az doctl heroku fly flyctl vercel netlify wrangler linode-cli hcloud"
         " scw oci ibmcloud eksctl supabase firebase railway ansible virsh vagrant multipass limactl"
         " rabbitmqctl etcdctl consul nomad s3cmd mc b2 rabbitmqadmin kafka-topics vboxmanage", _cloud),
-    **_table("psql pgcli mysql mariadb mycli sqlite3 sqlcmd sqlplus cqlsh clickhouse-client duckdb"
+    **table("psql pgcli mysql mariadb mycli sqlite3 sqlcmd sqlplus cqlsh clickhouse-client duckdb"
              " influx bq snowsql usql isql", _sql_client),
-    **_table("dropdb dropuser mysqladmin pg_dropcluster pg_resetwal", _drop_database),
-    "redis-cli": _redis, "valkey-cli": _redis, **_table("mongo mongosh", _mongo),
-    **_table("rails rake artisan prisma sequelize knex typeorm flask manage.py django-admin alembic",
+    **table("dropdb dropuser mysqladmin pg_dropcluster pg_resetwal", _drop_database),
+    "redis-cli": _redis, "valkey-cli": _redis, **table("mongo mongosh", _mongo),
+    **table("rails rake artisan prisma sequelize knex typeorm flask manage.py django-admin alembic",
              _development),
 }  # fmt: skip

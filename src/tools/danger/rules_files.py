@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from .call import Call, Options
+from .call import Call, Options, Rule
 from .code import check_code
 from .filters import hidden, transformed
 from .marks import CONTENT, ONE, STAR, UNKNOWN, as_literal, has_glob, has_unknown, readable
@@ -383,7 +382,7 @@ def _editor(call: Call) -> str:
     return UNKNOWN
 
 
-FILES: dict[str, Callable[[Call], str | None]] = {
+FILES: dict[str, Rule] = {
     "rm": _rm, "unlink": _rm, "srm": _rm, "grm": _rm, "del": _rm, "rimraf": _rimraf,
     "shred": _shred, "wipe": _shred, "scrub": _shred, "dd": _dd, "dcfldd": _dd,
     "truncate": _writes_operands, "touch": _writes_operands, "fallocate": _writes_operands,

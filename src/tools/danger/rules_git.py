@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .call import Call, Options, sort_options
+from .call import Call, Options, Rule, sort_options
 from .marks import UNKNOWN, has_unknown
 
 _GLOBAL_VALUED = "cC"
@@ -231,6 +231,6 @@ def _svn(call: Call) -> str:
     return UNKNOWN
 
 
-GIT: dict[str, Callable[[Call], str | None]] = {
+GIT: dict[str, Rule] = {
     "git": _git, "gh": _gh, "glab": _gh, "svn": _svn, "hg": _svn, "jj": _svn,
 }  # fmt: skip

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from .call import Call
+from .call import Call, Rule, reports
 from .marks import CONTENT, OBSCURE, UNKNOWN, as_literal, has_unknown
 from .paths import tree_danger
 
@@ -154,14 +153,8 @@ def _scp(call: Call) -> str:
     return UNKNOWN
 
 
-def _transfer(call: Call) -> str:
-    call.report("upload", "Exchanges files with another machine")
-    return UNKNOWN
-
-
-def _mail(call: Call) -> str:
-    call.report("message", "Sends a message in your name")
-    return UNKNOWN
+_transfer = reports("upload", "Exchanges files with another machine")
+_mail = reports("message", "Sends a message in your name")
 
 
 def _rclone(call: Call) -> str:
@@ -187,7 +180,7 @@ def _tunnel(call: Call) -> str:
     return UNKNOWN
 
 
-NETWORK: dict[str, Callable[[Call], str | None]] = {
+NETWORK: dict[str, Rule] = {
     "curl": _curl, "wget": _wget, "ssh": _ssh, "autossh": _ssh, "mosh": _ssh, "sshpass": _ssh,
     "scp": _scp, "sftp": _transfer, "ftp": _transfer, "lftp": _transfer, "ncftp": _transfer,
     "tftp": _transfer, "smbclient": _transfer, "croc": _transfer, "wormhole": _transfer,

@@ -6,11 +6,10 @@ must not free itself of its own rules. A test walks the real table of commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import takewhile
 from pathlib import PurePosixPath
 
-from .call import Call
+from .call import Call, Rule
 from .marks import UNKNOWN, as_literal, has_marks, readable
 
 READING: dict[str, tuple[str, ...]] = {
@@ -90,4 +89,4 @@ def _is_reading_argument(argument: str) -> bool:
     return not argument.startswith("-") or name in READING_OPTIONS or name[1:].isdigit()
 
 
-OWN: dict[str, Callable[[Call], str | None]] = {"hermes": _hermes}
+OWN: dict[str, Rule] = {"hermes": _hermes}

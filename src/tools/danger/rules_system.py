@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from . import own_files
-from .call import Call
+from .call import Call, Rule, reports, table
 from .filters import transformed
 from .marks import PARENT, UNKNOWN, has_unknown
 
@@ -191,14 +190,8 @@ def _ps(call: Call) -> str:
     return UNKNOWN
 
 
-def _debugger(call: Call) -> str:
-    call.report("credentials", "Looks into the memory of a running process")
-    return UNKNOWN
-
-
-def _keychain(call: Call) -> str:
-    call.report("credentials", "Reads from a store of passwords or keys")
-    return UNKNOWN
+_debugger = reports("credentials", "Looks into the memory of a running process")
+_keychain = reports("credentials", "Reads from a store of passwords or keys")
 
 
 def _gpg(call: Call) -> str:
@@ -262,41 +255,31 @@ def _sort(call: Call) -> str:
     return transformed(call)
 
 
-def _invitation(call: Call) -> str:
-    call.report("remote-access", "Changes who may log in, or how")
-    return UNKNOWN
-
-
-def _table(
-    names: str, rule: Callable[[Call], str | None]
-) -> dict[str, Callable[[Call], str | None]]:
-    return dict.fromkeys(names.split(), rule)
-
-
-SYSTEM: dict[str, Callable[[Call], str | None]] = {
-    **_table("shutdown reboot halt poweroff pm-suspend pm-hibernate kexec", _power),
-    **_table("init telinit", _init),
+_invitation = reports("remote-access", "Changes who may log in, or how")
+SYSTEM: dict[str, Rule] = {
+    **table("shutdown reboot halt poweroff pm-suspend pm-hibernate kexec", _power),
+    **table("init telinit", _init),
     "systemctl": _systemctl, "launchctl": _launchctl, "kill": _kill,
-    **_table("service rc-service rc-update update-rc.d chkconfig sv supervisorctl initctl", _service),
-    **_table("pkill killall killall5 skill snice", _kill_by_name),
-    **_table("iptables ip6tables nft ufw firewall-cmd pfctl ebtables ipset iptables-restore", _firewall),
-    **_table("ip ifconfig route nmcli networksetup ifdown resolvectl iw", _network_setup),
-    **_table(
+    **table("service rc-service rc-update update-rc.d chkconfig sv supervisorctl initctl", _service),
+    **table("pkill killall killall5 skill snice", _kill_by_name),
+    **table("iptables ip6tables nft ufw firewall-cmd pfctl ebtables ipset iptables-restore", _firewall),
+    **table("ip ifconfig route nmcli networksetup ifdown resolvectl iw", _network_setup),
+    **table(
         "useradd userdel usermod adduser deluser groupadd groupdel groupmod passwd chpasswd visudo"
         " gpasswd vipw vigr chsh chfn dscl sysadminctl newusers pwconv faillock", _users),
-    **_table(
+    **table(
         "apt apt-get aptitude dpkg yum dnf zypper pacman yay paru apk brew port snap flatpak pip"
         " pip3 npm yarn pnpm gem cargo composer rpm emerge nix-env opkg pkg choco winget scoop twine"
         " rustup go xbps-remove eopkg swupd", _packages),
     "crontab": _crontab,
-    **_table(
+    **table(
         "mount umount swapoff swapon sysctl modprobe insmod rmmod setenforce auditctl setcap"
         " grub-install update-grub efibootmgr bootctl pivot_root losetup kpatch apparmor_parser"
         " aa-disable dmsetup wall loginctl tc ethtool rfkill", _kernel),
-    **_table("date timedatectl hostnamectl hwclock", _clock),
-    "ps": _ps, **_table("gcore jmap jstack coredumpctl", _debugger),
-    **_table("security secret-tool pass gopass keyring kwallet-query keyctl lpass bw vault", _keychain),
+    **table("date timedatectl hostnamectl hwclock", _clock),
+    "ps": _ps, **table("gcore jmap jstack coredumpctl", _debugger),
+    **table("security secret-tool pass gopass keyring kwallet-query keyctl lpass bw vault", _keychain),
     "gpg": _gpg, "gpg2": _gpg, "ssh-keygen": _ssh_keygen,
-    **_table("make gmake bmake", _make), "sort": _sort, "gsort": _sort,
-    **_table("man less more most", _pager), "ssh-copy-id": _invitation,
+    **table("make gmake bmake", _make), "sort": _sort, "gsort": _sort,
+    **table("man less more most", _pager), "ssh-copy-id": _invitation,
 }  # fmt: skip

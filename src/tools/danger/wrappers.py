@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
-from .call import Call, sort_options
+from .call import Call, Rule, sort_options
 from .marks import ONE, STAR, UNKNOWN, has_unknown
 from .paths import is_inside, real
 
@@ -396,7 +395,7 @@ def _at(call: Call) -> str:
     return UNKNOWN
 
 
-WRAPPERS: dict[str, Callable[[Call], str | None]] = {
+WRAPPERS: dict[str, Rule] = {
     **dict.fromkeys(_SIMPLE, _wrap), **dict.fromkeys(_RUNNERS - {"expect"}, _runner),
     "env": _env, "sudo": _sudo, "doas": _sudo, "su": _sudo, "xargs": _xargs, "gxargs": _xargs,
     "parallel": _parallel, "find": _find, "gfind": _find, "fd": _find, "fdfind": _find,

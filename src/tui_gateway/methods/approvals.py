@@ -32,7 +32,7 @@ def revoke(
         raise RpcError(
             UNKNOWN_GRANT, f"{pattern_key[:80]!r} is not always allowed. See approval.list."
         )
-    db = call.hub._get_db()
+    db = call.db
     return {
         "revoked": sum(db.revoke_grant(one["pattern_key"], one["granted_by"]) for one in chosen)
     }

@@ -106,7 +106,7 @@ def attach_bytes(
 
 def _kept(call: Call, folder: str, name: str, content: bytes) -> Path:
     try:
-        return keep(call.hub._get_config().home / folder, name, content)
+        return keep(call.config.home / folder, name, content)
     except OSError as error:
         raise RpcError(NOT_KEPT, f"It cannot be kept: {error.strerror}.") from error
 

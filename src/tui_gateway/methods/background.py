@@ -34,8 +34,8 @@ def _tasks(hub: Hub, state: str | None = None) -> list[wire.TaskInfo]:
     """The background tasks of the live sessions."""
     return [
         _info(sid, one)
-        for sid, session in list(hub._sessions.items())
-        for one in hub._get_db().list_delegations(live.current_key(session), state)
+        for sid, session in list(hub.get_sessions().items())
+        for one in hub.get_db().list_delegations(live.current_key(session), state)
     ]
 
 
@@ -57,7 +57,7 @@ def list_agents(call: Call) -> wire.Agents:
     return {
         "processes": [
             process_info(sid, one)
-            for sid, session in list(call.hub._sessions.items())
+            for sid, session in list(call.hub.get_sessions().items())
             for one in processes_of(session)
         ],
         "tasks": _tasks(call.hub),

@@ -25,7 +25,7 @@ def get(call: Call, key: str = "full", session_id: str | None = None) -> wire.Co
 
     `full` is every key. `cwd` and `prompt` (the system prompt) are those of a session.
     """
-    config = call.hub._get_config()
+    config = call.config
     session = live.require(call.hub, session_id) if session_id else None
     if key == "full":
         values = {one.name: settings.value_of(config, one) for one in KEYS}
@@ -41,7 +41,7 @@ def get(call: Call, key: str = "full", session_id: str | None = None) -> wire.Co
             raise RpcError(BAD_KEY, f"{key} belongs to a session: give its session_id.")
         if key == "cwd":
             return {"cwd": session["cwd"], "branch": live.git_branch(Path(session["cwd"]))}
-        row = call.hub._get_db().get_session(live.current_key(session))
+        row = call.db.get_session(live.current_key(session))
         return {"prompt": str((row or {}).get("system_prompt") or "")}
     return {"key": key, "value": _value(call, key, session)}
 
@@ -56,7 +56,7 @@ def _mtime(home: Path) -> float:
 def _provider(call: Call, sid: str | None) -> wire.ConfigValue:
     from agent.providers.known import KNOWN
 
-    config = call.hub._get_config()
+    config = call.config
     info = live.info(call.hub, sid, live.require(call.hub, sid)) if sid else None
     return {
         "model": info["model"] if info else config.model.name,
@@ -66,7 +66,7 @@ def _provider(call: Call, sid: str | None) -> wire.ConfigValue:
 
 
 def _value(call: Call, key: str, session: dict[str, Any] | None) -> Any:
-    config = call.hub._get_config()
+    config = call.config
     options = (session or {}).get("options") or {}
     if key in options:
         return options[key]
@@ -143,7 +143,7 @@ def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
         raise _unknown(key)
     if found.limits.secret:
         raise RpcError(BAD_KEY, f"{name} is a secret; use model.save_key, which keeps it in .env.")
-    path = call.hub._get_config().home / "config.yaml"
+    path = call.config.home / "config.yaml"
     try:
         if key == "yolo":
             value = "off" if settings.truth(value) else "manual"
@@ -167,7 +167,7 @@ def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
 @method("config.show", slow=True)
 def show(call: Call) -> wire.ConfigSections:
     """Every key with its value, its default and what it is for; secrets are left out."""
-    config = call.hub._get_config()
+    config = call.config
     sections: dict[str, list[wire.ConfigRow]] = {}
     for key in KEYS:
         value = settings.value_of(config, key)
@@ -189,7 +189,7 @@ def show(call: Call) -> wire.ConfigSections:
 @method("reload.env", slow=True)
 def reload_env(call: Call) -> wire.Updated:
     """Read .env and config.yaml again; agents that are built keep what they have."""
-    before = dict(call.hub._get_config().environ)
+    before = dict(call.config.environ)
     after = call.hub.reload_config().environ
     names = {*before, *after}
     return {"updated": sum(before.get(name) != after.get(name) for name in names)}

@@ -31,7 +31,7 @@ def title(call: Call, session_id: str, title: str | None = None) -> wire.Title:
         except ValueError as error:
             raise RpcError(BAD_TITLE, str(error)) from error
     key = live.current_key(session)
-    stored = call.hub._get_db().get_session_title(key)
+    stored = call.db.get_session_title(key)
     return {
         "title": stored or session.get("pending_title") or "",
         "session_key": key,
@@ -43,17 +43,10 @@ def title(call: Call, session_id: str, title: str | None = None) -> wire.Title:
 def history(call: Call, session_id: str, limit: int | None = None) -> wire.History:
     """Everything that was said in the conversation, also before compressions; the last `limit`."""
     session = live.require(call.hub, session_id)
-    messages = _shown(call, live.current_key(session))
+    messages = shapes.stored_messages(call.db, live.current_key(session))
     if limit is not None:
         messages = messages[max(0, len(messages) - max(0, limit)) :]
     return {"count": len(messages), "messages": messages}
-
-
-def _shown(call: Call, key: str) -> list[shapes.WireMessage]:
-    db = call.hub._get_db()
-    if db.get_session(key) is None:
-        return []
-    return [shapes.message(one) for one in db.get_resume_conversations(key)[1]]
 
 
 @method("session.undo")
@@ -63,7 +56,7 @@ def undo(call: Call, session_id: str, count: int = 1) -> wire.Undone:
 
     session = live.require(call.hub, session_id)
     with turns.occupied(call.hub, session_id, session, "take something back"):
-        db = call.hub._get_db()
+        db = call.db
         key = live.current_key(session)
         # What compression or background work put in as a user's message has a finish reason.
         said = [
@@ -87,7 +80,7 @@ def branch(call: Call, session_id: str, name: str | None = None) -> wire.Branche
     from .session import revived
 
     session = live.require_idle(call.hub, session_id, "branch")
-    db = call.hub._get_db()
+    db = call.db
     parent = db.get_compression_tip(live.current_key(session))
     if db.get_session(parent) is None:
         raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to branch from.")
@@ -122,7 +115,7 @@ def compress(
     hub = call.hub
     session = live.require(hub, session_id)
     with turns.occupied(hub, session_id, session, "compress"):
-        if hub._get_db().get_session(live.current_key(session)) is None:
+        if hub.get_db().get_session(live.current_key(session)) is None:
             raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to compress.")
         agent = agents.ensure_agent(hub, session_id, session)
         try:

@@ -24,7 +24,7 @@ _SUMMED = (
 def usage(call: Call, session_id: str) -> wire.Usage:
     """What the conversation has used, over all of its sessions."""
     session = live.require(call.hub, session_id)
-    found = _rows(call.hub._get_db(), live.current_key(session))
+    found = _rows(call.db, live.current_key(session))
     sums = {name: sum(int(row[name] or 0) for row in found) for name in _SUMMED}
     costs = [row["estimated_cost_usd"] for row in found if row["estimated_cost_usd"] is not None]
     return {
@@ -60,7 +60,7 @@ def status(call: Call, session_id: str) -> wire.Output:
 def context_breakdown(call: Call, session_id: str) -> wire.ContextBreakdown:
     """What fills the model's window: system prompt, tools, messages; estimated."""
     session = live.require(call.hub, session_id)
-    db = call.hub._get_db()
+    db = call.db
     key = live.current_key(session)
     row = db.get_session(key)
     agent = session.get("agent")
@@ -92,7 +92,7 @@ def _window(call: Call, session: dict[str, Any]) -> int:
     agent = session.get("agent")
     if agent is not None:
         return int(agent.llm.context_length or 0)
-    settings = call.hub._get_config().model
+    settings = call.config.model
     known = lookup(session.get("model") or settings.name)
     return settings.context_length or (known.context_length if known else 0)
 
@@ -109,7 +109,7 @@ def insights(call: Call, days: int = 30, session_id: str | None = None) -> wire.
     if not 0 < days <= 3650:
         raise RpcError(BAD_DAYS, f"days must be from 1 to 3650, not {days}.")
     owner = live.require(call.hub, session_id).get("user_id") if session_id else None
-    found = call.hub._get_db().usage_since(time.time() - days * 86_400, owner)
+    found = call.db.usage_since(time.time() - days * 86_400, owner)
     return {
         "days": days,
         "sessions": found["conversations"],

@@ -21,12 +21,12 @@ def request(call: Call, session_id: str, platform: str) -> wire.HandoffRequested
     name = platform.strip().lower()
     if not name:
         raise RpcError(NO_PLATFORM, "To which platform?")
-    section = call.hub._get_config().section("platforms")
+    section = call.config.section("platforms")
     settings = section.get(name)
     if not isinstance(settings, Mapping) or settings.get("enabled") is False:
         there = ", ".join(map(str, section)) or "none; see platforms in config.yaml"
         raise RpcError(UNKNOWN_PLATFORM, f"{name[:80]!r} is not set up. There are: {there}.")
-    db = call.hub._get_db()
+    db = call.db
     key = db.get_compression_tip(live.current_key(session))
     if db.get_session(key) is None:
         raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to hand over.")
@@ -39,7 +39,7 @@ def request(call: Call, session_id: str, platform: str) -> wire.HandoffRequested
 
 def _state(call: Call, session_id: str) -> tuple[str, wire.HandoffState]:
     session = live.require(call.hub, session_id)
-    db = call.hub._get_db()
+    db = call.db
     key = db.get_compression_tip(live.current_key(session))
     found = db.get_handoff_state(key) or {"state": "none", "platform": None, "error": None}
     return key, {
@@ -59,7 +59,7 @@ def state(call: Call, session_id: str) -> wire.HandoffState:
 def fail(call: Call, session_id: str, error: str = "given up") -> wire.HandoffFailed:
     """Give a hand-off up that has not come to an end."""
     key, before = _state(call, session_id)
-    call.hub._get_db().fail_handoff(key, error[:500])
+    call.db.fail_handoff(key, error[:500])
     return {
         "failed": before["state"] in ("pending", "running"),
         "state": _state(call, session_id)[1]["state"],

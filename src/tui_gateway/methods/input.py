@@ -20,7 +20,7 @@ def collapse(call: Call, text: str) -> wire.Pasted:
     """Put a long text aside into a private file, for a short line to stand in its place."""
     if not text.strip():
         raise RpcError(EMPTY, "The text is empty.")
-    folder = call.hub._get_config().home / "pastes"
+    folder = call.config.home / "pastes"
     try:
         path = keep(folder, "paste.txt", text.encode("utf-8", "replace"))
     except OSError as error:

@@ -44,7 +44,7 @@ def options(
     """
     from agent.providers.known import KNOWN
 
-    config = call.hub._get_config()
+    config = call.config
     everything = include_unconfigured and not explicit_only
     current = None
     if session_id:
@@ -146,7 +146,7 @@ def save_key(call: Call, slug: str, api_key: str) -> wire.SavedKey:
         raise RpcError(NO_KEY, "The key is empty, or has characters that no key has.")
     register_secret(key)
     try:
-        set_dotenv_value(call.hub._get_config().home / ".env", variables[0], key)
+        set_dotenv_value(call.config.home / ".env", variables[0], key)
         config = call.hub.reload_config()
     except ConfigError as error:
         raise RpcError(KEY_NOT_SAVED, str(error)) from error
@@ -160,7 +160,7 @@ def save_key(call: Call, slug: str, api_key: str) -> wire.SavedKey:
 def disconnect(call: Call, slug: str) -> wire.Disconnected:
     """Take a provider's key out of .env."""
     name = _canonical(slug)
-    path = call.hub._get_config().home / ".env"
+    path = call.config.home / ".env"
     try:
         removed = [set_dotenv_value(path, one, None) for one in _variables(name)]
         config = call.hub.reload_config()
@@ -175,7 +175,7 @@ def disconnect(call: Call, slug: str) -> wire.Disconnected:
 @method("setup.status", slow=True)
 def setup_status(call: Call) -> wire.SetupStatus:
     """Whether a model was chosen, or a key for one is there."""
-    return {"provider_configured": call.hub._get_config().model.provider != "local"}
+    return {"provider_configured": call.config.model.provider != "local"}
 
 
 @method("setup.runtime_check", slow=True)

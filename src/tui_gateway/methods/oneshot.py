@@ -34,7 +34,7 @@ def oneshot(
         raise RpcError(BAD_LENGTH, "max_tokens must be 1 or more.")
     from agent.build import build_models
 
-    config = call.hub._get_config()
+    config = call.config
     agent = session.get("agent") if session else None
     wanted = session.get("model") if session else None
     own = build_models(config, wanted) if agent is None else None

@@ -17,7 +17,7 @@ NOT_WRITTEN = 5026
 @method("plugins.list", slow=True)
 def list_plugins(call: Call) -> wire.Plugins:
     """Every plugin that is there, and whether it is loaded."""
-    config = call.hub._get_config()
+    config = call.config
     choice = read_choice(config.raw)
     found = find_plugins(config.home, config.environ)
     return {
@@ -63,7 +63,7 @@ def manage(
         there = ", ".join(one["name"] for one in known) or "none"
         raise RpcError(UNKNOWN_PLUGIN, f"There is no plugin {name[:80]!r}. There are: {there}.")
     try:
-        changed = set_enabled(call.hub._get_config().home / "config.yaml", name, wanted)
+        changed = set_enabled(call.config.home / "config.yaml", name, wanted)
     except (CannotEdit, OSError) as error:
         raise RpcError(NOT_WRITTEN, str(error)) from error
     call.hub.reload_config()

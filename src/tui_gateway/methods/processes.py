@@ -29,7 +29,7 @@ def processes_of(session: Session) -> list[Background]:
 
 
 def _all(hub: Hub, session_id: str | None) -> Iterator[tuple[str, Background]]:
-    chosen = {session_id: live.require(hub, session_id)} if session_id else dict(hub._sessions)
+    chosen = {session_id: live.require(hub, session_id)} if session_id else dict(hub.get_sessions())
     for sid, session in chosen.items():
         for one in processes_of(session):
             yield sid, one

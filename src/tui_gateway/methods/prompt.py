@@ -39,7 +39,7 @@ def submit(
 
 
 def _truncate(call: Call, session: Session, ordinal: int) -> None:
-    db = call.hub._get_db()
+    db = call.db
     key = live.current_key(session)
     messages = [one for one in db.get_messages(key) if one["role"] == "user"]
     if not 0 <= ordinal < len(messages):
@@ -101,7 +101,7 @@ def approve(
 def _decide_stored(call: Call, session: Session, request_id: str, choice: str) -> int:
     """Answer a question that outlived the turn that asked it."""
     return int(
-        call.hub._get_db().decide_own_approval(
+        call.db.decide_own_approval(
             request_id, live.current_key(session), choice, session.get("user_id")
         )
     )
@@ -113,7 +113,7 @@ def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
     from hermes_base.redaction import redact
 
     session = live.require(call.hub, session_id)
-    db = call.hub._get_db()
+    db = call.db
     asked = asking.pending_of(session)
     return {
         "approvals": [
@@ -147,7 +147,7 @@ def sudo(call: Call, request_id: str, password: str) -> shapes.Status:
 
 
 def _respond(call: Call, kind: str, request_id: str, answer: str) -> shapes.Status:
-    for session in list(call.hub._sessions.values()):
+    for session in list(call.hub.get_sessions().values()):
         question = asking.pending_of(session).get(request_id)
         if question is not None and question.kind == kind:
             return {"status": "ok" if asking.give_answer(question, answer) else "expired"}

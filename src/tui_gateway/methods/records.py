@@ -39,7 +39,7 @@ def search(
     """
     if not query.strip():
         raise RpcError(EMPTY_QUERY, "What is to be found? The query is empty.")
-    db = call.hub._get_db()
+    db = call.db
     session = live.require(call.hub, session_id) if session_id else None
     conversation = None
     if within:
@@ -76,11 +76,11 @@ def save(call: Call, session_id: str) -> wire.Saved:
     """Write the whole conversation into a private file of the home, without secrets."""
     session = live.require(call.hub, session_id)
     key = live.current_key(session)
-    exported = call.hub._get_db().export_session_lineage(key)
+    exported = call.db.export_session_lineage(key)
     if exported is None:
         raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to save.")
     try:
-        folder = private_folder(call.hub._get_config().home / "sessions" / "saved")
+        folder = private_folder(call.config.home / "sessions" / "saved")
         path = folder / f"{key}.json"
         write_private(path, json.dumps(redact_value(exported), ensure_ascii=False, indent=1))
     except OSError as error:
@@ -104,9 +104,9 @@ def set_cwd(call: Call, session_id: str, cwd: str) -> wire.Place:
                 agent.workspace.cwd = agent.workspace.root = wanted
         branch = live.git_branch(wanted)
         key = live.current_key(session)
-        if hub._get_db().get_session(key) is not None:
-            hub._get_db().update_session_cwd(key, str(wanted), branch or None)
-        hub._emit("session.info", session_id, live.info(hub, session_id, session))
+        if hub.get_db().get_session(key) is not None:
+            hub.get_db().update_session_cwd(key, str(wanted), branch or None)
+        hub.emit("session.info", session_id, live.info(hub, session_id, session))
     return {"cwd": session["cwd"], "branch": branch}
 
 

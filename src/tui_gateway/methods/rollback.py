@@ -21,12 +21,12 @@ NOT_COMPARED = 5022
 def _place(call: Call, session: dict[str, Any]) -> tuple[Workspace, str]:
     """Where a session works, and the id of its conversation."""
     agent = session.get("agent")
-    conversation = call.hub._get_db().get_conversation_root(live.current_key(session))
+    conversation = call.db.get_conversation_root(live.current_key(session))
     if agent is not None:
         return agent.workspace, conversation
     from agent.build import tool_settings
 
-    config = call.hub._get_config()
+    config = call.config
     return Workspace(
         config.home, Path(session["cwd"]), settings=tool_settings(config)
     ), conversation

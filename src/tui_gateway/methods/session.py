@@ -45,7 +45,7 @@ def create(
         "close_on_disconnect": close_on_disconnect,
     }
     if mode is not None:
-        call.hub._get_db().set_wall_mode(session["session_key"], mode)
+        call.db.set_wall_mode(session["session_key"], mode)
         session["mode"] = mode
     sid = live.add(call.hub, session, call.peer)
     take_over.look_soon()
@@ -84,7 +84,7 @@ def _find(call: Call, wanted: str) -> str:
         raise RpcError(NOT_NAMED, "Which session? Give its id, the beginning of it, or its title.")
     if live.find_by_key(call.hub, wanted) is not None:
         return wanted  # live, and perhaps not stored yet
-    db = call.hub._get_db()
+    db = call.db
     found = db.resolve_session_id(wanted) or db.resolve_session_by_title(wanted)
     if found is not None:
         return db.resolve_resume_session_id(found)
@@ -95,7 +95,7 @@ def _find(call: Call, wanted: str) -> str:
 
 def revived(hub: Hub, key: str, cols: int) -> Session:
     """A live session for a stored conversation."""
-    db = hub._get_db()
+    db = hub.get_db()
     row = db.get_session(key)
     waiting = db.list_waiting(key)
     facts: dict[str, Any] = dict(row or (waiting[0]["facts"] if waiting else {}))
@@ -106,7 +106,7 @@ def revived(hub: Hub, key: str, cols: int) -> Session:
     if row is None:
         for name in ("model", "provider", "reasoning_effort", "pending_title"):
             session[name] = facts.get(name)
-    elif row["model"] and row["model"] != hub._get_config().model.name:
+    elif row["model"] and row["model"] != hub.get_config().model.name:
         session["model"] = _usable_model(hub, row["model"])
     session["history"] = db.get_messages_as_conversation(key)
     walls.revive(hub, session)
@@ -118,7 +118,7 @@ def _usable_model(hub: Hub, name: str) -> str | None:
     from agent.config import ConfigError
 
     try:
-        hub._get_config().model_named(name)
+        hub.get_config().model_named(name)
     except ConfigError:
         return None
     return name
@@ -148,7 +148,7 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
             for question in list(asking.pending_of(session).values())
         ]
     key = live.current_key(session)
-    messages = [] if is_new else _stored(call, key)
+    messages = [] if is_new else shapes.stored_messages(call.db, key)
     return {
         "session_id": sid,
         "stored_session_id": key,
@@ -164,13 +164,6 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
         "latest_seq": latest_seq,
         "epoch": EPOCH,
     }
-
-
-def _stored(call: Call, key: str) -> list[shapes.WireMessage]:
-    db = call.hub._get_db()
-    if db.get_session(key) is None:
-        return []
-    return [shapes.message(one) for one in db.get_resume_conversations(key)[1]]
 
 
 @method("session.activate")
@@ -216,7 +209,7 @@ def close(call: Call, session_id: str) -> shapes.Closed:
 @method("session.list")
 def list_sessions(call: Call, limit: int = 50, query: str | None = None) -> shapes.SessionList:
     """The newest conversations, those with a running or waiting message included."""
-    db = call.hub._get_db()
+    db = call.db
     limit = max(1, min(limit, 500))
     rows = db.list_sessions_rich(limit=limit, order_by_last_active=True, search_query=query)
     known = {row["id"] for row in rows}
@@ -257,7 +250,7 @@ def active_list(call: Call, current_session_id: str | None = None) -> shapes.Act
                 "last_active": session["last_active"],
                 "current": sid == current_session_id,
             }
-            for sid, session in list(call.hub._sessions.items())
+            for sid, session in list(call.hub.get_sessions().items())
         ]
     }
 
@@ -268,5 +261,5 @@ def delete(call: Call, session_id: str) -> shapes.Deleted:
     key = _find(call, session_id)
     if live.find_by_key(call.hub, key) is not None:
         raise RpcError(IS_LIVE, "That session is open. Close it with session.close first.")
-    deleted = call.hub._get_db().delete_conversation(key)
+    deleted = call.db.delete_conversation(key)
     return {"deleted": bool(deleted)}

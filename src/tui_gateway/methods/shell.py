@@ -27,7 +27,7 @@ def execute(call: Call, command: str, session_id: str | None = None) -> wire.She
         raise RpcError(NO_COMMAND, "The command is empty.")
     from tools.danger.analyse import analyse
 
-    config = call.hub._get_config()
+    config = call.config
     findings = analyse(
         command,
         folder,

@@ -18,7 +18,7 @@ def manage(
     call: Call, action: str = "list", query: str = "", page: int = 1, page_size: int = 50
 ) -> wire.Skills:
     """Skills: list them, search their names and descriptions, or inspect one by its name."""
-    config = call.hub._get_config()
+    config = call.config
     if action not in ("list", "search", "inspect"):
         raise RpcError(BAD_ACTION, "action must be one of list, search, inspect.")
     if action == "inspect":
@@ -50,7 +50,7 @@ def _info(skill: Skill, category: str) -> wire.SkillInfo:
 
 
 def _inspect(call: Call, name: str) -> wire.Skills:
-    config = call.hub._get_config()
+    config = call.config
     workspace = Workspace(config.home, config.home, settings={"skills": config.skills})
     try:
         text = skill_view.run(ToolContext("", "", workspace=workspace), name)
@@ -62,6 +62,6 @@ def _inspect(call: Call, name: str) -> wire.Skills:
 @method("skills.reload", slow=True)
 def reload(call: Call) -> wire.SkillsReload:
     """Look for skills again; they can be used as commands at once."""
-    config = call.hub._get_config()
+    config = call.config
     count = len(skills_of(config.home, config.skills))
     return {"output": f"{count} skills. The model is told of new ones with /new.", "result": count}

@@ -28,7 +28,7 @@ def commands(call: Call) -> wire.Catalog:
     plugins = [[f"/{one.name}", one.description] for one in plugin_commands().values()]
     if plugins:
         by_category["Plugins"] = plugins
-    config = call.hub._get_config()
+    config = call.config
     skills = skills_of(config.home, config.skills)
     return {
         "pairs": [pair for pairs in by_category.values() for pair in pairs],

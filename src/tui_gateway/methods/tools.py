@@ -40,7 +40,7 @@ def _wanted(config: Config, tools: list[Tool]) -> set[str]:
 
 
 def _toolsets(call: Call, session_id: str | None) -> wire.Toolsets:
-    config = call.hub._get_config()
+    config = call.config
     tools = _all_tools(config)
     agent = live.require(call.hub, session_id).get("agent") if session_id else None
     enabled = {one.name for one in agent.tools} if agent is not None else _wanted(config, tools)
@@ -100,7 +100,7 @@ def configure(
 
     if not names:
         raise RpcError(NO_NAMES, "Which tools? tools.list has their names.")
-    config = call.hub._get_config()
+    config = call.config
     tools = _all_tools(config)
     known = {name for one in tools for name in (one.name, one.toolset)}
     valid = [name for name in dict.fromkeys(names) if name in known]

@@ -42,7 +42,7 @@ def set_mode(
 
 
 def _mode(call: Call, session: Session) -> wire.SessionMode:
-    mode = live.mode_of(session, call.hub._get_config())
+    mode = live.mode_of(session, call.config)
     return {"mode": mode, "meaning": MEANINGS[mode]}
 
 
@@ -57,7 +57,7 @@ def add_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
     """Let the agent write to a further folder; every client of the session gets session.info."""
     session = live.require(call.hub, session_id)
     try:
-        folder = folder_named(path, Path(session["cwd"]), call.hub._get_config().home)
+        folder = folder_named(path, Path(session["cwd"]), call.config.home)
     except WallChoiceError as error:
         raise RpcError(BAD_FOLDER, str(error)) from error
     walls.add_folders(call.hub, session_id, session, [folder])
@@ -79,9 +79,9 @@ def remove_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders
 def _folders(call: Call, session: Session) -> wire.SessionFolders:
     agent = session.get("agent")
     root = agent.workspace.root if agent is not None else session["cwd"]
-    added = added_folders(call.hub._get_db(), live.current_key(session))
+    added = added_folders(call.db, live.current_key(session))
     return {
         "root": str(root),
-        "configured": [str(one) for one in configured_folders(call.hub._get_config())],
+        "configured": [str(one) for one in configured_folders(call.config)],
         "added": [str(one) for one in added],
     }

@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
@@ -53,7 +54,8 @@ async def chat_completions(api: Api, owner: str, http: HttpRequest) -> Any:
     if flag(body.get("stream", False)):
         options = body.get("stream_options")
         wants_usage = isinstance(options, dict) and flag(options.get("include_usage", False))
-        return await _streamed(api, http, place, request, Chunks(model, wants_usage))
+        chunks = Chunks(model, wants_usage)
+        return await streamed(api, http, place, request, chunks.of, chunks.end, chunks.fail)
     result = await api.ask(http, request)
     return completion(http_outcome(result, place), model, result)
 
@@ -82,37 +84,45 @@ def completion(outcome: HttpOutcome, model: str, result: TurnOutcome) -> Respons
     return json_response(content, headers=outcome.headers)
 
 
-async def _streamed(
-    api: Api, http: HttpRequest, place: Place, request: Request, chunks: Chunks
+async def streamed(
+    api: Api,
+    http: HttpRequest,
+    place: Place,
+    request: Request,
+    of: Callable[[Event], tuple[bytes, bool]],
+    end: Callable[[TurnOutcome, HttpOutcome], bytes],
+    fail: Callable[[ApiError], bytes],
 ) -> SseResponse:
+    """Run a turn whose events are sent as they come: `of` gives what one adds, and whether that is
+    a mere remark. What `end` raises is told by `fail`, and so is a turn that broke off.
+
+    Raises ApiError for a turn that was refused before anything was sent.
+    """
     outlet, begun = Outlet(), asyncio.Event()
 
     def watch(event: Event) -> None:
-        if type(event) is TurnStarted:
-            outlet.put(chunks.first())
-            begun.set()
-            return
-        piece, remark = chunks.of(event)
+        piece, remark = of(event)
         if piece:
             outlet.put(piece, remark=remark)
+            begun.set()
 
     async def run() -> None:
         try:
             result = await api.ask(http, request, watch)
-            outlet.put(chunks.last(http_outcome(result, place), result))
+            outlet.put(end(result, http_outcome(result, place)))
         except ApiError as error:
             if not begun.is_set():
                 raise
-            outlet.put(data(error.body()) + DONE)
+            outlet.put(fail(error))
         finally:
             outlet.close()
             begun.set()
 
-    await begin(asyncio.ensure_future(run()), begun)
+    await _begin(asyncio.ensure_future(run()), begun)
     return SseResponse(outlet, place.headers)
 
 
-async def begin(turn: asyncio.Task[None], begun: asyncio.Event) -> None:
+async def _begin(turn: asyncio.Task[None], begun: asyncio.Event) -> None:
     """Wait until a turn has begun, or for a moment; raises what kept it from beginning."""
     waiting = asyncio.ensure_future(begun.wait())
     await asyncio.wait((turn, waiting), timeout=START_SECONDS, return_when="FIRST_COMPLETED")
@@ -143,10 +153,6 @@ class Chunks:
         self._said = False
         self._break = False
 
-    def first(self) -> bytes:
-        """The beginning of the answer."""
-        return self._chunk({"role": "assistant", "content": ""})
-
     def of(self, event: Event) -> tuple[bytes, bool]:
         """What an event adds, and whether that is a mere remark."""
         kind = type(event)
@@ -156,6 +162,8 @@ class Chunks:
                 text, self._break = "\n\n" + text, False
             self._said = True
             return f"{self._text_head}{json.dumps(text)}{self._text_tail}".encode(), False
+        if kind is TurnStarted:
+            return self._chunk({"role": "assistant", "content": ""}), False
         if isinstance(event, ReasoningStreamed):
             return self._chunk({"reasoning_content": event.text}), False
         if isinstance(event, ReplyFinished | StreamRestarted):
@@ -164,16 +172,20 @@ class Chunks:
                 return comment("hermes.restarted", {"reason": event.reason}), True
         return tool_remark(event), True
 
-    def last(self, outcome: HttpOutcome, result: TurnOutcome) -> bytes:
+    def end(self, result: TurnOutcome, outcome: HttpOutcome) -> bytes:
         """The end of the answer, or of the attempt."""
         if outcome.error is not None:
-            return data(outcome.error.body()) + DONE
+            return self.fail(outcome.error)
         pieces = [] if self._said else [self._chunk({"content": outcome.text})]
         pieces.append(comment("hermes.finished", {**outcome.facts, **outcome.headers}))
         pieces.append(self._chunk({}, outcome.finish_reason))
         if self._wants_usage:
             pieces.append(data({**self._base, "choices": [], "usage": usage_of(result)}))
         return b"".join([*pieces, DONE])
+
+    def fail(self, error: ApiError) -> bytes:
+        """There is no answer."""
+        return data(error.body()) + DONE
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}

@@ -6,7 +6,6 @@ branches it there, so that nothing that was said later is lost or seen.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
@@ -17,7 +16,7 @@ from agent.outcome import TurnOutcome, usage_dict
 from gateway.requests import Request, turn_at
 from gateway.session_store import new_gateway_session_id
 
-from .chat_completions import begin
+from .chat_completions import streamed
 from .context import Api, Place
 from .errors import ApiError, json_response
 from .outcomes import HttpOutcome, http_outcome
@@ -31,7 +30,7 @@ from .response_objects import (
     response_id,
     response_object,
 )
-from .sse import Outlet, SseResponse
+from .sse import SseResponse
 
 DELETED = "api_response_deleted:"
 
@@ -152,34 +151,17 @@ def row_of(message: dict[str, Any]) -> int:
 async def _streamed(
     api: Api, http: HttpRequest, place: Place, request: Request, events: ResponseEvents
 ) -> SseResponse:
-    outlet, begun = Outlet(), asyncio.Event()
+    def of(event: Event) -> tuple[bytes, bool]:
+        if type(event) is not TurnStarted:
+            return events.of(event)
+        agent = api.host.running_agent(request.key)
+        assert agent is not None, "its turn has just begun"
+        asked = agent._session_messages[-1]
+        return events.begin(response_id(event.session_id, row_of(asked))), False
 
-    def watch(event: Event) -> None:
-        if type(event) is TurnStarted:
-            agent = api.host.running_agent(request.key)
-            assert agent is not None, "its turn has just begun"
-            asked = agent._session_messages[-1]
-            outlet.put(events.begin(response_id(event.session_id, row_of(asked))))
-            begun.set()
-            return
-        piece, remark = events.of(event)
-        if piece:
-            outlet.put(piece, remark=remark)
+    def end(result: TurnOutcome, outcome: HttpOutcome) -> bytes:
+        if outcome.error is not None:
+            raise outcome.error
+        return events.end(finished(result, outcome, events.model, events.asked))
 
-    async def run() -> None:
-        try:
-            result = await api.ask(http, request, watch)
-            outcome = http_outcome(result, place)
-            if outcome.error is not None:
-                raise outcome.error
-            outlet.put(events.end(finished(result, outcome, events.model, events.asked)))
-        except ApiError as error:
-            if not begun.is_set():
-                raise
-            outlet.put(events.fail(error))
-        finally:
-            outlet.close()
-            begun.set()
-
-    await begin(asyncio.ensure_future(run()), begun)
-    return SseResponse(outlet, place.headers)
+    return await streamed(api, http, place, request, of, end, events.fail)

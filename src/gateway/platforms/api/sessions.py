@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from agent.events import Event
 from agent.outcome import usage_dict
 from gateway.requests import Request
 from gateway.session_store import new_gateway_session_id
 from hermes_state import StoreError
 
-from .chat_completions import begin
+from .chat_completions import streamed
 from .context import Api, Place
 from .errors import ApiError, json_response
 from .names import owner_id, shown_id, with_shown_ids
 from .outcomes import http_outcome
 from .reading import Said, chat_messages, flag, mode_in, number, session_name
 from .session_events import SessionEvents
-from .sse import Outlet, SseResponse
+from .sse import SseResponse
 
 _SHOWN = (
     "id", "source", "user_id", "model", "title", "started_at", "ended_at", "end_reason",
@@ -169,28 +167,7 @@ async def chat_stream(api: Api, owner: str, http: HttpRequest) -> SseResponse:
     """POST /{id}/chat/stream: one turn as named events."""
     place, request = await _asked(api, owner, http)
     events = SessionEvents(f"run_{os.urandom(12).hex()}", place, request.content)
-    outlet, begun = Outlet(), asyncio.Event()
-
-    def watch(event: Event) -> None:
-        piece, remark = events.of(event)
-        if piece:
-            outlet.put(piece, remark=remark)
-            begun.set()
-
-    async def run() -> None:
-        try:
-            result = await api.ask(http, request, watch)
-            outlet.put(events.end(result, http_outcome(result, place)))
-        except ApiError as error:
-            if not begun.is_set():
-                raise
-            outlet.put(events.fail(error))
-        finally:
-            outlet.close()
-            begun.set()
-
-    await begin(asyncio.ensure_future(run()), begun)
-    return SseResponse(outlet, place.headers)
+    return await streamed(api, http, place, request, events.of, events.end, events.fail)
 
 
 async def _asked(api: Api, owner: str, http: HttpRequest) -> tuple[Place, Request]:

@@ -80,7 +80,7 @@ class MatrixAdapter(PlatformAdapter):
         self._client = client = self._new_client()
         try:
             await self._log_in(client)
-            shown = await self._ask(client.get_displayname(self.user_id))
+            shown = await self.ask(client.get_displayname(self.user_id))
         except BaseException:
             await self.disconnect()
             raise
@@ -143,7 +143,7 @@ class MatrixAdapter(PlatformAdapter):
         token = self.config.token or (kept.access_token if kept else "")
         if token:
             client.access_token = token
-            answer = await self._ask(client.whoami())
+            answer = await self.ask(client.whoami())
             if isinstance(answer, nio.WhoamiResponse):
                 self.user_id = client.user_id = answer.user_id
                 client.device_id = answer.device_id or ""
@@ -158,7 +158,7 @@ class MatrixAdapter(PlatformAdapter):
             )
         # The same device as before, so that its transaction ids still count.
         client.device_id = kept.device_id if kept else ""
-        login = await self._ask(client.login(self._password, device_name="Hermes"))
+        login = await self.ask(client.login(self._password, device_name="Hermes"))
         if not isinstance(login, nio.LoginResponse):
             raise MatrixError(f"Matrix did not log {self._account} in: {login.message}")
         self.user_id = client.user_id = login.user_id
@@ -230,7 +230,7 @@ class MatrixAdapter(PlatformAdapter):
         from nio import ErrorResponse
 
         try:
-            answer = await self._ask(request)
+            answer = await self.ask(request)
         except ConnectionError as error:
             never_sent = isinstance(error.__cause__, aiohttp.ClientConnectorError)
             raise SendError(str(error), unsure=not (repeatable or never_sent)) from error
@@ -243,7 +243,7 @@ class MatrixAdapter(PlatformAdapter):
             )
         return answer
 
-    async def _ask(self, request: Awaitable[Any]) -> Any:
+    async def ask(self, request: Awaitable[Any]) -> Any:
         """The server's answer, good or bad; ConnectionError if there was none."""
         import aiohttp
         from nio import LocalProtocolError

@@ -83,7 +83,7 @@ class Reader:
         self._client.next_batch = ""
         while True:
             async with asyncio.timeout(SYNC_SECONDS):
-                response = await self._adapter._ask(
+                response = await self._adapter.ask(
                     self._client.sync(
                         None if full_state else POLL_MS,
                         FILTER,
@@ -138,7 +138,7 @@ class Reader:
                 log.info("%s invites into %s and is not known; not joined", inviter, room_id)
                 del self._place.invites[room_id]
                 continue
-            answer = await self._adapter._ask(self._client.join(room_id))
+            answer = await self._adapter.ask(self._client.join(room_id))
             if isinstance(answer, JoinResponse):
                 del self._place.invites[room_id]
                 continue
@@ -175,7 +175,7 @@ class Reader:
     async def _earlier(self, room_id: str, token: str) -> Any:
         from nio import MessageDirection, RoomMessagesResponse
 
-        answer = await self._adapter._ask(
+        answer = await self._adapter.ask(
             self._client.room_messages(
                 room_id, token, self._place.since, MessageDirection.back, PAGE, _TIMELINE
             )
@@ -277,7 +277,7 @@ class Reader:
     async def _original(self, room_id: str, event_id: str) -> Mapping[str, Any]:
         from nio import RoomGetEventResponse
 
-        answer = await self._adapter._ask(self._client.room_get_event(room_id, event_id))
+        answer = await self._adapter.ask(self._client.room_get_event(room_id, event_id))
         if isinstance(answer, RoomGetEventResponse):
             source: Mapping[str, Any] = answer.event.source
             return source
