@@ -56,6 +56,10 @@ class Abandoned:
         return str(self.row["session_id"])
 
 
+class NotNowError(Exception):
+    """Raised by `Door.prepare`: the message is not to be run now."""
+
+
 class Door(Generic[W]):
     """What the worker asks of a front end. Every method but the first five has a default."""
 
@@ -71,7 +75,10 @@ class Door(Generic[W]):
         raise NotImplementedError
 
     async def prepare(self, work: W) -> Any:
-        """The agent that runs it, in the session the conversation is in now."""
+        """The agent that runs it, in the session the conversation is in now.
+
+        Raises NotNowError, or whatever keeps the turn from being run: then that is told.
+        """
         raise NotImplementedError
 
     def request(self, work: W) -> TurnRequest:
@@ -133,6 +140,10 @@ class Door(Generic[W]):
 
     async def deliver(self, work: W, outcome: TurnOutcome) -> None:
         """See the answer out; others may have the conversation meanwhile."""
+
+    async def fault(self, item: W | Abandoned, error: Exception) -> bool:
+        """Something failed around a turn, such as looking what waits. False ends the worker."""
+        return False
 
     def release(self) -> None:
         """The worker runs no more, whatever the reason."""

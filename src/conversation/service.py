@@ -24,7 +24,7 @@ from hermes_base import session_context
 from hermes_base.process import this_process
 from hermes_state import TURN_RUNNING, Lease, StoreError, is_abandoned
 
-from .door import Abandoned, Door
+from .door import Abandoned, Door, NotNowError
 from .pace import Pace, watch_progress
 from .patience import retry_until_stored
 from .places import TurnPlaces
@@ -105,15 +105,28 @@ class Conversations:
         self._workers[door.key] = self.spawn(self.work(door, first))
         return True
 
+    async def run(self, door: Door[W], first: W | Abandoned) -> None:
+        """Do one thing, then what waits, and what is done beside it; for a front end whose event
+        loop runs only as long."""
+        try:
+            await self.work(door, first)
+        finally:
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=LAST_SECONDS)
+
     async def work(self, door: Door[W], first: W | Abandoned) -> None:
-        """Do one thing, then what waits; for a front end with an event loop per conversation."""
+        """Do one thing, then what waits."""
         item: W | Abandoned | None = first
         try:
             while item is not None:
-                if isinstance(item, Abandoned):
-                    await self._finish(door, item)
-                else:
-                    await self._take(door, item)
+                try:
+                    if isinstance(item, Abandoned):
+                        await self._finish(door, item)
+                    else:
+                        await self._take(door, item)
+                except Exception as error:
+                    if not await door.fault(item, error):
+                        raise
                 item = await door.next()
         finally:
             self._workers.pop(door.key, None)
@@ -232,6 +245,8 @@ class Conversations:
             outcome = await self._watched(door, work, request, agent, alive)
         except asyncio.CancelledError:
             raise
+        except NotNowError:
+            outcome = NotStarted(session_id=began, reason="stopped")
         except Exception as error:
             # No silent turn: whatever failed, whoever asked is told.
             log.exception("The turn in %s failed", door.key)

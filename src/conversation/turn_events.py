@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,12 @@ Spawn = Callable[[Coroutine[Any, Any, object]], object]
 
 
 def compression_events(
-    hooks: Callable[[], EventHooks], spawn: Spawn, platform: str, user_id: str | None
+    hooks: Callable[[], EventHooks], tell: Spawn, platform: str, user_id: str | None
 ) -> Holder:
     """Tells the handlers of every compression of an agent, in turns or between.
 
-    To be made on the event loop on which `spawn` works; rotations may be told on any thread.
+    Rotations may be told on any thread, so `tell` runs its coroutine wherever it is called.
     """
-    loop = asyncio.get_running_loop()
     numbers = itertools.count(1)
 
     def follow(rotation: Rotation) -> None:
@@ -44,11 +42,7 @@ def compression_events(
             "in_place": rotation.in_place,
             "compression_count": next(numbers),
         }
-
-        def tell() -> None:
-            spawn(hooks().emit("session:compress", facts))
-
-        loop.call_soon_threadsafe(tell)
+        tell(hooks().emit("session:compress", facts))
 
     return follow
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from typing import TYPE_CHECKING, Any
@@ -146,8 +147,12 @@ def _add_holders(runner: GatewayRunner, key: str, source: SessionSource, agent: 
         ),
     )
     agent.holders.add("agent cache", follow_in_cache)
+    loop = asyncio.get_running_loop()
     events = compression_events(
-        lambda: runner.hooks, runner.spawn, source.platform.value, source.user_id
+        lambda: runner.hooks,
+        lambda work: loop.call_soon_threadsafe(runner.spawn, work),
+        source.platform.value,
+        source.user_id,
     )
     agent.holders.add("event hooks", events)
 

@@ -208,8 +208,6 @@ class RequestDoor(Door[_Asked]):
         if agent is not None:
             runner.note_weight(self.key, agent)
             self._keep_uncounted(agent)
-        if outcome.session_id != asked.session_id and not outcome.is_silent:
-            runner.session_store.follow(asked.session_id, outcome.session_id)
         await runner.links.mirror_answer(
             self.key, outcome.session_id, asked.request.id, outcome.text
         )
