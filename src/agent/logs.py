@@ -9,12 +9,11 @@ and open the new one.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from agent.config.schema import LoggingSettings
 from agent.home import private_folder
+from hermes_base.files import locked
 from hermes_base.redaction import redact
 from hermes_base.session_context import get_session_env
 
@@ -129,7 +129,7 @@ def _file_handler(path: Path, settings: LoggingSettings) -> logging.Handler:
             return super().shouldRollover(record)
 
         def doRollover(self) -> None:
-            with _locked(path.with_name(f".{path.name}.lock")):
+            with locked(path.with_name(f".{path.name}.lock")):
                 # Another process may have rotated while this one waited for the lock.
                 if not self._has_moved():
                     super().doRollover()
@@ -159,19 +159,3 @@ def _file_handler(path: Path, settings: LoggingSettings) -> logging.Handler:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; where the system has none, go on without."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -9,6 +9,7 @@ hidden file that ends in `.partial`.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -58,6 +59,18 @@ def replace_private(path: Path, *, durable: bool = True, mode: int = PRIVATE) ->
 
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), PRIVATE)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock between processes (and threads); its file, and its private folder, are made."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = _open_private(str(path), os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

@@ -24,7 +24,7 @@ import time
 from typing import Any, NamedTuple
 
 from .codec import decode_json, encode_json, encode_text
-from .connection import Connection, row, rows, tuples
+from .connection import Connection, column, row, rows
 from .sessions import require_session
 
 CHOICES = ("once", "session", "always", "deny")
@@ -329,18 +329,16 @@ def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | 
 
 def list_granted_patterns(conn: Connection) -> list[str]:
     """The patterns that somebody has always allowed."""
-    found = tuples(conn, "SELECT DISTINCT pattern_key FROM approval_grants ORDER BY 1")
-    return [key for (key,) in found]
+    return column(conn, "SELECT DISTINCT pattern_key FROM approval_grants ORDER BY 1")
 
 
 def list_patterns_granted_by(conn: Connection, user_id: str | None) -> list[str]:
     """The patterns that this person has always allowed."""
-    found = tuples(
+    return column(
         conn,
         "SELECT pattern_key FROM approval_grants WHERE COALESCE(granted_by, '') = ? ORDER BY 1",
         (user_id or "",),
     )
-    return [key for (key,) in found]
 
 
 def list_grants(conn: Connection, owner: str | None = None) -> list[dict[str, Any]]:

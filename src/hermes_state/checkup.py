@@ -14,7 +14,7 @@ from . import checkup_turns
 from .bindings import delete_gateway_routing_entries
 from .changes import note_session_changed
 from .codec import decode_json
-from .connection import Connection, tuples, value
+from .connection import Connection, column, tuples, value
 from .history import OUTCOME_UNKNOWN, results_by_call, tool_result, unique_calls
 from .messages import append_messages, count_tool_calls, recount
 from .migrations import settle_old_rows
@@ -57,7 +57,7 @@ def mend_store(conn: Connection) -> dict[str, int]:
 
 
 def _ids(sql: str) -> Callable[[Connection], list[Any]]:
-    return lambda conn: [one for (one,) in tuples(conn, sql)]
+    return lambda conn: column(conn, sql)
 
 
 def _each(sql: str) -> Callable[[Connection, list[Any]], None]:
@@ -71,21 +71,18 @@ def _each(sql: str) -> Callable[[Connection, list[Any]], None]:
 
 
 def _damage(conn: Connection) -> list[str]:
-    found = [one for (one,) in tuples(conn, "PRAGMA integrity_check(5)")]
+    found = column(conn, "PRAGMA integrity_check(5)")
     return [] if found == ["ok"] else found
 
 
 def _lost_tips(conn: Connection) -> list[str]:
     """Conversations that are not in exactly one session now."""
-    return [
-        one
-        for (one,) in tuples(
-            conn,
-            "SELECT conversation_id FROM sessions s WHERE conversation_id IS NOT NULL"
-            " GROUP BY conversation_id HAVING SUM(NOT EXISTS"
-            " (SELECT 1 FROM sessions c WHERE c.continuation_of = s.id)) <> 1",
-        )
-    ]
+    return column(
+        conn,
+        "SELECT conversation_id FROM sessions s WHERE conversation_id IS NOT NULL"
+        " GROUP BY conversation_id HAVING SUM(NOT EXISTS"
+        " (SELECT 1 FROM sessions c WHERE c.continuation_of = s.id)) <> 1",
+    )
 
 
 def _wrong_counts(conn: Connection) -> list[str]:
@@ -172,7 +169,7 @@ def _lost_routes(conn: Connection) -> list[tuple[str, str]]:
 
 
 def _missing_indexes(conn: Connection) -> list[str]:
-    present = {name for (name,) in tuples(conn, "SELECT name FROM sqlite_schema")}
+    present = set(column(conn, "SELECT name FROM sqlite_schema"))
     return [name for name in UNIQUE_INDEXES if name not in present]
 
 

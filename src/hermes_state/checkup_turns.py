@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from .connection import Connection, tuples
+from .connection import Connection, column
 from .take_over import close_abandoned_turn
 from .turns import list_abandoned
 
@@ -21,20 +21,17 @@ UNSURE = "Nobody knows whether it was shown: whoever sent it was stopped in the 
 
 def impossible_leases(conn: Connection) -> list[str]:
     """Conversations whose turn, or whose tools, say something that cannot be."""
-    return [
-        one
-        for (one,) in tuples(
-            conn,
-            "SELECT conversation_id FROM turns t WHERE state NOT IN ('running', 'ended')"
-            " OR fence < 1 OR attempts < 1 OR NOT EXISTS"
-            " (SELECT 1 FROM sessions s WHERE s.conversation_id = t.conversation_id)"
-            " UNION SELECT conversation_id FROM tool_runs r"
-            " WHERE state NOT IN ('started', 'finished', 'unknown')"
-            " OR (state <> 'unknown' AND NOT EXISTS (SELECT 1 FROM turns t"
-            " WHERE t.conversation_id = r.conversation_id AND t.state = 'running'))"
-            " OR fence > (SELECT fence FROM turns t WHERE t.conversation_id = r.conversation_id)",
-        )
-    ]
+    return column(
+        conn,
+        "SELECT conversation_id FROM turns t WHERE state NOT IN ('running', 'ended')"
+        " OR fence < 1 OR attempts < 1 OR NOT EXISTS"
+        " (SELECT 1 FROM sessions s WHERE s.conversation_id = t.conversation_id)"
+        " UNION SELECT conversation_id FROM tool_runs r"
+        " WHERE state NOT IN ('started', 'finished', 'unknown')"
+        " OR (state <> 'unknown' AND NOT EXISTS (SELECT 1 FROM turns t"
+        " WHERE t.conversation_id = r.conversation_id AND t.state = 'running'))"
+        " OR fence > (SELECT fence FROM turns t WHERE t.conversation_id = r.conversation_id)",
+    )
 
 
 def mend_leases(conn: Connection, conversations: list[str]) -> None:
@@ -76,14 +73,13 @@ def _forgotten(conn: Connection) -> list[dict[str, Any]]:
 
 def unsettled_deliveries(conn: Connection) -> list[str]:
     """Deliveries that nobody can be at work on any more, and that are neither sent nor reported."""
-    found = tuples(
+    return column(
         conn,
         "SELECT obligation_id FROM delivery_obligations"
         " WHERE (state = 'sending' AND updated_at < ?) OR state NOT IN"
         " ('pending', 'sending', 'delivered', 'failed') ORDER BY rowid",
         (time.time() - HOUR,),
     )
-    return [one for (one,) in found]
 
 
 def report_deliveries(conn: Connection, deliveries: list[str]) -> None:
@@ -97,10 +93,9 @@ def report_deliveries(conn: Connection, deliveries: list[str]) -> None:
 
 def late_deliveries(conn: Connection) -> list[str]:
     """Answers that have been waiting for more than a day."""
-    found = tuples(
+    return column(
         conn,
         "SELECT obligation_id FROM delivery_obligations WHERE state = 'pending' AND created_at < ?"
         " ORDER BY rowid",
         (time.time() - DAY,),
     )
-    return [one for (one,) in found]

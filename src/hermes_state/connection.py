@@ -483,6 +483,11 @@ def tuples(connection: Connection, sql: str, values: Any = ()) -> list[tuple[Any
     return connection.execute(sql, values).fetchall()
 
 
+def column(connection: Connection, sql: str, values: Any = ()) -> list[Any]:
+    """The first column of a query, read to its end."""
+    return [found[0] for found in connection.execute(sql, values)]
+
+
 def value(connection: Connection, sql: str, values: Any = ()) -> Any:
     """The first column of the first row, or None."""
     first = connection.execute(sql, values).fetchone()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -122,13 +123,10 @@ def _mended(header: bytes, page_size: int, pages: int, with_log: bool) -> bytes:
 def _is_readable(path: Path) -> bool:
     """Whether SQLite finds messages in the file."""
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             # The log belongs to the copy, and is left as it is.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.execute("SELECT * FROM messages LIMIT 1").fetchall()
-        finally:
-            connection.close()
     except (apsw.Error, UnicodeDecodeError):
         return False
     return True

@@ -10,6 +10,7 @@ from typing import Any
 from .codec import encode_json, encode_text, is_storable
 from .errors import InvalidMessageError, StoreError
 from .messages import message_fields, seconds
+from .sessions import TEXT_FIELDS
 
 MAX_SESSIONS = 500
 MAX_MESSAGES_PER_SESSION = 10_000
@@ -17,22 +18,7 @@ MAX_MESSAGES = 50_000
 MAX_SESSION_BYTES = 5 * 1024 * 1024
 MAX_BYTES = 25 * 1024 * 1024
 
-TEXT_FACTS = [
-    "model",
-    "system_prompt",
-    "user_id",
-    "chat_id",
-    "chat_type",
-    "thread_id",
-    "display_name",
-    "cwd",
-    "git_branch",
-    "git_repo_root",
-    "profile_name",
-    "billing_provider",
-    "billing_base_url",
-    "billing_mode",
-]
+TEXT_FACTS = [name for name in TEXT_FIELDS if name not in ("session_key", "parent_session_id")]
 _TEXTS = ["title", "end_reason", "source", "cost_status", "cost_source", "pricing_version"]
 NUMBERS = [
     "input_tokens",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .codec import decode_json, encode_json
-from .connection import Connection, row, tuples, value
+from .connection import Connection, column, row, tuples, value
 from .errors import UnknownSessionError
 
 BRANCH_MARK = "_branched_from"
@@ -158,15 +158,13 @@ def get_compression_lineage(conn: Connection, session_id: str) -> list[str]:
     )
     if first is None:
         return []
-    return [
-        found
-        for (found,) in conn.execute(
-            "WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL"
-            " SELECT s.id, depth + 1 FROM sessions s JOIN chain ON s.continuation_of = chain.id"
-            " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth",
-            (first,),
-        )
-    ]
+    return column(
+        conn,
+        "WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL"
+        " SELECT s.id, depth + 1 FROM sessions s JOIN chain ON s.continuation_of = chain.id"
+        " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth",
+        (first,),
+    )
 
 
 def get_conversation_root(conn: Connection, session_id: str) -> str:

@@ -12,6 +12,7 @@ import itertools
 import logging
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,14 +84,11 @@ def is_alone(path: Path) -> bool:
     try:
         if path.stat().st_size == 0:
             return True
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             # A log that is there is left as it is; whether it is torn is looked at later.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
             connection.execute("PRAGMA schema_version").fetchall()
-        finally:
-            connection.close()
     except (apsw.BusyError, apsw.LockedError):
         return False
     except (apsw.Error, OSError):
@@ -111,13 +109,10 @@ def copy_aside(path: Path, connection: apsw.Connection) -> Path:
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
     aside = path.with_name(f"{path.name}.before-lost-log-{stamp}")
     os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    copy = apsw.Connection(str(aside))
-    try:
+    with closing(apsw.Connection(str(aside))) as copy:
         with copy.backup("main", connection, "main") as backup:
             backup.step(-1)
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
-    finally:
-        copy.close()
     log.error(
         "The write-ahead log of %s was deleted, and another program has begun a new one. What was"
         " stored until then is kept at %s",

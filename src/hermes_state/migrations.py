@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 
 from . import bindings, lineage, schema, titles
-from .connection import Connection, Database, open_connection, private_folder, tuples, value
+from .connection import Connection, Database, column, open_connection, private_folder, tuples, value
 from .errors import NewerStoreError
 
 log = logging.getLogger(__name__)
@@ -29,11 +30,8 @@ def refuse_newer(path: Path, busy_timeout: float) -> None:
     try:
         if not path.is_file():
             return
-        connection = open_connection(path, readonly=True, busy_timeout=busy_timeout)
-        try:
+        with closing(open_connection(path, readonly=True, busy_timeout=busy_timeout)) as connection:
             known, own, _ = _versions(connection)
-        finally:
-            connection.close()
     except (apsw.Error, OSError) as error:
         # Whatever keeps it from being read, opening it for good says so or mends it.
         log.debug("The version of %s cannot be read beforehand: %s", path, error)
@@ -56,7 +54,7 @@ def prepare(database: Database) -> Path | None:
 
 def _versions(conn: Connection) -> tuple[int, int, bool]:
     own = int(value(conn, "PRAGMA user_version"))
-    tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_schema")}
+    tables = set(column(conn, "SELECT name FROM sqlite_schema"))
     known = 0
     if "schema_version" in tables:
         known = int(value(conn, "SELECT MAX(version) FROM schema_version") or 0)
@@ -81,14 +79,11 @@ def back_up(database: Database) -> Path:
     partial = target.with_suffix(".partial")  # a copy that a crash cut short must not look whole
 
     def copy(conn: Connection) -> None:
-        destination = apsw.Connection(str(partial))
-        try:
+        with closing(apsw.Connection(str(partial))) as destination:
             partial.chmod(0o600)
             with destination.backup("main", conn, "main") as backup:
                 while not backup.done:
                     backup.step(2000)
-        finally:
-            destination.close()
 
     try:
         database.read(copy)
@@ -129,7 +124,7 @@ def _upgrade(conn: Connection) -> None:
 
 
 def _add_missing_columns(conn: Connection, table: str) -> None:
-    present = {name for (name,) in conn.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+    present = set(column(conn, "SELECT name FROM pragma_table_info(?)", (table,)))
     for name, kind in schema.TABLES[table][0].items():
         if name not in present:
             conn.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")

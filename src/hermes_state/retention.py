@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from .approvals import delete_approvals
 from .changes import note_session_changed
-from .connection import Connection, rows, tuples, value
+from .connection import Connection, column, rows, tuples, value
 from .lineage import DELEGATE_MARK, get_compression_lineage, is_marked
 from .listing import like
 from .reviews import review_key
@@ -127,20 +127,20 @@ def count_empty_sessions(conn: Connection) -> int:
 
 def delete_empty_sessions(conn: Connection) -> list[Deleted]:
     """Delete ended sessions, not archived, that have no message."""
-    found = tuples(conn, f"SELECT id FROM sessions s WHERE {_EMPTY}")
-    return delete_sessions(conn, [one for (one,) in found])
+    found = column(conn, f"SELECT id FROM sessions s WHERE {_EMPTY}")
+    return delete_sessions(conn, found)
 
 
 def prune_empty_ghost_sessions(conn: Connection) -> list[Deleted]:
     """Delete terminal sessions older than a day that have neither a message nor a title."""
-    found = tuples(
+    found = column(
         conn,
         "SELECT id FROM sessions s WHERE source = 'tui' AND title IS NULL AND started_at < ?"
         " AND NOT EXISTS (SELECT 1 FROM messages WHERE session_id = s.id)"
         " AND NOT EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = s.id)",
         (time.time() - GHOST_AGE,),
     )
-    return delete_sessions(conn, [one for (one,) in found])
+    return delete_sessions(conn, found)
 
 
 def finalize_orphaned_compression_sessions(conn: Connection) -> int:

@@ -15,34 +15,16 @@ from typing import Any, NamedTuple
 from .bindings import move_bindings
 from .changes import note_title_changed
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
-from .connection import Connection
+from .connection import Connection, column
 from .errors import InvalidMessageError, SessionEndedError
 from .lineage import BRANCH_MARK, conversation_facts, get_compression_tip, get_continuation
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
-from .sessions import create_session, get_session
+from .sessions import JSON_FIELDS, TEXT_FIELDS, create_session, get_session
 from .titles import get_next_title_in_lineage, set_session_title
 from .turns import Lease, require_lease
 from .wall_settings import carry_wall
 
-_CARRIED = [
-    "user_id",
-    "session_key",
-    "chat_id",
-    "chat_type",
-    "thread_id",
-    "display_name",
-    "origin_json",
-    "model",
-    "model_config",
-    "system_prompt",
-    "cwd",
-    "git_branch",
-    "git_repo_root",
-    "billing_provider",
-    "billing_base_url",
-    "billing_mode",
-    "profile_name",
-]
+_CARRIED = [name for name in (*TEXT_FIELDS, *JSON_FIELDS) if name != "parent_session_id"]
 _CARRIED_TO_OTHERS = ["model", "billing_provider", "billing_base_url", "billing_mode"]
 """What somebody else's branch has in common with the session."""
 _STATE_CARRIED = [
@@ -182,12 +164,11 @@ def compact_seen(
         require_lease(conn, lease)
     facts = conversation_facts(conn, session_id)
     tip = get_compression_tip(conn, session_id)
-    live = [
-        message_id
-        for (message_id,) in conn.execute(
-            "SELECT id FROM messages WHERE session_id = ? AND active = 1 ORDER BY id", (session_id,)
-        )
-    ]
+    live = column(
+        conn,
+        "SELECT id FROM messages WHERE session_id = ? AND active = 1 ORDER BY id",
+        (session_id,),
+    )
     if tip != session_id or live[: len(seen)] != seen:
         return Rotation(tip, False, conversation_facts(conn, tip)["title"])
     covers_until = seen[-1] if seen else 0
@@ -232,13 +213,11 @@ def branch_session(
         carried = {name: carried[name] for name in _CARRIED_TO_OTHERS if name in carried}
         carried |= {name: given for name, given in new_owner.items() if given is not None}
     create_session(conn, new_session_id, source or parent["source"], **carried)
-    ids = [
-        message_id
-        for (message_id,) in conn.execute(
-            "SELECT id FROM messages WHERE session_id = ? AND active = 1 AND id <= ? ORDER BY id",
-            (session_id, until_message_id if until_message_id is not None else 2**62),
-        )
-    ]
+    ids = column(
+        conn,
+        "SELECT id FROM messages WHERE session_id = ? AND active = 1 AND id <= ? ORDER BY id",
+        (session_id, until_message_id if until_message_id is not None else 2**62),
+    )
     _copy_rows(conn, ids, new_session_id, repeats=new_owner is None)
     recount(conn, new_session_id)
     carry_wall(conn, session_id, new_session_id, to_another=new_owner is not None)

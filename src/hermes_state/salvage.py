@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,13 +75,10 @@ def is_damaged(path: Path) -> bool:
     if is_hollow(path):
         return True
     try:
-        connection = open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)
-        try:
+        with closing(open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)) as connection:
             if value(connection, "PRAGMA integrity_check(1)") != "ok":
                 return True
             return has_unreadable_text(connection)
-        finally:
-            connection.close()
     except (apsw.CorruptError, apsw.NotADBError):
         return True
     except apsw.Error as error:
@@ -92,14 +90,11 @@ def salvaging_alone(path: Path) -> Iterator[None]:
     """While this is entered no other process salvages the database at `path`."""
     lock_path = _beside(path, ".salvage-lock")
     try:
-        lock = apsw.Connection(str(lock_path))
-        try:
+        with closing(apsw.Connection(str(lock_path))) as lock:
             lock_path.chmod(0o600)
             lock.set_busy_handler(patient_busy_handler(PATIENCE))
             lock.execute("BEGIN EXCLUSIVE")
             yield
-        finally:
-            lock.close()
     except apsw.Error as error:
         raise translated(error, lock_path) from error
 
@@ -110,16 +105,13 @@ def salvage(path: Path) -> SalvageReport:
     fresh = _beside(path, ".salvaging")
     for leftover in (fresh, *(_beside(fresh, suffix) for suffix in _WITH_IT)):
         leftover.unlink(missing_ok=True)
-    database = Database(fresh)
-    try:
+    with closing(Database(fresh)) as database:
         prepare(database)
         database.outside_transaction(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
         with _readable(report.moved_to, _beside(path, ".mending")) as source:
             database.write(lambda conn: bring_over(source, conn, report))
         if report.damaged_tables:
             database.write(lambda conn: note_loss(conn, str(report)))
-    finally:
-        database.close()
     for suffix in _WITH_IT:
         # Before the new file is there: SQLite would take an old -wal for its own.
         _beside(path, suffix).unlink(missing_ok=True)
@@ -147,11 +139,8 @@ def _is_open_to_sqlite(path: Path) -> bool:
     if path.stat().st_size == 0:
         return True  # its log must not be touched
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             return value(connection, "SELECT 1 FROM sqlite_schema LIMIT 1") is not None
-        finally:
-            connection.close()
     except apsw.Error:
         return False
 

@@ -16,27 +16,12 @@ from .connection import Connection, row, tuples, value
 from .errors import InvalidMessageError, UnknownSessionError
 from .titles import make_room_for_title
 
-_TEXT_FIELDS = frozenset(
-    [
-        "model",
-        "system_prompt",
-        "user_id",
-        "session_key",
-        "chat_id",
-        "chat_type",
-        "thread_id",
-        "display_name",
-        "cwd",
-        "git_branch",
-        "git_repo_root",
-        "profile_name",
-        "parent_session_id",
-        "billing_provider",
-        "billing_base_url",
-        "billing_mode",
-    ]
-)
-_JSON_FIELDS = frozenset({"model_config", "origin_json"})
+TEXT_FIELDS = (
+    "model", "system_prompt", "user_id", "session_key", "chat_id", "chat_type", "thread_id",
+    "display_name", "cwd", "git_branch", "git_repo_root", "profile_name", "parent_session_id",
+    "billing_provider", "billing_base_url", "billing_mode",
+)  # fmt: skip
+JSON_FIELDS = ("model_config", "origin_json")
 _TIME_FIELDS = frozenset({"started_at"})
 
 RECOVERABLE_END_REASONS = ("agent_close", "ws_orphan_reap")
@@ -61,9 +46,9 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
         raise InvalidMessageError(f"A session id must be text that is not empty: {session_id!r}")
     facts: dict[str, Any] = {}
     for name, given in kwargs.items():
-        if name in _TEXT_FIELDS:
+        if name in TEXT_FIELDS:
             facts[name] = encode_text(given, name)
-        elif name in _JSON_FIELDS:
+        elif name in JSON_FIELDS:
             facts[name] = encode_json(given, name)
         elif name in _TIME_FIELDS:
             facts[name] = given if given is None else float(given)

@@ -7,12 +7,11 @@ to be read every time, and what would instruct rather than inform is refused.
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from hermes_base import files
 from hermes_base.files import write_private
 
 from .base import Tool, ToolContext, ToolError, tool
@@ -134,21 +133,9 @@ def find_entry(entries: list[str], old_text: str) -> int:
     raise ToolError(f"{problem} {old_text!r}. The entries are:\n{listed}")
 
 
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> AbstractContextManager[None]:
     """Keep other processes from changing the file at the same time."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except ImportError:  # Windows: the write itself is still atomic
-            pass
-        yield
-    finally:
-        os.close(descriptor)
+    return files.locked(path.with_suffix(".lock"))
 
 
 TOOLS: list[Tool] = [memory]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,11 +48,8 @@ def copy_store(path: Path, target: Path) -> Copied:
 def is_blank(path: Path) -> bool:
     """Whether the file holds no table at all: made on a disk that was too full for any."""
     try:
-        connection = open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)
-        try:
+        with closing(open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)) as connection:
             return value(connection, "SELECT 1 FROM sqlite_schema LIMIT 1") is None
-        finally:
-            connection.close()
     except apsw.Error:
         return False  # copying it says what is wrong
 
@@ -64,12 +62,9 @@ def has_sessions(path: Path) -> bool:
     if not path.is_file():
         return False
     try:
-        connection = open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)
-        try:
+        with closing(open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)) as connection:
             named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'sessions'"
             return bool(tuples(connection, named))
-        finally:
-            connection.close()
     except apsw.Error:
         return True  # copying it says what is wrong
 
@@ -84,21 +79,15 @@ def snapshot(path: Path, target: Path) -> tuple[int, int]:
     descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     os.close(descriptor)
     try:
-        source = open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)
-        try:
+        with closing(open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)) as source:
             source.execute("BEGIN")
             held = _counts(source)  # from here on it sees one state of the file
-            copy = apsw.Connection(str(target))
-            try:
+            with closing(apsw.Connection(str(target))) as copy:
                 copy.execute("PRAGMA synchronous = OFF").fetchall()
                 with copy.backup("main", source, "main") as backup:
                     backup.step(-1)
                 # The copy is one file that can be moved: no -wal may belong to it.
                 copy.execute("PRAGMA journal_mode = DELETE").fetchall()
-            finally:
-                copy.close()
-        finally:
-            source.close()
     except apsw.Error as error:
         named = translated(error, target if is_full(target) else path)
         target.unlink(missing_ok=True)  # only now: while it is there the disk is as full as it was
@@ -112,8 +101,7 @@ def snapshot(path: Path, target: Path) -> tuple[int, int]:
 def check_copy(path: Path) -> Copied:
     """Read a copy of a store from beginning to end; raises StoreError if anything is wrong."""
     try:
-        connection = open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)
-        try:
+        with closing(open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)) as connection:
             # Older files have their search index inside; it is made anew and need not be whole.
             found = [
                 one
@@ -123,8 +111,6 @@ def check_copy(path: Path) -> Copied:
             if found:
                 raise StoreCorruptedError(f"{path} is damaged ({found[0]}).")
             return Copied(*_counts(connection), path.stat().st_size)
-        finally:
-            connection.close()
     except apsw.SQLError as error:
         raise StoreError(f"{path} is no session store ({error}).") from error
     except apsw.Error as error:

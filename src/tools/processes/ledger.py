@@ -8,7 +8,6 @@ whose owner still lives, and nothing because of a process id alone.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import json
 import logging
 import os
@@ -21,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hermes_base.files import write_private
+from hermes_base.files import locked, write_private
 from hermes_base.process import has_ended
 
 from ..base import ToolError
@@ -182,14 +181,8 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _writing:
-            lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(lock)
+        with _writing, locked(Path(f"{self._path}.lock")):
+            yield
 
     def _read(self) -> dict[str, Record]:
         try:
