@@ -8,8 +8,7 @@ happens; a door holds no queue, no lease and no recovery of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from agent.events import Watcher
@@ -20,8 +19,7 @@ W = TypeVar("W")
 """What a door has to run: its own kind of message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a turn comes from, as its tools, its hooks and its child processes are told."""
 
     platform: str
@@ -38,13 +36,12 @@ class Origin:
 
     def context(self) -> dict[str, str | None]:
         """The values of the session's context variables."""
-        values: dict[str, str | None] = asdict(self)
+        values: dict[str, str | None] = self._asdict()
         del values["chat_type"]
         return {**values, "source": self.platform}
 
 
-@dataclass(frozen=True, slots=True)
-class Abandoned:
+class Abandoned(NamedTuple):
     """A turn that nobody runs any more, to be brought to its end."""
 
     row: Mapping[str, Any]
@@ -65,6 +62,9 @@ class Door(Generic[W]):
 
     key: str
     """Its name in this process; the turns of one key run one after the other."""
+
+    stopped_by = "/stop"
+    """What the person does to stop a turn."""
 
     def session_id(self) -> str:
         """The session its conversation is in now."""

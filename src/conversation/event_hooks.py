@@ -1,4 +1,4 @@
-"""Event hooks of the gateway: a folder each, with HOOK.yaml and `handle(event, context)`.
+"""Event hooks of a home: a folder each, with HOOK.yaml and `handle(event, context)`.
 
 Each handler is on its own: one that fails or hangs is logged, and the others and the chat go on.
 One that was brought from elsewhere does not run until a person agreed to it.
@@ -7,12 +7,16 @@ One that was brought from elsewhere does not run until a person agreed to it.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import inspect
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from agent.threads import in_thread
+from hermes_base.session_context import bind_context
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +65,9 @@ class EventHooks:
             async with asyncio.timeout(HANDLER_SECONDS):
                 if inspect.iscoroutinefunction(handler):
                     return await handler(event, dict(context))
-                return await asyncio.to_thread(handler, event, dict(context))
+                # A daemon: a handler that never returns must not keep a program from ending.
+                told = functools.partial(handler, event, dict(context))
+                return await in_thread(bind_context(told))
         except Exception:
             # Handlers are not ours: what they do wrong must not reach the chat.
             log.exception("The hook %s failed on %s", name, event)

@@ -282,6 +282,7 @@ class Conversations:
         async with watched(
             self._settings(), door.key, agent, spawn=self.spawn,
             say=lambda text: door.say(work, text), is_asking=door.is_asking,
+            stopped_by=door.stopped_by,
         ) as silence:  # fmt: skip
             door.begun(work)
             watch = watch_all(

@@ -29,16 +29,18 @@ async def watched(
     say: Callable[[str], Coroutine[Any, Any, object]],
     is_asking: Callable[[], bool],
     spawn: Callable[[Coroutine[Any, Any, object]], object],
+    stopped_by: str = "/stop",
 ) -> AsyncIterator[Watcher | None]:
     """Watch the turn that an agent runs, as `agent.gateway_timeout` and
     `agent.gateway_timeout_warning` say; yields the watcher that the turn is to be run with.
 
-    `say` tells whoever asked, `is_asking` is whether the turn waits for an answer of the person.
+    `say` tells whoever asked, `is_asking` is whether the turn waits for an answer of the person,
+    `stopped_by` what the person does to stop it.
     """
     if not (settings.gateway_timeout or settings.gateway_timeout_warning):
         yield None
         return
-    watch = _Watch(settings.gateway_timeout_warning, settings.gateway_timeout)
+    watch = _Watch(settings.gateway_timeout_warning, settings.gateway_timeout, stopped_by)
     # Not cut off at the turn's end: what is being said then is said, and noted as said.
     spawn(watch.run(key, agent, say, is_asking))
     try:
@@ -48,8 +50,8 @@ async def watched(
 
 
 class _Watch:
-    def __init__(self, warning: float, limit: float) -> None:
-        self._warning, self._limit = warning, limit
+    def __init__(self, warning: float, limit: float, stopped_by: str) -> None:
+        self._warning, self._limit, self._stopped_by = warning, limit, stopped_by
         self._last = time.monotonic()
         self._tools: dict[str, str] = {}
         self.over = asyncio.Event()
@@ -90,7 +92,7 @@ class _Watch:
                 warns = False
                 await say(
                     f"⏳ Still at it, without news for {_spoken(silent)}: {self._doing()}. "
-                    "/stop ends it."
+                    f"{self._stopped_by} ends it."
                 )
                 continue
             due = [one for one in (self._limit, self._warning if warns else 0) if one]

@@ -33,6 +33,11 @@ class TerminalAsker:
         self._one_at_a_time = threading.Lock()
         self._stops = 0
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question stands in the terminal."""
+        return self._one_at_a_time.locked()
+
     def stop(self) -> None:
         """End the question that is being asked, if one is."""
         self._stops += 1

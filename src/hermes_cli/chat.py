@@ -7,7 +7,6 @@ turn is stopped, stored, and the session ended.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,15 +23,12 @@ from agent.events import (
     StreamRestarted,
     ToolFinished,
     ToolStarted,
-    watch_all,
-    watch_text,
 )
-from agent.outcome import NotStarted, Superseded, TurnOutcome
 from agent.providers import UnknownProviderError
-from agent.request import Content, Question, TakenOver, TurnRequest, WaitingNotes
+from agent.request import Content, Question, WaitingNotes
 from agent.store import open_store
-from conversation.abandoned import TAKEN_AWAY
 from hermes_cli.asking import TerminalAsker
+from hermes_cli.chat_door import TerminalDoor
 from hermes_cli.chat_notes import Prompt
 from hermes_cli.interrupts import Interrupts
 from hermes_cli.terminal_guard import guard_terminal
@@ -40,8 +36,6 @@ from hermes_state import SessionDB, StoreError
 
 if TYPE_CHECKING:
     from hermes_cli.chat_surface import ChatSurface
-
-log = logging.getLogger(__name__)
 
 PROMPT = "› "
 LOCAL_NOTICE_GIVEN = "local_model_notice"
@@ -65,7 +59,10 @@ class UsageError(Exception):
 
 
 def run_chat(options: ChatOptions) -> int:
-    """Chat as asked; returns the exit code (0 answered, 1 failed, 2 usage, 130 interrupted)."""
+    """Chat as asked; returns the exit code.
+
+    0 answered, 1 failed, 2 usage, 130 interrupted, 128 and its number after another signal.
+    """
     guard_terminal()
     try:
         config = load_config()
@@ -106,30 +103,31 @@ class Chat:
         self.db = db
         self._options = options
         self._model = build_models(config, options.model)
-        self._asker = TerminalAsker()
+        self.asker = TerminalAsker()
+        self._door = TerminalDoor(self)
         folders = self._added_folders()
         self.agent = self._new_agent(self._session_to_resume())
         self._choose_wall(folders)
         self._at_line_start = True
         self._prompt = Prompt(PROMPT)
-        self._cannot_tell = False
-        """A turn without a question failed: the next question is waited for first."""
         self._surface: ChatSurface | None = None
 
     def run(self) -> int:
         """Answer one question, or talk until the person leaves."""
-        for warning in self.config.notices() if not self._options.quiet else ():
+        for warning in self.config.notices() if not self.is_quiet else ():
             complain(f"hermes: {warning}")
         with Interrupts(self._interrupt) as interrupts:
             try:
                 question = self._given_question()
                 if question is not None:
-                    return self._answer_one(question)
+                    code = self._answer_one(question)
+                    return interrupts.exit_code if interrupts.leaving else code
                 with self._prompt:
                     return self._talk(interrupts)
             finally:
                 self._stop_background()
                 self._end_session("cli_close")
+                self._door.finish_telling()
 
     def _end_session(self, reason: str) -> None:
         from hermes_base import plugins
@@ -154,8 +152,9 @@ class Chat:
             background.stop_all(self.db)
 
     def _interrupt(self) -> bool:
-        self._asker.stop()
-        return self.agent.interrupt()
+        self.asker.stop()
+        is_running = self.agent.interrupt()
+        return self._door.stop() or is_running
 
     # One question
 
@@ -173,81 +172,41 @@ class Chat:
 
     def _answer_one(self, question: str) -> int:
         code = self._turn(question)
-        while code == 0 and (told := self._tell_notes()) is not None:
-            code = told
-        if not self._options.quiet:
+        if not self.is_quiet:
             complain(f"[{self.agent.model} · hermes chat --resume {self.agent.session_id}]")
         return code
 
     def _turn(self, message: Content) -> int:
-        from hermes_cli.chat_recovery import await_others
-
         self._tell_about_local_model()
-        if not await_others(self.db, self.agent.session_id):
-            return 130
-        if self._finish_cut_off() == 130:
-            return 130
-        return self._ended(self._run(Question(message)))
+        return self._door.work(Question(message))
 
-    def _finish_cut_off(self) -> int:
-        """Bring the conversation's turn to its end whose process is gone, if there is one."""
-        from hermes_cli.chat_recovery import take_over
+    # What is shown
 
-        taken = take_over(self.db, self.agent.session_id, self.config.agent)
-        if taken is None:
-            return 0
-        # Quietly, standard output is for the answer that was asked for.
-        return self._ended(self._run(TakenOver(taken), is_shown=not self._options.quiet))
+    @property
+    def is_quiet(self) -> bool:
+        """Whether standard output is for the answer that was asked for, and nothing else."""
+        return self._options.quiet
 
-    def _tell_notes(self) -> int | None:
-        """Answer what the conversation is told without a question; None if there is nothing."""
-        if not self._has_notes():
-            return None
-        outcome = self._run(WaitingNotes())
-        if isinstance(outcome, NotStarted) and outcome.is_silent:
-            return None
-        self._cannot_tell = outcome.failed and not outcome.api_calls
-        return self._ended(outcome)
-
-    def _run(self, request: TurnRequest, *, is_shown: bool = True) -> TurnOutcome:
-        from conversation.watching import publish_turn
-
-        show = watch_text(self._show) if is_shown else None
-        return self.agent.run_blocking(request, watch=watch_all(publish_turn(self.agent), show))
-
-    def _has_notes(self) -> bool:
-        try:
-            return not self._cannot_tell and self.db.has_notes(self.agent.session_id)
-        except StoreError as error:
-            log.warning("Whether there is something to be told is not known: %s", error)
-            return False
-
-    def _ended(self, outcome: TurnOutcome) -> int:
-        if not self._at_line_start:
-            self._show("\n")
-        if self._surface is not None and (problem := self._surface.turn_ended()):
-            complain(problem)
-        if isinstance(outcome, Superseded):
-            complain(f"[{TAKEN_AWAY}]")
-            return 1
-        if outcome.interrupted:
-            complain("[interrupted]")
-            return 130
-        if outcome.failed:
-            complain(f"hermes: {outcome.error}")
-            return 1
-        if outcome.partial:
-            complain(f"[{outcome.error or 'The answer was cut at its longest allowed length.'}]")
-        return 0
-
-    def _show(self, text: str) -> None:
+    def show(self, text: str) -> None:
+        """Show a piece of an answer."""
         sys.stdout.write(text)
         sys.stdout.flush()
         self._at_line_start = text.endswith("\n")
 
+    def end_line(self) -> None:
+        """Let what is shown next begin on a line of its own."""
+        if not self._at_line_start:
+            self.show("\n")
+
+    def end_turn(self) -> None:
+        """A turn has ended: show no more of it, and name a conversation that has its row now."""
+        self.end_line()
+        if self._surface is not None and (problem := self._surface.turn_ended()):
+            complain(problem)
+
     def _tell_about_local_model(self) -> None:
         notice = getattr(self._model, "notice", None)
-        if notice and not self._options.quiet and self.db.get_meta(LOCAL_NOTICE_GIVEN) is None:
+        if notice and not self.is_quiet and self.db.get_meta(LOCAL_NOTICE_GIVEN) is None:
             complain(notice)
             self.db.set_meta(LOCAL_NOTICE_GIVEN, "1")
 
@@ -256,21 +215,20 @@ class Chat:
             complain(event.text)
         elif isinstance(event, NoteStored):
             self._prompt.wake()
-        elif self._options.quiet:
+        elif self.is_quiet:
             return
         elif isinstance(event, ToolStarted):
             complain(f"· {event.name} …")
         elif isinstance(event, ToolFinished) and event.is_error:
             complain(f"· {event.name}: {event.result[:200]}")
         elif isinstance(event, StreamRestarted):
-            if not self._at_line_start:
-                self._show("\n")
+            self.end_line()
             complain(f"[{event.reason}; trying again in {event.delay:.0f} s]")
         elif isinstance(event, BackgroundFinished):
             # It comes whenever it likes, also while a line is being typed.
             complain(f"\n[{event.delegation_id} {event.status}]")
             if self._prompt.is_open:
-                self._show(PROMPT)
+                self.show(PROMPT)
 
     # A conversation
 
@@ -283,7 +241,7 @@ class Chat:
         warned = False
         while not interrupts.leaving:
             try:
-                given = self._prompt.read(self._has_notes)
+                given = self._prompt.read(self._door.has_notes)
                 warned = False
             except EOFError:
                 complain("")
@@ -296,10 +254,10 @@ class Chat:
                 continue
             interrupts.turn_begins()
             if given is None:
-                self._show("\n")
-                self._tell_notes()
+                self.show("\n")
+                self._door.work(WaitingNotes())
             elif line := given.strip():
-                self._cannot_tell = False
+                self._door.cannot_tell = False
                 self._take(line)
             if self._surface is not None and self._surface.leaving:
                 return 0
@@ -308,7 +266,7 @@ class Chat:
     def _tell_of_cut_off(self) -> None:
         """Go on with what was cut off here; in a new conversation, say where something was."""
         if self._options.resume is not None or self._options.continue_last:
-            self._finish_cut_off()
+            self._door.finish_abandoned()
             return
         from hermes_cli.chat_recovery import cut_off_elsewhere
 
@@ -326,7 +284,7 @@ class Chat:
                 before = self.agent
                 carry_out(self._commands(), line, self._turn, prefill_next)
                 if self.agent is not before:
-                    self._finish_cut_off()
+                    self._door.finish_abandoned()
                 return
         if self._surface is not None and self._surface.images:
             from hermes_cli.chat_surface import with_images
@@ -395,9 +353,10 @@ class Chat:
             model=self._model,
             session_id=session_id,
             on_event=self._on_event,
-            asker=self._asker,
+            asker=self.asker,
         )
         agent.follow_wall()
+        self._door.tell_compressions(agent)
         return agent
 
     def _session_to_resume(self) -> str | None:

@@ -1,13 +1,10 @@
-"""Turns that were cut off, in `hermes chat`: brought to their end before anything else is asked.
-
-Also the wait for a turn that another window runs in the same conversation; Ctrl-C ends it, and then
-nothing was sent.
-"""
+"""Abandoned turns in `hermes chat`: taken over or closed, and told of where they were left."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from conversation import abandoned
@@ -27,27 +24,16 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def await_others(db: SessionDB, session_id: str) -> bool:
-    """Wait while another process runs a turn in the conversation; False after Ctrl-C."""
-    try:
-        return abandoned.await_end(db, session_id, say)
-    except KeyboardInterrupt:
-        say("[interrupted; your message was not sent]")
-        return False
-
-
-def take_over(db: SessionDB, session_id: str, settings: AgentSettings) -> TakenTurn | None:
-    """Take over the conversation's turn if its process is gone, and say what becomes of it."""
-    if not abandoned.has_abandoned_turn(db, session_id):
-        return None
-    taken = abandoned.take_over(db, session_id, settings)
+def take_over(db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings) -> TakenTurn | None:
+    """Take over a turn of `list_abandoned_turns` or close it, and say what becomes of it."""
+    taken = abandoned.take_over_turn(db, turn, settings)
     if taken is not None:
         say(abandoned.GOING_ON)
         from agent.home import hermes_home
         from agent.leftovers import settle_left
 
         settle_left(hermes_home(), db)  # what it left must not run beside what is done now
-    elif not abandoned.runs_elsewhere(db, session_id):
+    elif not abandoned.runs_elsewhere(db, str(turn["session_id"])):
         say(CLOSED)
     return taken
 
