@@ -40,7 +40,7 @@ HOLDERS = {
     "memory providers": "plugins' memories, which keep what they know by session",
     "chat bindings": "the gateway's entries of the chats that are in the conversation",
     "agent cache": "the gateway's entry of the agent that it keeps for a chat",
-    "event hooks": "handlers of session:compress in the gateway",
+    "event hooks": "handlers of session:compress, in the gateway and in the plain chat",
     "live session": "the session server's live session, its clients and its slash worker",
 }
 """Everybody who must be told, in the order in which they are, with what they hold."""

@@ -11,6 +11,7 @@ import functools
 import importlib.util
 import inspect
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ class EventHooks:
     def _load(self) -> list[tuple[str, frozenset[str], Handler]]:
         if self._handlers is None:
             self._handlers = []
-            if self._folder.is_dir():
+            if self._folder.is_dir() and not _is_safe_mode():
                 for folder in sorted(self._folder.iterdir()):
                     self._load_one(folder)
         return self._handlers
@@ -101,5 +102,12 @@ class EventHooks:
             events = frozenset(str(one) for one in manifest.get("events") or ())
             self._handlers.append((str(manifest.get("name") or folder.name), events, module.handle))
         except Exception:
-            # A broken hook is left out; the gateway starts.
+            # A broken hook is left out; the program starts.
             log.exception("The hook in %s is left out", folder)
+
+
+def _is_safe_mode() -> bool:
+    """Whether the program was started without code of others."""
+    from hermes_base.plugins.discovery import is_true
+
+    return is_true(os.environ, "HERMES_SAFE_MODE")

@@ -149,7 +149,7 @@ VARIABLES = {
     "HERMES_HOME": "the Hermes home; `~/.hermes` without it",
     "HERMES_YOLO_MODE": "`1`: as `approvals.mode: off` and `terminal.mode: full`; so does `--yolo`",
     "HERMES_WALL": "which kinds of wall may be built, for tests: `bubblewrap,landlock`",
-    "HERMES_SAFE_MODE": "`1`: no plugins and no shell hooks, as `--safe-mode`",
+    "HERMES_SAFE_MODE": "`1`: no plugins, shell hooks or event hooks, as `--safe-mode`",
     "HERMES_ACCEPT_HOOKS": "`1`: agree to the shell hooks of config.yaml, as `--accept-hooks`",
     "HERMES_ENABLE_PROJECT_PLUGINS": "`1`: look for plugins in `./.hermes/plugins` too",
     "HERMES_PLUGINS_DEBUG": "`1`: say on standard error which plugins are loaded",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from hermes_cli.asking import TerminalAsker
 from hermes_cli.terminal_guard import visible
 from tools.base import ApprovalRequest
 
@@ -36,3 +39,16 @@ def test_what_is_asked_each_time_is_not_offered_for_longer(
     keys: list[str], choices: tuple[str, ...]
 ) -> None:
     assert ApprovalRequest("", "", "x", "y", keys, 0.0).choices == choices
+
+
+def test_whether_a_question_stands_in_the_terminal() -> None:
+    seen = []
+
+    class Person(TerminalAsker):
+        def _read(self, *question: Any) -> str:
+            seen.append(self.is_asking)
+            return "left"
+
+    person = Person()
+    assert person.clarify("Which one?", []) == "left"
+    assert seen == [True] and not person.is_asking

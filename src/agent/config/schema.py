@@ -87,11 +87,11 @@ class AgentSettings:
     max_iterations: int = setting(90, "model calls one turn may take", minimum=1, maximum=10_000)
     gateway_timeout: float = setting(
         1800,
-        "seconds without a sign of life after which a chat's turn is stopped; 0 never",
+        "seconds without a sign of life after which a turn is stopped; 0 never",
         minimum=0,
     )
     gateway_timeout_warning: float = setting(
-        900, "seconds without a sign of life after which the chat is told; 0 never", minimum=0
+        900, "seconds without a sign of life after which the person is told; 0 never", minimum=0
     )
     restart_drain_timeout: float = setting(0, "seconds a restart waits for turns", minimum=0)
     gateway_auto_continue_freshness: float = setting(
