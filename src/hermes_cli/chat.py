@@ -28,7 +28,7 @@ from agent.providers import UnknownProviderError
 from agent.request import Content, Question, WaitingNotes
 from agent.store import open_store
 from hermes_cli.asking import TerminalAsker
-from hermes_cli.chat_door import TerminalDoor
+from hermes_cli.chat_door import INTERRUPTED, TerminalDoor
 from hermes_cli.chat_notes import Prompt
 from hermes_cli.interrupts import Interrupts
 from hermes_cli.terminal_guard import guard_terminal
@@ -82,6 +82,9 @@ def run_chat(options: ChatOptions) -> int:
     except (ConfigError, UnknownProviderError, UsageError, StoreError) as error:
         complain(f"hermes: {error}")
         return 2
+    except KeyboardInterrupt:  # the second one, for somebody who does not want to wait
+        complain(INTERRUPTED)
+        return 130
     except BrokenPipeError:
         raise  # whoever read the answer has left
     except OSError as error:  # a disk that is read-only or full, also beside the store

@@ -203,3 +203,23 @@ def test_ctrl_c_while_a_hook_is_told_of_a_turn_keeps_it_from_beginning(
     screen.type(CTRL_D)
     assert screen.exit_code() == 0
     assert said(hermes) == ["Again", "Hello yourself."]
+
+
+def test_ctrl_c_twice_does_not_wait_for_a_hook(
+    hermes: Hermes, server: ModelServer, terminal: Open
+) -> None:
+    heard = add_hook(hermes, "['agent:start']", "time.sleep(600)")
+    screen = terminal()
+    screen.wait_for("› ")
+    screen.type("Hello\n")
+    while not heard():
+        assert screen.process.poll() is None
+        time.sleep(0.01)
+    pressed = 0.0
+    while screen.process.poll() is None:
+        if time.monotonic() > pressed + 1.0:  # two at once are one signal
+            pressed = time.monotonic()
+            screen.type(CTRL_C)
+        time.sleep(0.01)
+    screen.wait_for("[interrupted]")
+    assert screen.exit_code() == 130 and "Traceback" not in screen.seen

@@ -301,19 +301,3 @@ async def test_a_silent_turn_is_stopped_at_every_door(tmp_path: Path) -> None:
     await house.conversations.work(door, "one")
     assert door.outcomes[0].interrupted
     house.db.close()
-
-
-async def test_what_runs_beside_the_turns_is_waited_for_but_not_for_ever(house: House) -> None:
-    ended = []
-
-    async def work(until: asyncio.Event) -> None:
-        await until.wait()
-        ended.append(until)
-
-    soon, never = asyncio.Event(), asyncio.Event()
-    house.conversations.spawn(work(soon))
-    stuck = house.conversations.spawn(work(never))
-    soon.set()
-    await house.conversations.finish_tasks(0.05)
-    assert ended == [soon] and stuck.cancelled()
-    await house.conversations.finish_tasks(0.05)
