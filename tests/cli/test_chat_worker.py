@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -223,3 +225,10 @@ def test_ctrl_c_twice_does_not_wait_for_a_hook(
         time.sleep(0.01)
     screen.wait_for("[interrupted]")
     assert screen.exit_code() == 130 and "Traceback" not in screen.seen
+
+
+def test_the_worker_brings_nothing_heavy_to_the_start() -> None:
+    heavy = ("gateway", "tui_gateway", "agent.slash", "httpx", "yaml")
+    program = f"import sys, hermes_cli.chat; print(sorted({{*{heavy!r}}} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -54,7 +54,7 @@ def test_everything_comes_along_or_is_said(cli: Any, source: Path) -> None:
     assert brought == {
         "config.yaml", ".env", "auth.json: openrouter key 1", "SOUL.md",
         "MEMORY.md: “The sky is blue.”", "USER.md: “Likes tea.”", "skill kitchen/bread",
-        "plugin greeter", "gateway hook watcher", "cron/jobs.json", "scripts", "profile coder",
+        "plugin greeter", "event hook watcher", "cron/jobs.json", "scripts", "profile coder",
         "profile coder: SOUL.md", "profile coder: .env", "profile coder: MEMORY.md: “Uses tabs.”",
     }  # fmt: skip
     assert set(left) == {
@@ -91,7 +91,7 @@ def test_what_runs_by_itself_is_off_until_it_is_allowed(cli: Any, source: Path) 
     assert cli("config", "get", "hooks_auto_accept").out == "false\n"
     assert EventHooks(cli.home / "hooks").loaded_hooks == []
     assert asyncio.run(EventHooks(cli.home / "hooks").emit("agent:start", {})) == []
-    assert "watcher (of the gateway): not agreed to" in cli("hooks", "list").out
+    assert "watcher (event hook): not agreed to" in cli("hooks", "list").out
     said = cli("doctor")
     assert said.code == 1
     assert "hermes hooks accept watcher" in said.out
@@ -174,7 +174,7 @@ def test_nothing_that_is_here_is_replaced(cli: Any, source: Path) -> None:
         assert (cli.home / name).read_text() == mine[name], name
     assert "OPENAI_API_KEY=sk-mine" in (cli.home / ".env").read_text()
     assert "TELEGRAM_BOT_TOKEN=tg-token" in (cli.home / ".env").read_text()
-    for what in ("config.yaml", "SOUL.md", "plugin greeter", "gateway hook watcher",
+    for what in ("config.yaml", "SOUL.md", "plugin greeter", "event hook watcher",
                  "cron/jobs.json", "skill kitchen/bread", ".env: OPENAI_API_KEY"):  # fmt: skip
         assert parts[what][0] == "left behind", what
     assert parts[".env: TELEGRAM_BOT_TOKEN"][0] == "brought"

@@ -263,7 +263,7 @@ def check_plugins(home: Path) -> list[Ailment]:
         for name in sorted(read_choice(config.raw).enabled - there)
     ]
     found += [
-        Ailment(f"The hook {name} of the gateway was not agreed to.", f"hermes hooks accept {name}")
+        Ailment(f"The event hook {name} was not agreed to.", f"hermes hooks accept {name}")
         for name, may in hooks_in(home / "hooks").items()
         if not may
     ]

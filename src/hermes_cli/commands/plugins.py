@@ -41,7 +41,7 @@ def add_parsers(commands: Subparsers) -> None:
         "command_text",
         nargs="?",
         metavar="COMMAND",
-        help="only this command, or hook of the gateway",
+        help="only this command, or event hook",
     )
     parser = _add(actions, "revoke", "agree no more", revoke_hook)
     parser.add_argument("command_text", metavar="COMMAND")
@@ -110,7 +110,7 @@ def change_plugin(args: argparse.Namespace, config: Config) -> int:
 
 
 def list_hooks(args: argparse.Namespace, config: Config) -> int:
-    """Print every shell hook, and every hook of the gateway, with whether it may run."""
+    """Print every shell hook and every event hook, with whether it may run."""
     found, problems = read_hooks(config.raw)
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
     for one in found:
@@ -121,14 +121,14 @@ def list_hooks(args: argparse.Namespace, config: Config) -> int:
         print(f"{problem}: left out")
     events = hooks_in(config.home / "hooks")
     for name, may in events.items():
-        print(f"{name} (of the gateway): {'may run' if may else 'not agreed to'}")
+        print(f"{name} (event hook): {'may run' if may else 'not agreed to'}")
     if not found and not problems and not events:
         print(f"There are no shell hooks in {config.home / 'config.yaml'}.")
     return 0
 
 
 def accept_hooks(args: argparse.Namespace, config: Config) -> int:
-    """Agree to the configured shell hooks and those of the gateway, or to one of them."""
+    """Agree to the configured shell hooks and the event hooks, or to one of them."""
     wanted = [
         (one.event, one.command)
         for one in read_hooks(config.raw)[0]
@@ -145,14 +145,14 @@ def accept_hooks(args: argparse.Namespace, config: Config) -> int:
     agree(config.home, wanted)
     for name in events:
         (config.home / "hooks" / name / NOT_AGREED).unlink(missing_ok=True)
-        print(f"{name}: may run, from the next start of the gateway on")
+        print(f"{name}: may run, from the next start on")
     for event, command in wanted:
         print(f"{event}: {command}: may run")
     return 0
 
 
 def revoke_hook(args: argparse.Namespace, config: Config) -> int:
-    """Take consent to a command, or a hook of the gateway, back."""
+    """Take consent to a command, or an event hook, back."""
     if hooks_in(config.home / "hooks").get(args.command_text):
         (config.home / "hooks" / args.command_text / NOT_AGREED).touch(mode=0o600)
         print(f"{args.command_text} may not run any more, from the next start on.")

@@ -179,7 +179,7 @@ def _hook_steps(source: Path, home: Path) -> Iterator[Step]:
             continue
         note = f"off until you allow it: hermes hooks accept {folder.name}"
         ours = home / "hooks" / folder.name
-        yield _folder_step(folder, ours, f"gateway hook {folder.name}", note, NOT_AGREED)
+        yield _folder_step(folder, ours, f"event hook {folder.name}", note, NOT_AGREED)
 
 
 def _cron_steps(source: Path, home: Path) -> Iterator[Step]:
