@@ -23,7 +23,7 @@ What is not in the list needs no telling:
 A process that has no agent of the conversation at work follows through the store: a chat's entry
 through the version of the routing table (`gateway.bindings`), an agent through the version of its
 session when it begins its next turn (`Journal.refresh`), a live session that nobody prompts with
-its next look at the store (`tui_gateway.turns.follow_writes`).
+its next look at the store (`tui_gateway.history.follow_writes`).
 """
 
 from __future__ import annotations

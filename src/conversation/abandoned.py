@@ -64,6 +64,14 @@ def _is_abandoned(turn: Mapping[str, Any]) -> bool:
     return is_abandoned(turn, time.time())
 
 
+def find_abandoned_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:
+    """The abandoned turn of a conversation, as `list_abandoned_turns` has it."""
+    turn = open_turn(db, session_id)
+    if turn is None or not _is_abandoned(turn):
+        return None
+    return next(iter(db.list_abandoned_turns(turn["conversation_id"])), None)
+
+
 def take_over(db: SessionDB, session_id: str, settings: AgentSettings) -> TakenTurn | None:
     """Take over the abandoned turn of a conversation, or close it if it is not to be resumed.
 

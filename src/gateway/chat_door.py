@@ -215,7 +215,9 @@ class ChatDoor(Door[Inbound]):
             await self._set_title(inbound.event.source, outcome.session_id)
         entry = inbound.entry
         try:
-            if entry and not outcome.is_silent and entry.session_id == outcome.session_id:
+            in_turn = (inbound.began_in, outcome.session_id)
+            if entry and not outcome.is_silent and entry.session_id in in_turn:
+                runner._follow_rotation(entry, outcome.session_id)
                 await runner._refresh_agent_cache_message_count(key, entry.session_id)
         finally:
             await self._settle_steered()

@@ -38,7 +38,7 @@ from .platforms.base import MessageEvent, PlatformAdapter
 from .platforms.create import create_adapter
 from .recovery import recover
 from .replies import normalize_empty_response
-from .session import SessionSource
+from .session import SessionEntry, SessionSource
 from .session_store import SessionStore, sharing
 from .supervision import Supervisor
 from .turns import Turns
@@ -333,6 +333,18 @@ class GatewayRunner:
 
             self._model = build_models(self.settings)
         return self._model
+
+    def _follow_rotation(self, session_entry: SessionEntry, new_id: str) -> bool:
+        """Bind the chat to the session a compression moved to, before anybody is answered.
+
+        For whoever runs in an agent's place; an agent tells its holders itself.
+        """
+        if not new_id or new_id == session_entry.session_id:
+            return False
+        self.session_store.follow(session_entry.session_id, new_id)
+        session_entry.session_id = new_id
+        self.session_store._save()
+        return True
 
     # Agents between turns
 

@@ -18,8 +18,6 @@ from .hub import Hub, Session
 if TYPE_CHECKING:
     from agent.agent import AIAgent
     from agent.events import Event
-    from agent.outcome import TurnOutcome
-    from agent.request import TurnRequest
     from agent.rotation import Holder, Rotation
 
 RESULT_SHOWN = 4_000
@@ -86,24 +84,6 @@ def _follower(hub: Hub, sid: str, session: Session) -> Holder:
             )
 
     return follow
-
-
-def run(agent: Any, request: TurnRequest, show: Callable[[str], None]) -> TurnOutcome:
-    """Run a turn to its end; `show` gets the answer's text as it comes.
-
-    A stand-in for an agent may have only the public door, `run_conversation`, for questions.
-    """
-    from agent.events import watch_all, watch_text
-    from agent.outcome import outcome_from_dict
-    from agent.request import Question
-    from conversation.watching import publish_turn
-
-    if isinstance(request, Question) and not hasattr(agent, "run_blocking"):
-        result = agent.run_conversation(request.content, stream_callback=show)
-        return outcome_from_dict(result, str(getattr(agent, "session_id", "")))
-    watch = watch_all(publish_turn(agent), watch_text(show))
-    outcome: TurnOutcome = agent.run_blocking(request, watch=watch)
-    return outcome
 
 
 def emit_text(

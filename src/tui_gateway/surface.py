@@ -14,7 +14,7 @@ from agent.ids import new_session_id
 from agent.slash import Alias, CommandError, Result, Surface, lookup, run
 from agent.slash.table import parse
 
-from . import agents, asking, fetching, live, turns, walls
+from . import agents, asking, fetching, inbox, live, turns, walls
 from .hub import Hub, Session
 from .media import BadMediaError, attach_image
 from .rpc import RpcError
@@ -110,7 +110,7 @@ class LiveSurface(Surface):
 
     def queue(self, text: str) -> int:
         """Keep a message until the turn is over."""
-        turns.accept(self._hub, self._session, text)
+        inbox.accept(self._hub, self._session, text)
         turns.run_waiting(self._hub, self._sid, self._session)
         return len(self.db.list_waiting(self.session_id))
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from conversation import abandoned
 
-from . import live, turns, viewing
+from . import history, inbox, live, turns, viewing
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Watcher:
             elif not session.get("running"):
                 note_elsewhere(self._hub, sid, session)
                 if not session.get("elsewhere"):
-                    turns.follow_writes(self._hub, sid, session)
+                    history.follow_writes(self._hub, sid, session)
         if db.list_noted():
             self._tell_notes(db)
 
@@ -130,7 +130,7 @@ class Watcher:
                 if taken is not None:
                     session = revived(self._hub, taken.session_id, 80)
                     session |= {"headless": True, "detached_at": time.time()}
-                    turns.begin_with(self._hub, session, taken)
+                    turns.begin_with(self._hub, session, turn, taken)
                 return
         sid, session = found
         if not session.get("closing"):
@@ -153,7 +153,7 @@ class Watcher:
         else:
             session["elsewhere"] = False
             viewing.end(self._hub, sid, session)
-            turns.reload_history(self._hub, sid, session)
+            history.reload(self._hub, sid, session)
             turns.run_waiting(self._hub, sid, session, is_opened=True)
 
     def _close_if_done(self, sid: str, session: Session) -> None:
@@ -174,4 +174,4 @@ def _is_ours(turn: dict[str, Any]) -> bool:
 
     What a plain terminal left is gone on with when its conversation is opened.
     """
-    return turn["source"] == turns.SOURCE and turn["deliver_to"] is None
+    return turn["source"] == inbox.SOURCE and turn["deliver_to"] is None

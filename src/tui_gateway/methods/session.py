@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from .. import asking, live, shapes, take_over, turns, walls
+from .. import asking, inbox, live, shapes, take_over, turns, walls
 from ..event_log import EPOCH
 from ..hub import Hub, Session
 from ..paths import existing_folder
@@ -88,7 +88,7 @@ def _find(call: Call, wanted: str) -> str:
     found = db.resolve_session_id(wanted) or db.resolve_session_by_title(wanted)
     if found is not None:
         return db.resolve_resume_session_id(found)
-    if db.list_waiting(wanted, turns.SOURCE):
+    if db.list_waiting(wanted, inbox.SOURCE):
         return wanted
     raise RpcError(NOT_STORED, f"There is no session {wanted[:80]!r}. See session.list.")
 
@@ -215,7 +215,7 @@ def list_sessions(call: Call, limit: int = 50, query: str | None = None) -> shap
     known = {row["id"] for row in rows}
     waiting = [
         shapes.waiting_session(one)
-        for one in db.list_waiting(source=turns.SOURCE)
+        for one in db.list_waiting(source=inbox.SOURCE)
         if one["session_id"] not in known and db.get_session(one["session_id"]) is None
     ]
     return {"sessions": [*waiting, *(shapes.session(row) for row in rows)][:limit]}

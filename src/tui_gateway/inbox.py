@@ -1,0 +1,102 @@
+"""Prompts on their way to a turn: stored before their sender is told, run in the order they came.
+
+A prompt goes into the store's inbox; a turn takes it from there in the step that stores the user's
+message. What waits (because a turn runs, or because the server was killed) is run next. Where no
+prompt waits, what the conversation is to be told (the end of a background process, say) is a turn
+of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from hermes_base.process import is_gone, this_process
+
+from . import live
+from .hub import Hub, Session
+
+SOURCE = "tui"
+OWNER = "accepted_by"
+"""Which process a prompt was sent to: as long as it lives, nobody else runs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt and the row of the inbox it has."""
+
+    content: Any
+    inbox_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a conversation is to be told without anybody having asked."""
+
+
+def accept(hub: Hub, session: Session, content: Any, message_id: str | None = None) -> str | None:
+    """Store a prompt before anybody is told that it was taken; returns its inbox id.
+
+    A client that does not know whether its prompt arrived sends it again under the same
+    `message_id`; then the result is None.
+    """
+    inbox_id = f"tui:{message_id or f'{time.time_ns():x}:{os.urandom(4).hex()}'}"
+    facts = {
+        name: session[name]
+        for name in ("cwd", "model", "provider", "reasoning_effort", "pending_title", "user_id")
+        if session.get(name)
+    }
+    is_new = hub._get_db().accept_message(
+        inbox_id,
+        live.current_key(session),
+        content,
+        source=SOURCE,
+        user_id=session.get("user_id"),
+        facts={**facts, OWNER: this_process()},
+    )
+    return inbox_id if is_new else None
+
+
+def oldest(hub: Hub, session: Session) -> Prompt | None:
+    """The prompt that has waited longest, of those that this server is to run."""
+    waiting = hub._get_db().list_waiting(live.current_key(session))
+    return next(
+        (Prompt(row["content"], row["id"]) for row in waiting if _is_ours(row, session)), None
+    )
+
+
+def first(hub: Hub, session: Session) -> Prompt | Notes | None:
+    """What is to be run next: the oldest prompt, which brings the notes along, or the notes."""
+    prompt = oldest(hub, session)
+    # A store that stands in for a real one may answer anything; that is no note.
+    if prompt is None and hub._get_db().has_notes(live.current_key(session)) is True:
+        return Notes()
+    return prompt
+
+
+def _is_ours(row: dict[str, Any], session: Session) -> bool:
+    owner = row["facts"].get(OWNER)
+    is_left = owner is None or is_gone(owner) or row["id"] in session.get("adopted", ())
+    return is_left or owner == this_process()
+
+
+def mark_running(session: Session, work: object | None, *, is_stopped: bool = False) -> None:
+    """Say what is being answered; None when nothing is. `is_stopped` is whether it was stopped
+    before it began."""
+    session["running"] = work is not None
+    session["prompt_id"] = None if work is None else prompt_id(work)
+    session["stop_wanted"] = is_stopped
+    session["inflight"] = None
+    done = session.setdefault("turn_done", threading.Event())
+    if work is None:
+        done.set()
+    else:
+        done.clear()
+
+
+def prompt_id(work: object) -> str:
+    """The row of the inbox that is being answered; empty if it is not a prompt."""
+    return work.inbox_id if isinstance(work, Prompt) else ""

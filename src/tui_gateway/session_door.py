@@ -1,0 +1,313 @@
+"""A live session's side of its conversation: its prompts, and its turns as events of the protocol.
+
+Each session has a thread for as long as it has something to do. What its clients are told of a
+turn's end and what is done next are one step: whoever sees the end finds the session idle, or with
+its next prompt.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agent.events import watch_text
+from agent.home import hermes_home
+from agent.outcome import NotStarted, TurnOutcome, outcome_from_dict
+from agent.request import Question, TakenOver, TurnRequest, WaitingNotes
+from agent.threads import run_to_end
+from conversation import abandoned
+from conversation.door import Abandoned, Door, NotNowError, Origin
+from conversation.event_hooks import EventHooks
+from conversation.service import Conversations
+from hermes_base import session_context
+from hermes_state import AsyncSessionDB, SessionDB, TakenTurn
+
+from . import agents, asking, history, inbox, live, turn_ends
+from .hub import Hub, Session
+from .inbox import SOURCE, Notes, Prompt, mark_running
+
+if TYPE_CHECKING:
+    from agent.events import Watcher
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A turn of a process that is gone, which is this one's now."""
+
+    turn: TakenTurn
+
+
+Work: TypeAlias = Prompt | Notes | Taken
+
+
+class SessionDoor(Door[Work]):
+    """One live session, claimed by whoever makes this (`turns`)."""
+
+    def __init__(
+        self, hub: Hub, sid: str, session: Session, taken: TakenTurn | None = None
+    ) -> None:
+        """`taken` is an abandoned turn that this process has taken over already."""
+        self.key = sid
+        self._hub, self._session = hub, session
+        self._taken = taken
+        self._complete: dict[str, Any] | None = None
+        """The end of the last turn, not told yet."""
+        self._stays_idle = False
+        """Whether nothing further is run now: the store takes nothing, or a session is closed."""
+        self._told_nothing = False
+        """Whether notes were to be told and were not: by another process, perhaps."""
+        self._is_claimed = True
+        self._refusal: Exception | None = None
+
+    # What is to be run
+
+    def session_id(self) -> str:
+        """The durable session the conversation is in."""
+        return live.current_key(self._session)
+
+    async def next(self) -> Work | None:
+        """The next prompt; with none, the session is given back."""
+        session = self._session
+        with session["history_lock"]:
+            work = None if session.get("_finalized") or self._stays_idle else self._first()
+            self._tell_end()
+            mark_running(session, work)
+            self._is_claimed = work is not None
+        return work
+
+    def _first(self) -> Prompt | Notes | None:
+        try:
+            if self._told_nothing:
+                self._told_nothing = False
+                return inbox.oldest(self._hub, self._session)
+            return inbox.first(self._hub, self._session)
+        except Exception:
+            # What waits is on disk and is run when the session is opened again.
+            log.exception("Cannot look for waiting prompts")
+            return None
+
+    def _tell_end(self) -> None:
+        complete, self._complete = self._complete, None
+        if complete is not None:
+            self._hub.emit("message.complete", self.key, complete)
+
+    def release(self) -> None:
+        """If something failed on the way, the session takes prompts again."""
+        if self._is_claimed:
+            self._is_claimed = False
+            with self._session["history_lock"]:
+                self._tell_end()
+                mark_running(self._session, None)
+
+    async def fault(self, item: Work | Abandoned, error: Exception) -> bool:
+        """The configuration or the store: the person is told, and the prompt waits on."""
+        self._end(turn_ends.not_built(self._hub, self.key, error))
+        return True
+
+    async def gather(self, work: Work) -> bool:
+        """Notes are left to whoever has the turn: it is told them at its next step."""
+        if not isinstance(work, Notes):
+            return True
+        self._told_nothing = abandoned.runs_elsewhere(self._hub.get_db(), self.session_id())
+        return not self._told_nothing
+
+    # One turn
+
+    async def prepare(self, work: Work) -> Any:
+        """The session's agent."""
+        hub, session = self._hub, self._session
+        with session["history_lock"]:
+            self._tell_end()  # of the abandoned turn that was brought to its end first
+            mark_running(session, work, is_stopped=bool(session.get("stop_wanted")))
+        session_context.set_session_vars(**self.origin(work).context())
+        try:
+            agent = agents.ensure_agent(hub, self.key, session)
+        except Exception as error:
+            self._refusal = error
+            raise
+        if session.get("_finalized"):
+            raise NotNowError  # closed meanwhile: what is to be done waits until it is opened again
+        session["recovered"] = isinstance(work, Taken)
+        session["noted"] = isinstance(work, Notes)
+        session["prompt"] = work.content if isinstance(work, Prompt) else ""
+        if isinstance(work, Taken):
+            hub.reap_left_processes()  # they must not go on beside what is done now
+        return agent
+
+    def request(self, work: Work) -> TurnRequest:
+        """The turn that is asked of the agent."""
+        if isinstance(work, Prompt):
+            return Question(work.content, (work.inbox_id,))
+        return WaitingNotes() if isinstance(work, Notes) else TakenOver(work.turn)
+
+    def origin(self, work: Work) -> Origin:
+        """The window."""
+        return Origin(
+            platform=SOURCE,
+            session_id=self.session_id(),
+            user_id=self._session.get("user_id"),
+            ui_session_id=self.key,
+        )
+
+    def asked(self, work: Work) -> str:
+        """The prompt's text."""
+        from hermes_state import plain_text
+
+        return plain_text(work.content) if isinstance(work, Prompt) else ""
+
+    def watch(self, work: Work, agent: Any) -> Watcher | None:
+        """The answer's text, as it comes."""
+        hub, session = self._hub, self._session
+        renderer = hub.make_stream_renderer(session.get("cols", 80))
+
+        def stream(text: str) -> None:
+            if session.get("inflight") is None:
+                agents.message_begins(hub, self.key, session)
+            agents.emit_text(hub, self.key, session, "message.delta", text, renderer)
+
+        return watch_text(stream)
+
+    async def run(self, agent: Any, request: TurnRequest, watch: Watcher) -> TurnOutcome:
+        """Run the turn. A stand-in for an agent may have only the public door, for questions."""
+        if isinstance(request, Question) and not hasattr(agent, "run_blocking"):
+            from agent.events import TextStreamed
+
+            result = agent.run_conversation(
+                request.content, stream_callback=lambda text: watch(TextStreamed(text))
+            )
+            return outcome_from_dict(result, str(getattr(agent, "session_id", "")))
+        return await super().run(agent, request, watch)
+
+    def keeps(self, work: Work, outcome: NotStarted) -> bool:
+        """A prompt that could not be begun with is run once the cause is mended, and one whose
+        session was closed when it is opened again."""
+        return outcome.failed or bool(self._session.get("_finalized"))
+
+    async def settle(self, work: Work, outcome: TurnOutcome, agent: Any | None) -> None:
+        """Follow the agent, and make up what clients are told."""
+        hub, session, refusal = self._hub, self._session, self._refusal
+        self._refusal = None
+        session["stop_wanted"] = False  # that was for this turn
+        if agent is None:
+            self._end(None if refusal is None else turn_ends.not_built(hub, self.key, refusal))
+        elif isinstance(work, Notes) and outcome.is_silent and not outcome.failed:
+            self._told_nothing = True
+        else:
+            try:
+                self._end(self._followed(work, outcome))
+            except Exception as error:
+                # The boundary of the turn: whatever happened, the person is told.
+                log.exception("The end of the turn in %s failed", self.key)
+                self._end(turn_ends.failed(f"{type(error).__name__}: {error}"))
+
+    def _followed(self, work: Work, outcome: TurnOutcome) -> dict[str, Any]:
+        """Take over what the turn has changed; returns what clients are told of its end."""
+        hub, session = self._hub, self._session
+        hub._sync_session_key_after_compress(
+            self.key, session, clear_pending_title=False, restart_slash_worker=True
+        )
+        with session["history_lock"]:
+            if isinstance(outcome.messages, list):
+                session["history"] = outcome.messages
+                session["history_version"] = session.get("history_version", 0) + 1
+            if outcome.is_silent:
+                session["elsewhere"] = True  # `take_over` tells when it has been answered there
+                session["history"] = history.stored(hub, session)
+        history.apply_pending_title(hub, self.key, session)
+        is_dropped = isinstance(outcome, NotStarted) and outcome.interrupted
+        complete = turn_ends.completed(
+            hub, session, outcome, turn_ends.NOT_BEGUN if is_dropped else None
+        )
+        return {**complete, "unstored": True} if self._is_unstored(work, outcome) else complete
+
+    def _is_unstored(self, work: Work, outcome: TurnOutcome) -> bool:
+        """Whether what was to be done was refused and still waits."""
+        if isinstance(work, Notes):
+            return outcome.failed and self._hub.get_db().has_notes(self.session_id())
+        if not isinstance(work, Prompt) or not outcome.failed or outcome.api_calls:
+            return False
+        try:
+            waiting = self._hub.get_db().list_waiting(self.session_id())
+        except Exception:
+            # It would be answered twice only if the store also lost that it was taken.
+            log.exception("Whether the prompt %s waits is not known", work.inbox_id)
+            return True
+        return any(row["id"] == work.inbox_id for row in waiting)
+
+    def _end(self, complete: dict[str, Any] | None) -> None:
+        """Keep what is told of the turn's end until it is decided what comes next."""
+        self._complete = complete
+        self._stays_idle = complete is None or bool(complete.get("unstored"))
+
+    async def say(self, work: Work, text: str) -> None:
+        """Tell the clients."""
+        self._hub.emit("status.update", self.key, {"kind": "notice", "text": text})
+
+    def is_asking(self) -> bool:
+        """Whether the clients are asked something."""
+        return bool(asking.pending_of(self._session))
+
+    # Turns of other processes
+
+    def wait_begins(self, work: Work, text: str) -> None:
+        """Tell the clients; whoever stops the prompt now need not wait for the next look."""
+        self._session["awaits_other"] = self._hub.get_db().wake.ring
+        self._hub.emit("status.update", self.key, {"kind": "notice", "text": text})
+
+    def gives_up(self, work: Work) -> bool:
+        """Whether the prompt was stopped, or the session is closed."""
+        return bool(self._session.get("stop_wanted") or self._session.get("_finalized"))
+
+    async def wait_ends(self, work: Work, has_ended: bool) -> None:
+        """Show what the other has said; a prompt that was stopped is dropped."""
+        session = self._session
+        session.pop("awaits_other", None)
+        session["elsewhere"] = not has_ended  # then `take_over` tells of its end
+        if has_ended:
+            history.reload(self._hub, self.key, session)
+        elif session.get("_finalized"):
+            self._end(None)  # the prompt waits until the session is opened again
+        elif isinstance(work, Prompt):
+            self._hub.get_db().drop_message(work.inbox_id)
+            self._end(turn_ends.not_begun())
+
+    async def take_over(self, turn: Abandoned) -> Work | None:
+        """Make it this session's turn, or close it; clients are shown either."""
+        taken, self._taken = self._taken, None
+        if taken is None:
+            taken = abandoned.take_over_turn(
+                self._hub.get_db(), turn.row, self._hub.get_config().agent
+            )
+            history.reload(self._hub, self.key, self._session)
+        return None if taken is None else Taken(taken)
+
+
+def run(
+    hub: Hub,
+    sid: str,
+    session: Session,
+    first: Prompt | Notes | Abandoned,
+    taken: TakenTurn | None = None,
+) -> None:
+    """Do one thing in a session that is claimed, then what waits there; in a thread of its own,
+    so that no session holds up another."""
+    door = SessionDoor(hub, sid, session, taken)
+    try:
+        hooks = EventHooks(hermes_home() / "hooks")
+        conversations = Conversations(
+            _for_coroutines(hub.get_db()), lambda: hub.get_config().agent, lambda: hooks
+        )
+        run_to_end(conversations.run(door, first))
+    except Exception:
+        # The boundary of the thread: the session takes prompts again, and what waits is on disk.
+        log.exception("The turns in %s have ended", sid)
+        door.release()
+
+
+@functools.lru_cache(maxsize=1)
+def _for_coroutines(db: SessionDB) -> AsyncSessionDB:
+    return AsyncSessionDB(db)
