@@ -106,6 +106,12 @@ class EventHooks:
             log.exception("The hook in %s is left out", folder)
 
 
+@functools.lru_cache(maxsize=8)
+def hooks_of(home: Path) -> EventHooks:
+    """The event hooks of a home, loaded once in a process."""
+    return EventHooks(home / "hooks")
+
+
 def _is_safe_mode() -> bool:
     """Whether the program was started without code of others."""
     from hermes_base.plugins.discovery import is_true

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
+
+from agent.threads import run_to_end
 
 if TYPE_CHECKING:
     from agent.events import Event, Watcher
@@ -45,6 +48,13 @@ def compression_events(
         tell(hooks().emit("session:compress", facts))
 
     return follow
+
+
+def tell_beside(telling: Coroutine[Any, Any, object]) -> threading.Thread:
+    """Tell handlers on a thread, where no event loop runs between turns."""
+    teller = threading.Thread(target=run_to_end, args=(telling,), name="hermes-hooks", daemon=True)
+    teller.start()
+    return teller
 
 
 class TurnEvents:

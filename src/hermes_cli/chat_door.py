@@ -18,9 +18,9 @@ from agent.request import Question, TakenOver, TurnRequest, WaitingNotes
 from agent.threads import run_to_end
 from conversation.abandoned import TAKEN_AWAY
 from conversation.door import Abandoned, Door, Origin
-from conversation.event_hooks import HANDLER_SECONDS, EventHooks
+from conversation.event_hooks import HANDLER_SECONDS, hooks_of
 from conversation.service import Conversations
-from conversation.turn_events import compression_events
+from conversation.turn_events import compression_events, tell_beside
 from hermes_base import session_context
 from hermes_cli.chat_recovery import say, take_over
 from hermes_state import AsyncSessionDB, StoreError, plain_text
@@ -44,7 +44,7 @@ class TerminalDoor(Door[TurnRequest]):
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        hooks = EventHooks(chat.config.home / "hooks")
+        hooks = hooks_of(chat.config.home)
         self._hooks = hooks
         self._conversations = Conversations(
             AsyncSessionDB(chat.db), lambda: chat.config.agent, lambda: hooks
@@ -102,11 +102,7 @@ class TerminalDoor(Door[TurnRequest]):
 
     def _tell_beside(self, telling: Coroutine[Any, Any, object]) -> None:
         """Tell a handler on a thread of its own: between turns no event loop runs."""
-        teller = threading.Thread(
-            target=run_to_end, args=(telling,), name="hermes-hooks", daemon=True
-        )
-        teller.start()
-        self._tellers.append(teller)
+        self._tellers.append(tell_beside(telling))
 
     def finish_telling(self) -> None:
         """Let the handlers finish that are being told of a compression."""

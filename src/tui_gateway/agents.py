@@ -38,6 +38,8 @@ def ensure_agent(hub: Hub, sid: str, session: Session) -> Any:
 
 def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     from agent.build import build_agent, build_models
+    from conversation.event_hooks import hooks_of
+    from conversation.turn_events import compression_events, tell_beside
     from tools.services import Services
 
     from .asking import SessionAsker
@@ -69,6 +71,9 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
         apply_options(agent, session["options"])
     agent.follow_wall()
     agent.holders.add("live session", _follower(hub, sid, session))
+    hooks = hooks_of(config.home)
+    events = compression_events(lambda: hooks, tell_beside, agent.platform, agent.user_id)
+    agent.holders.add("event hooks", events)
     return agent
 
 

@@ -19,7 +19,7 @@ from agent.request import Question, TakenOver, TurnRequest, WaitingNotes
 from agent.threads import run_to_end
 from conversation import abandoned
 from conversation.door import Abandoned, Door, NotNowError, Origin
-from conversation.event_hooks import EventHooks
+from conversation.event_hooks import hooks_of
 from conversation.service import Conversations
 from hermes_base import session_context
 from hermes_state import AsyncSessionDB, SessionDB, TakenTurn
@@ -297,7 +297,7 @@ def run(
     so that no session holds up another."""
     door = SessionDoor(hub, sid, session, taken)
     try:
-        hooks = EventHooks(hermes_home() / "hooks")
+        hooks = hooks_of(hermes_home())
         conversations = Conversations(
             _for_coroutines(hub.get_db()), lambda: hub.get_config().agent, lambda: hooks
         )

@@ -15,7 +15,7 @@ def test_a_live_sessions_agent_tells_it(gateway: Gateway) -> None:
     sid = gateway.open()
     gateway.ask(sid, "Hello")
     assert gateway.live(sid)["agent"].holders.names == [
-        "session context", "context engine", "memory providers", "live session",
+        "session context", "context engine", "memory providers", "event hooks", "live session",
     ]  # fmt: skip
 
 
