@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -80,12 +79,10 @@ class RedactingFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__(_FORMAT)
-        # Looked up here rather than at import: most processes never log before they have set up.
-        self._session: Callable[[str], str] = get_session_env
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one redacted piece of text."""
-        session = self._session("HERMES_SESSION_ID")
+        session = get_session_env("HERMES_SESSION_ID")
         record.session = f" [{session}]" if session else ""
         return redact(super().format(record))
 
@@ -99,7 +96,7 @@ class JsonFormatter(RedactingFormatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname,
             "logger": record.name,
-            "session": self._session("HERMES_SESSION_ID") or None,
+            "session": get_session_env("HERMES_SESSION_ID") or None,
             "message": redact(record.getMessage()),
         }
         if record.exc_info:

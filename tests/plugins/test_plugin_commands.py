@@ -10,9 +10,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.config import ConfigError
+from agent.config.write import edited, set_plugin_enabled
 from agent.plugin_loading import load_plugins
 from hermes_base import plugins
-from hermes_base.plugins.config import CannotEdit, _with_section, set_enabled
 from hermes_cli.main import main
 
 from .conftest import WritePlugin
@@ -69,14 +70,15 @@ def test_the_rest_of_the_file_stays(home: Path) -> None:
     path = home / "config.yaml"
     path.write_text(CONFIG)
     path.chmod(0o640)
-    assert set_enabled(path, "mine", True)
+    assert set_plugin_enabled(path, "mine", True)
     text = path.read_text()
     before, after = CONFIG.split("plugins:")[0], CONFIG[CONFIG.index("\n# how to show") :]
     assert text.startswith(before) and text.endswith(after)
     assert yaml.safe_load(text)["plugins"] == {"enabled": ["other", "mine"], "hook_timeout": 3}
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert not set_enabled(path, "mine", True)
-    assert set_enabled(path, "mine", False)
+    assert "# the ones I trust" in text
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600  # as after every change of it
+    assert not set_plugin_enabled(path, "mine", True)
+    assert set_plugin_enabled(path, "mine", False)
     section = yaml.safe_load(path.read_text())["plugins"]
     assert (section["enabled"], section["disabled"]) == (["other"], ["mine"])
 
@@ -85,32 +87,33 @@ def test_the_rest_of_the_file_stays(home: Path) -> None:
     "text",
     [
         "",
-        "model: x",
+        "model: gpt-5",
         "plugins:\n",
-        "plugins: {enabled: [a]}\nmodel: x\n",
-        "model: x\nplugins: {}\n",
+        "plugins: {enabled: [a]}\nmodel: gpt-5\n",
+        "model: gpt-5\nplugins: {}\n",
         "plugins:\n  enabled: a\n",
-        "plugins:\n  enabled:\n  - a\n\n\n\nmodel: x\n# end\n",
+        "plugins:\n  enabled:\n  - a\n\n\n\nmodel: gpt-5\n# end\n",
         "# only a comment\n",
-        "---\nmodel: x\n",
+        "---\nmodel: gpt-5\n",
+        "{model: gpt-5, plugins: {enabled: [a]}}\n",
     ],
 )
 def test_every_shape_of_section(text: str, home: Path) -> None:
     path = home / "config.yaml"
     path.write_text(text)
     before = yaml.safe_load(text) or {}
-    assert set_enabled(path, "mine", True)
+    assert set_plugin_enabled(path, "mine", True)
     after = yaml.safe_load(path.read_text())
     assert after["plugins"]["enabled"][-1] == "mine"
     assert {**before, "plugins": 0} == {**after, "plugins": 0}
 
 
-@pytest.mark.parametrize("text", ["a: [", "- a list\n", "{model: x, plugins: {enabled: [a]}}\n"])
+@pytest.mark.parametrize("text", ["a: [", "- a list\n", "plugins: 5\n"])
 def test_what_cannot_be_edited_is_left_alone(text: str, home: Path) -> None:
     path = home / "config.yaml"
     path.write_text(text)
-    with pytest.raises(CannotEdit):
-        set_enabled(path, "mine", True)
+    with pytest.raises(ConfigError):
+        set_plugin_enabled(path, "mine", True)
     assert path.read_text() == text
 
 
@@ -125,8 +128,9 @@ values = st.dictionaries(
 def test_any_file_can_be_edited(rest: dict, old: dict | None, names: list[str]) -> None:
     raw = {**rest, "plugins": old, "zz": 1} if old is not None else rest
     text = yaml.safe_dump(raw, sort_keys=False) if raw else ""
-    changed = _with_section(text, {"enabled": names})
-    assert yaml.safe_load(changed) == {**raw, "plugins": {"enabled": names}}
+    changed = edited(text, ["plugins", "enabled"], names)
+    assert changed is not None
+    assert yaml.safe_load(changed) == {**raw, "plugins": {**(old or {}), "enabled": names}}
 
 
 def test_shell_hooks(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

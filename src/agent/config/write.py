@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.config import load_config
+from agent.config import load_config, read_yaml
 from agent.config.env import parse_dotenv
 from agent.home import ConfigError
 from hermes_base.files import write_private
@@ -52,6 +52,27 @@ def set_config_values(path: Path, values: Mapping[str, Any]) -> bool:
         load_config(path.parent, raw=wanted)
         _write(path, changed)
     return True
+
+
+def set_plugin_enabled(path: Path, name: str, enabled: bool) -> bool:
+    """Enable or disable a plugin in the file at `path`; False if that was so already."""
+    section = read_yaml(path).get("plugins")
+    section = section if isinstance(section, dict) else {}
+    on, off = _texts(section.get("enabled")), _texts(section.get("disabled"))
+    values = {"plugins.enabled": [one for one in on if one != name or enabled]}
+    if enabled and name not in on:
+        values["plugins.enabled"].append(name)
+    if off or not enabled:
+        values["plugins.disabled"] = [one for one in off if one != name or not enabled]
+        if not enabled and name not in off:
+            values["plugins.disabled"].append(name)
+    return set_config_values(path, values)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def _refuse_broken_text(path: Path, key: str, value: Any) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.config import Config, ConfigError, load_config
+from agent.config.write import set_plugin_enabled
 from agent.plugin_loading import load_plugins
 from conversation.event_hooks import NOT_AGREED, hooks_in
 from hermes_base import plugins
 from hermes_base.plugins.calls import TookTooLong
-from hermes_base.plugins.config import CannotEdit, set_enabled
 from hermes_base.plugins.discovery import find_plugins, is_true, read_choice
 from tools.hook_consents import agree, read_consents, revoke
 from tools.shell_hooks import accepts_all, read_hooks, run_hook
@@ -26,14 +26,14 @@ Subparsers = Any
 
 def add_parsers(commands: Subparsers) -> None:
     """Add `plugins` and `hooks` to the command line."""
-    plugins = commands.add_parser("plugins", help="list, enable or disable plugins")
-    actions = plugins.add_subparsers(dest="action", metavar="action", required=True)
+    parser = commands.add_parser("plugins", help="list, enable or disable plugins")
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     _add(actions, "list", "what is there, and whether it is loaded", list_plugins)
     for name, help in (("enable", "load a plugin from now on"), ("disable", "load it no more")):
         parser = _add(actions, name, help, change_plugin)
         parser.add_argument("name", help="the plugin, as `hermes plugins list` names it")
-    hooks = commands.add_parser("hooks", help="list, try or forbid the shell hooks of config.yaml")
-    actions = hooks.add_subparsers(dest="action", metavar="action", required=True)
+    parser = commands.add_parser("hooks", help="list, try or forbid the shell hooks of config.yaml")
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
     _add(actions, "list", "every hook, and whether it may run", list_hooks)
     _add(actions, "doctor", "diagnose problems with the shell hooks", check_hooks)
     parser = _add(actions, "accept", "agree that hooks may run", accept_hooks)
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     """Carry out what `add_parsers` understood; returns the exit code."""
     try:
         return int(args.run(args, load_config()))
-    except (ConfigError, CannotEdit, OSError) as error:
+    except (ConfigError, OSError) as error:
         print(f"hermes: {error}", file=sys.stderr)
         return 2
 
@@ -100,7 +100,7 @@ def change_plugin(args: argparse.Namespace, config: Config) -> int:
         there = ", ".join(sorted(known)) or "none"
         print(f"hermes: there is no plugin {args.name!r}. There are: {there}.", file=sys.stderr)
         return 2
-    changed = set_enabled(config.home / "config.yaml", args.name, enabled)
+    changed = set_plugin_enabled(config.home / "config.yaml", args.name, enabled)
     state = "enabled" if enabled else "disabled"
     print(f"{args.name} {'is now' if changed else 'was already'} {state}.")
     return 0

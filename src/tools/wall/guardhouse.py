@@ -195,9 +195,9 @@ class Guardhouse:
         kept |= {"no_proxy": local, "NO_PROXY": local}
         if warden.listener is not None:
             address = f"http://127.0.0.1:{warden.listener.getsockname()[1]}"
-            names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY",
+            variables = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY",
                      "ALL_PROXY")  # fmt: skip
-            kept |= dict.fromkeys(names, address)
+            kept |= dict.fromkeys(variables, address)
         return kept
 
     def close(self) -> None:

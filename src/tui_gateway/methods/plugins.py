@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from agent.config import ConfigError
+from agent.config.write import set_plugin_enabled
 from hermes_base import plugins
-from hermes_base.plugins.config import CannotEdit, set_enabled
 from hermes_base.plugins.discovery import Choice, Found, find_plugins, read_choice
 
 from .. import shapes_settings as wire
@@ -63,8 +64,8 @@ def manage(
         there = ", ".join(one["name"] for one in known) or "none"
         raise RpcError(UNKNOWN_PLUGIN, f"There is no plugin {name[:80]!r}. There are: {there}.")
     try:
-        changed = set_enabled(call.config.home / "config.yaml", name, wanted)
-    except (CannotEdit, OSError) as error:
+        changed = set_plugin_enabled(call.config.home / "config.yaml", name, wanted)
+    except (ConfigError, OSError) as error:
         raise RpcError(NOT_WRITTEN, str(error)) from error
     call.hub.reload_config()
     after = next(one for one in list_plugins(call)["plugins"] if one["name"] == name)
