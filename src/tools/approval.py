@@ -79,7 +79,7 @@ def check_command(
     """
     from .danger.analyse import analyse  # a few thousand lines: loaded with the first command
 
-    settings = _settings(context)
+    settings = context.workspace.section("approvals")
     workspace = context.workspace
     start = None if workdir is None else Path(workdir).expanduser()
     is_walled = needs_walls(workspace) and not (needs is not None and needs.no_wall)
@@ -114,11 +114,7 @@ def check_command(
 
 def needs_walls(workspace: Workspace) -> bool:
     """Whether commands of a conversation run inside a wall; ToolError if they must and cannot."""
-    section = workspace.settings.get("terminal")
-    backend = section.get("backend") if isinstance(section, dict) else None
-    if backend not in (None, "", "local"):
-        return False
-    return guardhouse_of(workspace) is not None
+    return workspace.is_local and guardhouse_of(workspace) is not None
 
 
 def check_action(context: ToolContext, key: str, description: str, subject: str) -> None:
@@ -207,7 +203,8 @@ def decide(
             f"Refused: {_told(hard)}. Nobody can allow this; find another way or ask the person to "
             "do it themselves."
         )
-    mode = "off" if context.workspace.mode == "full" else _settings(context).get("mode")
+    workspace = context.workspace
+    mode = "off" if workspace.mode == "full" else workspace.section("approvals").get("mode")
     if mode == "off" or allow_listed:
         _record(context, subject, findings, "off" if mode == "off" else "allow_list", approved=True)
         return
@@ -299,7 +296,7 @@ def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
         how = "cancelled" if is_stopped else "nobody"
         _record(context, subject, asked, how, approved=False, choice="deny")
         return _Answer("deny", how)
-    timeout = float(_settings(context).get("timeout") or TIMEOUT)
+    timeout = float(context.workspace.section("approvals").get("timeout") or TIMEOUT)
     description, keys = _told(asked), _keys(asked)
     db = context.db
     row = db.get_session(context.session_id) if db is not None else None
@@ -444,14 +441,7 @@ def _places(workspace: Workspace) -> Places:
 
 def _knows_only_sh(workspace: Workspace) -> bool:
     """Whether commands may be read by a shell that is not bash."""
-    section = workspace.settings.get("terminal")
-    backend = section.get("backend") if isinstance(section, dict) else None
-    return backend not in (None, "", "local") or shutil.which("bash") is None
-
-
-def _settings(context: ToolContext) -> dict[str, Any]:
-    section = context.workspace.settings.get("approvals")
-    return dict(section) if isinstance(section, dict) else {}
+    return not workspace.is_local or shutil.which("bash") is None
 
 
 def _keys(findings: Iterable[Finding]) -> list[str]:

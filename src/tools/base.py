@@ -155,6 +155,16 @@ class Workspace:
         if self.root == Path():
             self.root = self.cwd
 
+    def section(self, name: str) -> Mapping[str, Any]:
+        """A section of the configuration; empty if there is none."""
+        section = self.settings.get(name)
+        return section if isinstance(section, Mapping) else {}
+
+    @property
+    def is_local(self) -> bool:
+        """Whether commands run on this machine, and not in a container or elsewhere."""
+        return self.section("terminal").get("backend") in (None, "", "local")
+
 
 @dataclass(slots=True)
 class TurnFacts:

@@ -17,6 +17,7 @@ from agent.config import load_config, read_yaml
 from agent.config.env import parse_dotenv
 from agent.home import ConfigError
 from hermes_base.files import write_private
+from tools.toolset_names import names_in
 
 _writing = threading.Lock()
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
@@ -58,7 +59,7 @@ def set_plugin_enabled(path: Path, name: str, enabled: bool) -> bool:
     """Enable or disable a plugin in the file at `path`; False if that was so already."""
     section = read_yaml(path).get("plugins")
     section = section if isinstance(section, dict) else {}
-    on, off = _texts(section.get("enabled")), _texts(section.get("disabled"))
+    on, off = names_in(section.get("enabled")), names_in(section.get("disabled"))
     values = {"plugins.enabled": [one for one in on if one != name or enabled]}
     if enabled and name not in on:
         values["plugins.enabled"].append(name)
@@ -67,12 +68,6 @@ def set_plugin_enabled(path: Path, name: str, enabled: bool) -> bool:
         if not enabled and name not in off:
             values["plugins.disabled"].append(name)
     return set_config_values(path, values)
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def _refuse_broken_text(path: Path, key: str, value: Any) -> None:

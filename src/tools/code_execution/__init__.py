@@ -24,7 +24,7 @@ from ..processes.identity import MARKER, Target, marker_value, new_marker, start
 from ..processes.ledger import Ledger, Record
 from ..terminal.environ import child_environment, names
 from ..terminal.output import OutputBuffer, Progress
-from ..terminal.place import passed_environment, terminal_settings
+from ..terminal.place import passed_environment
 from ..terminal.spawn import FIRST_FURTHER, spawn
 from ..trees import remove_tree
 from ..wall.guardhouse import guardhouse_of
@@ -178,7 +178,7 @@ def _cause(code: int) -> str:
 
 
 def _environment(context: ToolContext, warden: Warden | Seatbelt | None) -> dict[str, str]:
-    settings = terminal_settings(context.workspace)
+    settings = context.workspace.section("terminal")
     environ = {**passed_environment(settings), **context.workspace.environ}
     environ = child_environment(environ, names(settings.get("pass_env")))
     guardhouse = guardhouse_of(context.workspace) if warden is not None else None

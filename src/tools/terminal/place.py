@@ -56,7 +56,7 @@ class Place:
         grants: Grants = NO_GRANTS,
     ) -> tuple[Launch, str]:
         """Everything to start a command with, and a remark if the directory is not as expected."""
-        settings = terminal_settings(context.workspace)
+        settings = context.workspace.section("terminal")
         sent = _session_environ(context)
         allow = names(settings.get("pass_env"))
         base = {"TERM": "dumb", **child_environment(passed_environment(settings), allow)}
@@ -142,7 +142,7 @@ def place_of(context: ToolContext) -> Place:
     with workspace.lock:
         place = workspace.state.get(_STATE)
         if place is None:
-            settings = terminal_settings(workspace)
+            settings = workspace.section("terminal")
             backend = make_backend(settings, workspace.home)
             memory = Memory(str(workspace.cwd), workspace.environ)
             if backend.name != "local":
@@ -161,12 +161,6 @@ def close_place(workspace: Workspace) -> None:
         Ledger(workspace.home).stop(lambda record: record.marker in place.markers)
         place.backend.close()
     close_walls(workspace)
-
-
-def terminal_settings(workspace: Workspace) -> Mapping[str, Any]:
-    """The `terminal` section of the configuration."""
-    section = workspace.settings.get("terminal")
-    return section if isinstance(section, Mapping) else {}
 
 
 def passed_environment(settings: Mapping[str, Any]) -> dict[str, str]:

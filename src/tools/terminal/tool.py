@@ -17,7 +17,7 @@ from ..processes.identity import Seen, name_of
 from ..wall.leaving import Needs, hint, parse_needs
 from ..wall.telling import remark_of_none
 from .output import OutputBuffer, Progress
-from .place import close_place, place_of, sudo_password, terminal_settings
+from .place import close_place, place_of, sudo_password
 from .run import How, Run, run_to_end
 
 DEFAULT_TIMEOUT = 180
@@ -175,7 +175,7 @@ def _write_first(run: Run, password: str | None, *, is_local: bool) -> None:
 
 def _time_limit(workspace: Workspace, timeout: float | None) -> float:
     if timeout is None:
-        configured = float(terminal_settings(workspace).get("timeout") or DEFAULT_TIMEOUT)
+        configured = float(workspace.section("terminal").get("timeout") or DEFAULT_TIMEOUT)
         return min(configured, MAX_TIMEOUT)
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ToolError(

@@ -95,7 +95,9 @@ class Guardhouse:
         """What may be done inside, here and now."""
         workspace = self._workspace
         hidden = hidden_places(workspace.home, os.environ)
-        network: Network = "proxy" if _settings(workspace).get("network") != "off" else "none"
+        network: Network = (
+            "proxy" if workspace.section("terminal").get("network") != "off" else "none"
+        )
         roots, own = self.roots(), own_places(self.folder)
         # All these may be where temporary files are, which are not shown.
         readable = (*real_places([Path.home()]), *OWN_PROGRAMS, *roots, self.folder)
@@ -211,7 +213,7 @@ class Guardhouse:
         Ledger(self._workspace.home).remove(self._marker)
 
     def _needs_no_question(self, granted: tuple[str, ...], host: str) -> bool:
-        settings = _settings(self._workspace)
+        settings = self._workspace.section("terminal")
         allowed = names(settings.get("allowed_hosts"))
         return (
             settings.get("network") == "on" or _is_listed(host, allowed) or _named(host) in granted
@@ -293,7 +295,7 @@ def guardhouse_of(workspace: Workspace) -> Guardhouse | None:
 
     ToolError if the settings require a wall and there can be none.
     """
-    setting = str(_settings(workspace).get("sandbox") or "auto")
+    setting = str(workspace.section("terminal").get("sandbox") or "auto")
     if setting == "off" or workspace.mode == "full":
         return None
     with workspace.lock:
@@ -341,11 +343,6 @@ def close_walls(workspace: Workspace) -> None:
         guardhouse = workspace.state.pop(_STATE, None)
     if isinstance(guardhouse, Guardhouse):
         guardhouse.close()
-
-
-def _settings(workspace: Workspace) -> Mapping[str, Any]:
-    section = workspace.settings.get("terminal")
-    return section if isinstance(section, Mapping) else {}
 
 
 def _named(host: str) -> str:

@@ -49,11 +49,13 @@ def is_chosen() -> bool:
 def remark_of_none(context: ToolContext) -> str:
     """At a conversation's first command: that no wall is around it, unless that was chosen."""
     workspace = context.workspace
-    section = workspace.settings.get("terminal")
-    settings = section if isinstance(section, Mapping) else {}
-    if settings.get("backend") not in (None, "", "local") or workspace.mode == "full":
+    if not workspace.is_local or workspace.mode == "full":
         return ""
-    if settings.get("sandbox") == "off" or is_chosen() or means().kind != "none":
+    if (
+        workspace.section("terminal").get("sandbox") == "off"
+        or is_chosen()
+        or means().kind != "none"
+    ):
         return ""
     with workspace.lock:
         if workspace.state.get(_STATE):

@@ -74,8 +74,7 @@ def allowed_private(context: ToolContext) -> AllowedPrivate:
 
 def web_settings(context: ToolContext) -> Mapping[str, Any]:
     """The section `web` of the configuration."""
-    section = context.workspace.settings.get("web")
-    return section if isinstance(section, Mapping) else {}
+    return context.workspace.section("web")
 
 
 def resolver(context: ToolContext) -> Resolver:

@@ -61,9 +61,7 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
     given = body.get("id") or body.get("session_id")
     session_id = _new_id(api, owner, given)
     if api.db.get_session(session_id) is not None:
-        raise ApiError(
-            409, f"There is a session {shown_id(owner, session_id)} already.", code="session_exists"
-        )
+        raise _exists(owner, session_id)
     facts = {"user_id": owner_id(owner), "model": str(body.get("model") or api.model)}
     if body.get("system_prompt") is not None:
         if not isinstance(body["system_prompt"], str):
@@ -134,9 +132,7 @@ async def fork(api: Api, owner: str, http: HttpRequest) -> Response:
     given = body.get("id") or body.get("session_id")
     new_id = _new_id(api, owner, given)
     if api.db.get_session(new_id) is not None:
-        raise ApiError(
-            409, f"There is a session {shown_id(owner, new_id)} already.", code="session_exists"
-        )
+        raise _exists(owner, new_id)
     until = body.get("until_message_id")
     if until is not None and (not isinstance(until, int) or isinstance(until, bool)):
         raise ApiError(400, "until_message_id must be a number.", param="until_message_id")
