@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tools.base import Answered, ApprovalRequest, Choice, ToolError
@@ -43,19 +44,20 @@ class Questions:
         self._open: dict[str, list[Question]] = {}
         self._lock = threading.Lock()
 
-    def add(self, session_key: str, question: Question) -> None:
-        """A question is asked in a chat."""
+    @contextmanager
+    def asking(self, session_key: str, question: Question) -> Iterator[None]:
+        """Let a question be answered for the length of a `with` block."""
         with self._lock:
             self._open.setdefault(session_key, []).append(question)
-
-    def remove(self, session_key: str, question: Question) -> None:
-        """It is over."""
-        with self._lock:
-            remaining = [one for one in self._open.get(session_key, []) if one is not question]
-            if remaining:
-                self._open[session_key] = remaining
-            else:
-                self._open.pop(session_key, None)
+        try:
+            yield
+        finally:
+            with self._lock:
+                remaining = [one for one in self._open.get(session_key, []) if one is not question]
+                if remaining:
+                    self._open[session_key] = remaining
+                else:
+                    self._open.pop(session_key, None)
 
     def answer(
         self, session_key: str, kind: str, answer: str, *, id: str | None = None, all: bool = False
@@ -111,25 +113,19 @@ class ChatAsker:
         )
         question = Question("approval", request.id, list(choices), answered=Answered(request.wake))
         buttons = [Button(CHOICES[one], f"approval:{request.id}:{one}") for one in choices]
-        self._questions.add(self._key, question)
-        try:
+        with self._questions.asking(self._key, question):
             self._show(text, buttons)
             return request.await_choice(question.answered, lambda: question.answer)
-        finally:
-            self._questions.remove(self._key, question)
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Ask what the person wants; their next message is the answer."""
         asked = Question("clarify", f"q{time.time_ns():x}", choices)
         numbered = "\n".join(f"{number}. {one}" for number, one in enumerate(choices, 1))
         buttons = [Button(one[:40], f"clarify:{asked.id}:{n}") for n, one in enumerate(choices)]
-        self._questions.add(self._key, asked)
-        try:
+        with self._questions.asking(self._key, asked):
             self._show(f"❓ {question}\n{numbered}".strip(), buttons)
             if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:
                 return _chosen(asked.answer, choices)
-        finally:
-            self._questions.remove(self._key, asked)
         raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
 
     def _show(self, text: str, buttons: list[Button]) -> None:

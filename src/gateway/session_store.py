@@ -69,7 +69,6 @@ class SessionStore:
         self._db = db
         self._config = config
         self._home = home
-        self._scope = scope
         self._is_busy = is_busy or (lambda session_id: False)
         self._now = now
         self._lock = threading.RLock()

@@ -9,7 +9,6 @@ from ..hub import Session
 from ..rpc import SESSION_BUSY, Call, RpcError, method
 
 EMPTY = 4004
-NOT_RUNNING = 4010
 
 
 @method("prompt.submit")

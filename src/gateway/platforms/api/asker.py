@@ -22,12 +22,9 @@ class ApiAsker:
         question = Question(
             "approval", request.id, list(request.choices), answered=Answered(request.wake)
         )
-        self._questions.add(self._key, question)
-        try:
+        with self._questions.asking(self._key, question):
             run.ask(request, list(request.choices))
             return request.await_choice(question.answered, lambda: question.answer)
-        finally:
-            self._questions.remove(self._key, question)
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Nobody can answer in the middle of a request."""
