@@ -11,8 +11,6 @@ import shutil
 from pathlib import Path
 
 import hermes_state
-from tools.base import ToolError
-from tools.own_folders import CHECKPOINT_FOLDER, output_folder_of
 
 log = logging.getLogger(__name__)
 
@@ -26,10 +24,13 @@ def open_store(home: Path) -> hermes_state.SessionDB:
 
 def forget(home: Path, conversations: list[str]) -> None:
     """Remove what is kept in files of conversations that are no longer in the store."""
+    from tools.own_folders import CHECKPOINT_FOLDER, output_folder_of
+
     for conversation in conversations:
         shutil.rmtree(output_folder_of(home, conversation), ignore_errors=True)
     if not (home / CHECKPOINT_FOLDER).is_dir():
         return
+    from tools.base import ToolError
     from tools.checkpoints import forget_conversation
 
     for conversation in conversations:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from .codec import (
@@ -46,6 +45,8 @@ def seconds(timestamp: Any) -> float:
         if isinstance(timestamp, (int, float)) and not isinstance(timestamp, bool):
             at = float(timestamp)
         else:
+            from datetime import datetime  # rarely needed
+
             if not isinstance(timestamp, datetime):
                 timestamp = datetime.fromisoformat(timestamp)
             at = timestamp.timestamp()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +32,8 @@ def find_session(db: SessionDB, wanted: str) -> str:
     found = found or db.resolve_session_by_title(wanted)
     if found:
         return found
+    import difflib
+
     recent = db.list_sessions_rich(limit=500, order_by_last_active=True, include_archived=True)
     if sum(one["id"].startswith(wanted) for one in recent) > 1:
         raise UserError(f"Several conversations begin with {wanted!r}. Give more of the id.")
