@@ -20,7 +20,7 @@ from tools.base import Asker, Mode, NobodyToAsk, ToolContext, TurnFacts, Workspa
 from tools.registry import Registry
 from tools.services import Services
 
-from . import running
+from . import asking, running
 from .auxiliary import Auxiliary
 from .busy_state import BusyState, TurnRunningError
 from .code_calls import CodeCalls
@@ -94,6 +94,8 @@ class AIAgent:
         self.platform = platform
         self.max_iterations = max_iterations
         self._on_event = on_event
+        self._emit = watch_all(on_event)
+        """Tells whoever watches the running turn, or the last one."""
         self.db = db
         providers = MemoryProviders(memory_providers)
         self.tools = providers.add_tools(tools or Registry())
@@ -207,7 +209,7 @@ class AIAgent:
         return outcome
 
     def _new_turn(self, watch: Watcher | None = None, deliver_to: DeliverTo | None = None) -> Turn:
-        emit = watch_all(watch, self._on_event)
+        emit = self._emit = watch_all(watch, self._on_event)
         return Turn(
             model=self.llm,
             journal=self._journal,
@@ -255,10 +257,21 @@ class AIAgent:
             workspace=self.workspace,
             db=self.db,
             user_id=self.user_id,
-            asker=self.asker,
+            asker=self.turn_asker(),
             turn=self.turn_facts,
-            services=self.services,
+            services=self._turn_services(),
         )
+
+    def turn_asker(self) -> Asker:
+        """Whom the running turn's tools ask; its watchers are told while a question is open."""
+        return asking.watched_asker(self.asker, self._emit, self.platform)
+
+    def _turn_services(self) -> Services:
+        ask = self.services.sudo_password
+        if ask is None:
+            return self.services
+        watched = asking.watched_password(ask, self._emit, self.platform)
+        return dataclasses.replace(self.services, sudo_password=watched)
 
     def announce(self, event: Event) -> None:
         """Emit what does not belong to a turn, to whoever listens to the agent."""

@@ -19,6 +19,7 @@ from tools.approval import StoredAsker
 from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
 
+from .asking import own_asker
 from .errors import ModelError
 from .events import BackgroundFinished, Event, NoteStored, ReplyFinished, ToolStarted, Watcher
 from .hooks import fire
@@ -57,7 +58,7 @@ class Delegation:
 
     async def __call__(self, task: Task, number: int, caller: ToolContext) -> str:
         """Run one task to its end; returns the report."""
-        child = self._new_agent(task, self._parent.asker)
+        child = self._new_agent(task, self._parent.turn_asker())
         return await self._run(child, task, lambda event: relay(event, number, caller))
 
     async def _run(self, child: AIAgent, task: Task, watch: Watcher | None = None) -> str:
@@ -200,7 +201,8 @@ def _status(outcome: TurnOutcome) -> str:
 
 def asker_in_background(asker: Asker) -> Asker:
     """Whom background work may ask: somebody who answers later, nobody who sits at a prompt."""
-    return asker if isinstance(asker, StoredAsker) else NobodyToAsk()
+    own = own_asker(asker)
+    return own if isinstance(own, StoredAsker) else NobodyToAsk()
 
 
 def allowed(tool: Tool) -> bool:

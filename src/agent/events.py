@@ -107,6 +107,29 @@ class Noticed(NamedTuple):
     text: str
 
 
+class QuestionAsked(NamedTuple):
+    """The turn waits for the person's answer, in the front end that runs it. From any thread."""
+
+    request_id: str
+    kind: str
+    """approval, clarify or password."""
+    text: str
+    """What is asked, or why."""
+    choices: list[str]
+    expires_at: float
+    """When nobody having answered counts as a denial; 0 if that is not known."""
+    platform: str
+    """Where it is asked and answered."""
+    subject: str = ""
+    """What an approval is wanted for: a command, without its secrets."""
+
+
+class QuestionClosed(NamedTuple):
+    """A question was answered, has expired or was withdrawn. From any thread."""
+
+    request_id: str
+
+
 class BackgroundFinished(NamedTuple):
     """Work in the background has ended; the conversation is told with its next step or turn.
 
@@ -167,6 +190,8 @@ Event = (
     | Compressing
     | Compressed
     | Noticed
+    | QuestionAsked
+    | QuestionClosed
     | BackgroundFinished
     | NoteStored
     | TitleSet

@@ -4,7 +4,7 @@ Every conversation in which this process runs turns has one log. An event's numb
 turn's lease in its upper part and a count in its lower one: it only grows, also when another
 process goes on with the turn or runs the next. The newest events are kept within bounds. Whoever
 asks for older ones gets a snapshot instead: one event for all the text of the reply that is being
-made, and those of its tools.
+made, those of its tools, and the questions that are open.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from agent.events import (
     Event,
+    QuestionAsked,
+    QuestionClosed,
     ReasoningStreamed,
     StreamRestarted,
     TextStreamed,
@@ -57,6 +59,8 @@ class ConversationLog:
         """What a snapshot is made of: the turn's beginning and its steps so far."""
         self._pieces: list[Numbered] = []
         """Then the text that is being streamed."""
+        self._questions: dict[str, Numbered] = {}
+        """What the person is asked now, by its id."""
         self.number = 0
         """Of the newest event."""
         self.is_running = False
@@ -68,6 +72,7 @@ class ConversationLog:
             if isinstance(event, TurnStarted):
                 self.number = max(self.number, event.fence << TURN_SHIFT)
                 self._turn, self._pieces, self.is_running = [], [], True
+                self._questions = {}
             self.number += 1
             numbered = Numbered(self.number, event)
             self._keep(numbered)
@@ -99,7 +104,9 @@ class ConversationLog:
         if since and is_kept:
             return [numbered for numbered in self._kept if numbered.number > since]
         self._join_pieces()
-        return list(self._turn) if self.is_running else []
+        if not self.is_running:
+            return []
+        return sorted([*self._turn, *self._questions.values()], key=lambda one: one.number)
 
     def _keep(self, numbered: Numbered) -> None:
         self._kept.append(numbered)
@@ -116,8 +123,13 @@ class ConversationLog:
             if self._pieces and type(self._pieces[-1].event) is not type(event):
                 self._join_pieces()
             self._pieces.append(numbered)
+        elif isinstance(event, QuestionAsked):
+            self._questions[event.request_id] = numbered
+        elif isinstance(event, QuestionClosed):
+            self._questions.pop(event.request_id, None)
         elif isinstance(event, TurnFinished):
             self._turn, self._pieces, self.is_running = [], [], False
+            self._questions = {}
         else:
             if isinstance(event, StreamRestarted):
                 self._pieces = []  # what was streamed of the reply is void

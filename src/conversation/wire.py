@@ -23,6 +23,8 @@ KINDS: dict[str, type[Any]] = {
         events.Compressing,
         events.Compressed,
         events.Noticed,
+        events.QuestionAsked,
+        events.QuestionClosed,
         events.BackgroundFinished,
         events.NoteStored,
         events.TitleSet,

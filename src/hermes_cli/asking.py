@@ -42,6 +42,14 @@ class TerminalAsker:
         """End the question that is being asked, if one is."""
         self._stops += 1
 
+    def can_ask(self, kind: str) -> bool:
+        """Whether there is a terminal."""
+        try:
+            os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+        except OSError:
+            return False
+        return True
+
     def approve(self, request: ApprovalRequest) -> Choice:
         """Show what is about to be done and read a choice; anything unclear is asked again.
 

@@ -55,6 +55,8 @@ def end(hub: Hub, sid: str, session: Session) -> None:
 
 
 def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    from agent.asking import described
+
     name = type(event).__name__
     with session["history_lock"]:
         is_ours = session.get("running") and not session.get("awaits_other")
@@ -68,6 +70,9 @@ def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
             session["inflight"], session["is_viewing"] = None, False
             complete = {"text": event.text, "usage": {}, "status": event.status}
             hub._emit("message.complete", sid, complete)
+        elif name == "QuestionAsked":
+            text = described(event)
+            hub._emit("status.update", sid, {"kind": "notice", "text": text})
         elif name not in _NOT_SHOWN:
             agents.translator(hub, sid, session)(event)
 

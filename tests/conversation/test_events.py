@@ -12,6 +12,8 @@ from agent import events
 from agent.events import (
     Event,
     Noticed,
+    QuestionAsked,
+    QuestionClosed,
     ReasoningStreamed,
     ReplyFinished,
     StreamRestarted,
@@ -103,6 +105,28 @@ def test_a_reply_that_is_tried_again_is_not_in_the_snapshot() -> None:
     assert text_of(watched(log)) == "a whole one"
 
 
+def test_questions_are_in_the_snapshot_while_they_are_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_EVENTS", 5)
+    log = ConversationLog()
+    first = QuestionAsked("q1", "clarify", "Which one?", ["red", "blue"], 0.0, "telegram")
+    second = QuestionAsked("q2", "approval", "deletes", ["once"], 5.0, "telegram", "rm -r x")
+    log.publish(TurnStarted("s", "t", 1))
+    log.publish(first)
+    log.publish(second)
+    for number in range(20):
+        log.publish(Noticed(str(number)))
+    seen = [event for _, event in watched(log)]
+    assert seen[:3] == [TurnStarted("s", "t", 1), first, second]
+    log.publish(QuestionClosed("q1"))
+    late = [event for _, event in watched(log)]
+    assert second in late and first not in late
+    log.publish(TurnFinished("s", "complete", ""))
+    log.publish(TurnStarted("s", "t", 2))
+    assert [event for _, event in watched(log)] == [TurnStarted("s", "t", 2)]
+
+
 def test_after_the_end_there_is_nothing_to_see() -> None:
     log = ConversationLog()
     log.publish(TurnStarted("s", "t", 1))
@@ -180,7 +204,14 @@ def test_whenever_somebody_comes_they_see_what_the_first_one_sees(
         assert late == [one for one in first if one.number > since]
 
 
-EXAMPLES: dict[type, object] = {str: "text", int: 3, float: 0.5, bool: True, Usage: Usage(1, 2)}
+EXAMPLES: dict[type, object] = {
+    str: "text",
+    int: 3,
+    float: 0.5,
+    bool: True,
+    Usage: Usage(1, 2),
+    list[str]: ["a"],
+}
 
 
 def test_every_event_can_be_sent() -> None:

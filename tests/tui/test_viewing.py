@@ -112,3 +112,42 @@ async def test_when_its_process_is_killed_the_viewer_goes_on_with_it(
             while (await turn_ends(watches, sid)).payload["text"] != "Whole text.":
                 pass  # what was shown of the other one is closed first
     assert answers(home, first["session_key"]) == ["Whole text."]
+
+
+async def notice(client: Client, sid: str, wanted: str) -> str:
+    """The notice that says something."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            payload = (await client.wait_for("status.update", sid)).payload
+            if payload["kind"] == "notice" and wanted in payload["text"]:
+                return str(payload["text"])
+
+
+async def test_a_question_to_somebody_else_is_shown_and_answered_there(
+    tmp_path: Path, provider: ScriptedProvider
+) -> None:
+    home = configure(tmp_path / "home", provider, approvals={"mode": "manual"})
+    async with stdio_client(home) as runs, stdio_client(home) as watches:
+        first = await runs.create(cwd=str(home))
+        await runs.submit(first["session_id"], script("before"))
+        await turn_ends(runs)
+        sid = (await watches.resume(first["session_key"]))["session_id"]
+        steps = [
+            call("clarify", question="Which one?", choices=["red", "blue"]),
+            call("terminal", command="rm -rf doomed"),
+        ]
+        await runs.submit(first["session_id"], script("p", *steps))
+        asked = await event(runs, "clarify.request", first["session_id"])
+        shown = await notice(watches, sid, "Which one?")
+        assert shown == "Waits for an answer in tui: Which one? [red, blue]"
+        assert (await watches.activate(sid))["pending"] == []  # it can be answered there only
+        assert await runs.clarify(asked.payload["request_id"], "red")
+        asked = await event(runs, "approval.request", first["session_id"])
+        shown = await notice(watches, sid, "rm -rf doomed")
+        assert shown.startswith("Waits for an answer in tui (within ")
+        async with stdio_client(home) as late:
+            opened = await late.resume(first["session_key"])
+            await notice(late, opened["session_id"], "rm -rf doomed")
+        assert await runs.approve(first["session_id"], "deny") == 1
+        assert (await turn_ends(watches, sid)).payload["text"] == "answer p"
+        await turn_ends(runs)

@@ -14,6 +14,10 @@ class ApiAsker:
     def __init__(self, questions: Questions, session_key: str, runs: Runs) -> None:
         self._questions, self._key, self._runs = questions, session_key, runs
 
+    def can_ask(self, kind: str) -> bool:
+        """Whether a client watches that can answer."""
+        return kind == "approval" and self._runs.active(self._key) is not None
+
     def approve(self, request: ApprovalRequest) -> Choice:
         """Ask the client; an event says what for, POST …/approval answers."""
         run = self._runs.active(self._key)
