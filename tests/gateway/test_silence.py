@@ -111,7 +111,7 @@ async def test_waiting_for_the_person_is_not_silence(
 
 
 def test_what_it_is_at_is_named() -> None:
-    watch = _Watch(1, 1)
+    watch = _Watch(1, 1, "/stop")
     started = [ToolStarted(f"c{n}", name, {}) for n, name in enumerate(["terminal", "patch"])]
     threads = [threading.Thread(target=watch.hear, args=(one,)) for one in started]
     for thread in threads:
