@@ -9,11 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_base import plugins
-
 from . import media
 from .config import GatewayConfig, Platform
-from .pipeline import Inbound
 from .platforms.base import MessageEvent
 from .platforms.host import AdapterLimits
 from .requests import Requests, event_of
@@ -26,9 +23,9 @@ if TYPE_CHECKING:
     from .asking import Questions
     from .authorization import Authorization
     from .delivery import Delivery
+    from .dispatch_hook import DispatchHook
     from .message_parts import PartsExpected
-    from .requests import Request
-    from .run import GatewayRunner
+    from .requests import Request, RequestParts
     from .session_store import SessionStore
 
 
@@ -113,42 +110,41 @@ class GatewayHost:
 class RequestSide:
     """What an adapter may ask of the gateway whose requests wait for their answers."""
 
-    def __init__(self, runner: GatewayRunner) -> None:
-        self._runner = runner
-        self.queue: Requests = Requests(runner)
-
-    @property
-    def home(self) -> Path:
-        """The Hermes home."""
-        return self._runner.home
-
-    @property
-    def settings(self) -> Config:
-        """The configuration of the agent."""
-        return self._runner.settings
-
-    @property
-    def store(self) -> AsyncSessionDB:
-        """The store."""
-        return self._runner._session_db
-
-    @property
-    def questions(self) -> Questions:
-        """What turns ask while they run."""
-        return self._runner.questions
+    def __init__(
+        self,
+        home: Path,
+        settings: Config,
+        sessions: SessionStore,
+        states: Mapping[str, str],
+        hook: DispatchHook,
+        parts: RequestParts,
+        facts: Callable[[], dict[str, Any]],
+    ) -> None:
+        """`states` are those of the platforms; `facts` counts, for status and metrics."""
+        self.home = home
+        self.settings = settings
+        self.store: AsyncSessionDB = parts.db
+        self.questions: Questions = parts.questions
+        self.queue: Requests = Requests(parts)
+        self.facts = facts
+        self._sessions = sessions
+        self._states = states
+        self._hook = hook
+        self._parts = parts
+        self._conversations = parts.turns.conversations
 
     @property
     def is_running(self) -> bool:
         """False once the gateway is being stopped."""
-        return self._runner._running
+        return self._parts.is_running()
 
     async def passes_hooks(self, request: Request) -> bool:
         """Whether plugins let a request go on; they may have rewritten its text."""
-        if not plugins.has_hook("pre_gateway_dispatch"):
+        if not self._hook.is_used():
             return True
         event = event_of(request)
         before = event.text
-        if not await self._runner.pipeline._hooked(Inbound(event, request.key, request.id)):
+        if not await self._hook.passes(event, request.id):
             return False
         if event.text != before:
             request.content = event.text
@@ -156,26 +152,21 @@ class RequestSide:
 
     def session_for(self, source: SessionSource) -> str:
         """The id of the session that a key is bound to; a new one if there was none."""
-        return self._runner.session_store.get_or_create_session(source).session_id
+        return self._sessions.get_or_create_session(source).session_id
 
     def running_agent(self, session_key: str) -> Any | None:
         """The agent whose turn runs in a conversation."""
-        return self._runner._running_agents.get(session_key)
+        return self._conversations.agents.get(session_key)
 
     def forget_agent(self, session_key: str) -> None:
         """Let the agent of a conversation go."""
-        self._runner._evict_cached_agent(session_key)
-
-    def facts(self) -> dict[str, Any]:
-        """The gateway in numbers."""
-        return self._runner.facts()
+        self._parts.agents.cache.evict(session_key)
 
     def health(self) -> Mapping[str, Any]:
         """Platforms with their states, and how many agents and turns there are."""
-        runner = self._runner
         return {
-            "platforms": dict(runner.supervisor.states),
-            "active_agents": len(runner._running_agents),
-            "cached_agents": len(runner._agent_cache),
-            "turns_in_flight": runner.conversations.in_flight,
+            "platforms": dict(self._states),
+            "active_agents": len(self._conversations.agents),
+            "cached_agents": len(self._parts.agents.cache.entries),
+            "turns_in_flight": self._conversations.in_flight,
         }

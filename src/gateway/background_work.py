@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from .agent_cache import Entry
 from .config import ResetPolicy
+
+Entry = tuple[Any, ...]
+"""As the agent cache keeps it: the agent comes first."""
 
 
 def works_in(

@@ -10,28 +10,37 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.events import watch_text
-from agent.outcome import NotStarted, TurnOutcome, as_dict
+from agent.outcome import NotStarted, TurnOutcome
 from agent.request import DeliverTo, Question, TakenOver, TurnRequest, WaitingNotes
 from conversation.door import Abandoned, Door, Origin
 from conversation.patience import retry_until_stored
 from hermes_state import StoreError
 
-from . import take_over
-from .agent_source import agent_for
+from .config import GatewayConfig, Platform
 from .message_parts import merge_parts, select_parts
 from .pipeline import Inbound, content_of
 from .platforms.registry import capabilities_of
+from .replies import normalize_empty_response
 from .session import SessionEntry, SessionSource
 from .streaming import Stream
 
 if TYPE_CHECKING:
     from agent.events import Watcher
+    from hermes_state import AsyncSessionDB
 
-    from .run import GatewayRunner
+    from .agent_source import AgentSource
+    from .asking import Questions
+    from .delivery import Delivery
+    from .links import Links
+    from .platforms.base import PlatformAdapter
+    from .session_store import SessionStore
+    from .take_over import AbandonedTurns
+    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +48,34 @@ LOOK_AHEAD = 32
 """Waiting messages of a chat that are looked at for the next turn."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChatParts:
+    """What the chats' turns need."""
+
+    config: GatewayConfig
+    db: AsyncSessionDB
+    store: SessionStore
+    agents: AgentSource
+    adapters: Mapping[Platform, PlatformAdapter]
+    delivery: Delivery
+    links: Links
+    questions: Questions
+    abandoned: AbandonedTurns
+    titles: dict[str, str]
+    """By key: what a conversation is to be called that has not begun."""
+    is_running: Callable[[], bool]
+    """False once the gateway is being stopped."""
+    follow: Callable[[SessionEntry, str], object]
+    """Binds a chat to the session that a compression moved to."""
+    recount: Callable[[str, str], Awaitable[None]]
+    """Notes how many messages the session of a chat's agent has now."""
+
+
 class ChatDoor(Door[Inbound]):
     """One chat."""
 
-    def __init__(self, runner: GatewayRunner, key: str) -> None:
-        self._runner = runner
+    def __init__(self, parts: ChatParts, turns: Turns, key: str) -> None:
+        self._parts, self._turns = parts, turns
         self.key = key
         self.admitted: dict[str, Inbound] = {}
         """By inbox id: messages that passed the stages and wait; others in the inbox are still in
@@ -59,11 +91,11 @@ class ChatDoor(Door[Inbound]):
 
     def session_id(self) -> str:
         """The session the chat is in; its key before the first."""
-        return self._runner.session_store.peek_session_id(self.key) or self.key
+        return self._parts.store.peek_session_id(self.key) or self.key
 
     async def next(self) -> Inbound | None:
         """The oldest message that waits; None while the gateway stops."""
-        if not self._runner._running:
+        if not self._parts.is_running():
             return None
         return next(iter(await self._waiting()), None)
 
@@ -71,22 +103,22 @@ class ChatDoor(Door[Inbound]):
         """The next messages that passed the stages, oldest first."""
         if not self.admitted:
             return []
-        db = self._runner._session_db
+        db = self._parts.db
         waiting = await db.list_waiting(session_key=self.key, limit=LOOK_AHEAD)
         return [self.admitted[row["id"]] for row in waiting if row["id"] in self.admitted]
 
     def _parts_of(self, inbound: Inbound, waiting: Iterable[Inbound]) -> list[Inbound]:
         """A message with those of the waiting ones that are parts of it."""
-        seconds = 0 if inbound.is_noted else self._runner.config.message_parts_wait
+        seconds = 0 if inbound.is_noted else self._parts.config.message_parts_wait
         return select_parts(inbound, list(waiting), seconds) if seconds else [inbound]
 
     async def gather(self, inbound: Inbound) -> bool:
         """Wait for a message's further parts, and give the chat a session."""
-        runner, store = self._runner, self._runner.session_store
-        waited = await runner.turns.parts.complete(
+        store = self._parts.store
+        waited = await self._turns.parts.complete(
             self.key, lambda: self._parts_of(inbound, self.admitted.values())
         )
-        if waited and not runner._running:
+        if waited and not self._parts.is_running():
             return False  # it waits in the inbox, and its further parts with the platform
         with contextlib.suppress(StoreError):  # the turn meets it too, and tells it
             if inbound.is_noted:  # what is told to a conversation does not begin another
@@ -97,7 +129,7 @@ class ChatDoor(Door[Inbound]):
 
     async def confirm(self, inbound: Inbound) -> Inbound | None:
         """The turn of another chat may have read it, or the gateway is being stopped."""
-        if not self._runner._running:
+        if not self._parts.is_running():
             return None
         waiting = await retry_until_stored(self.next, "Looking what waits")
         if waiting is None or waiting.inbox_id == inbound.inbox_id:
@@ -110,10 +142,10 @@ class ChatDoor(Door[Inbound]):
         waiting = await retry_until_stored(self._waiting, "Looking what waits")
         entry = inbound.entry
         inbound = merge_parts(self._parts_of(inbound, waiting))
-        self._runner.turns.parts.forget(self.key)
+        self._turns.parts.forget(self.key)
         self.remove(inbound.inbox_ids)
         self.asker = inbound.event.source
-        inbound.entry = entry and self._runner.session_store.entry(self.key)
+        inbound.entry = entry and self._parts.store.entry(self.key)
         return inbound
 
     def remove(self, inbox_ids: Iterable[str]) -> None:
@@ -123,36 +155,36 @@ class ChatDoor(Door[Inbound]):
 
     def release(self) -> None:
         """An idle chat is forgotten."""
-        self._runner.turns.forget(self)
+        self._turns.forget(self)
 
     async def ended(self) -> None:
         """One that came between the last look and the end would wait for the next message."""
         late = await self.next()
-        if late is not None and not self._runner.turns.is_busy(self.key):
-            await self._runner.turns.take(late)
+        if late is not None and not self._turns.is_busy(self.key):
+            await self._turns.take(late)
 
     # One turn
 
     async def prepare(self, inbound: Inbound) -> Any:
         """The chat's agent, with a stream that shows what it says."""
-        runner, source, turn = self._runner, inbound.event.source, turn_name(inbound)
+        parts, source, turn = self._parts, inbound.event.source, turn_name(inbound)
         inbound.stream = stream = Stream(
-            runner.adapters.get(source.platform),
-            runner.config.streaming,
+            parts.adapters.get(source.platform),
+            parts.config.streaming,
             source,
-            lambda shown: runner.delivery.note_preview(turn, shown),
+            lambda shown: parts.delivery.note_preview(turn, shown),
         )
-        runner.delivery.follow(inbound.inbox_id, stream)
+        parts.delivery.follow(inbound.inbox_id, stream)
         entry = inbound.entry
         if inbound.taken is not None:
-            stream.go_on_in(await runner.delivery.preview_of(turn))
-            entry = take_over.entry_of(runner, inbound, inbound.taken)
-        entry = inbound.entry = entry or runner.session_store.get_or_create_session(source)
+            stream.go_on_in(await parts.delivery.preview_of(turn))
+            entry = parts.abandoned.entry_of(inbound, inbound.taken)
+        entry = inbound.entry = entry or parts.store.get_or_create_session(source)
         inbound.began_in = entry.session_id
         if inbound.taken is None and not inbound.is_noted:
             await self._tell_reset(entry, source)
             await self.mirror_question(inbound)
-        return await agent_for(runner, self.key, entry, source)
+        return await parts.agents.agent_for(self.key, entry, source)
 
     def request(self, inbound: Inbound) -> TurnRequest:
         """The turn that a message asks for."""
@@ -182,15 +214,15 @@ class ChatDoor(Door[Inbound]):
         """Show that something happens."""
         assert inbound.stream is not None
         inbound.stream.start()
-        self._runner._agent_used[self.key] = time.monotonic()
+        self._parts.agents.cache.touch(self.key)
         if inbound.taken is not None:
-            await take_over.tell_unknown(self._runner, inbound)
+            await self._parts.abandoned.tell_unknown(inbound)
             self.resumed = time.time()
 
     def begun(self, inbound: Inbound) -> None:
         """As soon as the turn has the agent: what came since its beginning joins it."""
         if inbound.taken is None and not inbound.is_noted:
-            self._runner.spawn(self._runner.turns.join_waiting(self, self.key))
+            self._turns.conversations.spawn(self._turns.join_waiting(self, self.key))
 
     def watch(self, inbound: Inbound, agent: Any) -> Watcher | None:
         """The answer's text goes into the chat as it comes."""
@@ -199,7 +231,7 @@ class ChatDoor(Door[Inbound]):
 
     def keeps(self, inbound: Inbound, outcome: NotStarted) -> bool:
         """A message that a stop of the gateway kept from beginning waits for the next start."""
-        return not outcome.failed and not self._runner._running
+        return not outcome.failed and not self._parts.is_running()
 
     async def close(self, inbound: Inbound) -> None:
         """Show no more."""
@@ -209,80 +241,78 @@ class ChatDoor(Door[Inbound]):
 
     async def settle(self, inbound: Inbound, outcome: TurnOutcome, agent: Any | None) -> None:
         """Before anybody is answered: the chat follows its session, and what was read is over."""
-        runner, key = self._runner, self.key
+        parts, key = self._parts, self.key
         if agent is not None:
-            runner.note_weight(key, agent)
+            parts.agents.cache.note_weight(key, agent)
             await self._set_title(inbound.event.source, outcome.session_id)
         entry = inbound.entry
         try:
             in_turn = (inbound.began_in, outcome.session_id)
             if entry and not outcome.is_silent and entry.session_id in in_turn:
-                runner._follow_rotation(entry, outcome.session_id)
-                await runner._refresh_agent_cache_message_count(key, entry.session_id)
+                parts.follow(entry, outcome.session_id)
+                await parts.recount(key, entry.session_id)
         finally:
             await self._settle_steered()
-        await runner.links.mirror_answer(key, outcome.session_id, inbound.inbox_id, outcome.text)
+        await parts.links.mirror_answer(key, outcome.session_id, inbound.inbox_id, outcome.text)
 
     async def _settle_steered(self) -> None:
         """What the turn was given to read and has read waits no longer."""
         steered, self.steered = self.steered, set()
         for key in {chat for chat, _ in steered}:
-            waiting = await self._runner._session_db.list_waiting(session_key=key)
+            waiting = await self._parts.db.list_waiting(session_key=key)
             read = {name for chat, name in steered if chat == key}
-            self._runner.turns.door(key).remove(read - {row["id"] for row in waiting})
+            self._turns.door(key).remove(read - {row["id"] for row in waiting})
 
     async def deliver(self, inbound: Inbound, outcome: TurnOutcome) -> None:
         """See the answer out, or say why there is none."""
-        from .run import _normalize_empty_agent_response
-
-        runner, source, stream = self._runner, inbound.event.source, inbound.stream
+        parts, source, stream = self._parts, inbound.event.source, inbound.stream
         stored, history = outcome.text, len(outcome.messages)
-        text = _normalize_empty_agent_response(as_dict(outcome), stored, history_len=history)
+        text = normalize_empty_response(outcome, stored, history_len=history)
         if outcome.is_silent:
             log.info("The turn in %s is answered by another process", self.key)
         elif stored:
             answer_id = f"{inbound.inbox_id}:{outcome.api_calls}"
             await retry_until_stored(
-                lambda: runner._session_db.revise_delivery(answer_id, stored), "An answer"
+                lambda: parts.db.revise_delivery(answer_id, stored), "An answer"
             )
         elif text:
-            await runner.delivery.say(source, self.key, text, stream)
-        await runner.delivery.flush(self.key, inbound.inbox_id)
+            await parts.delivery.say(source, self.key, text, stream)
+        await parts.delivery.flush(self.key, inbound.inbox_id)
         if stream is not None and stream.message_id is not None:
-            await runner.delivery.forget_preview(turn_name(inbound))
+            await parts.delivery.forget_preview(turn_name(inbound))
 
     async def mirror_question(self, inbound: Inbound) -> None:
         """Show the linked chats what is asked."""
-        session_id = self._runner.session_store.peek_session_id(self.key) or ""
-        await self._runner.links.mirror_question(
+        session_id = self._parts.store.peek_session_id(self.key) or ""
+        await self._parts.links.mirror_question(
             self.key, session_id, inbound.event.source, inbound.inbox_id, inbound.event.text
         )
 
     async def say(self, inbound: Inbound, text: str) -> None:
         """Tell the chat."""
-        await self._runner.delivery.say(inbound.event.source, self.key, text)
+        await self._parts.delivery.say(inbound.event.source, self.key, text)
 
     def is_asking(self) -> bool:
         """Whether the chat is asked something."""
-        return self._runner.questions.is_asking(self.key)
+        return self._parts.questions.is_asking(self.key)
 
     async def _set_title(self, source: SessionSource, session_id: str) -> None:
         """Give a new conversation the title it was begun with, now that it has a row."""
-        title = self._runner.chat_titles.pop(self.key, None)
+        title = self._parts.titles.pop(self.key, None)
         if title is None:
             return
         try:
-            await self._runner._session_db.set_session_title(session_id, title)
+            await self._parts.db.set_session_title(session_id, title)
         except ValueError as error:
-            await self._runner.delivery.say(source, self.key, f"⚠️ The title was not set: {error}")
+            await self._parts.delivery.say(source, self.key, f"⚠️ The title was not set: {error}")
 
     async def _tell_reset(self, entry: SessionEntry, source: SessionSource) -> None:
         """Say that a policy has begun a new session, once."""
         if not entry.was_auto_reset or not entry.reset_had_activity:
             return
-        policy = self._runner.config.policy_for(source.platform.value, entry.chat_type)
+        policy = self._parts.config.policy_for(source.platform.value, entry.chat_type)
         if policy.notify and source.platform.value not in policy.notify_exclude_platforms:
-            await self._runner.delivery.say(
+            await self._parts.delivery.say(
                 source,
                 entry.session_key,
                 "🌅 A new conversation begins; /resume goes on with the last.",
@@ -297,11 +327,11 @@ class ChatDoor(Door[Inbound]):
 
     def door_of(self, turn: Abandoned) -> ChatDoor | None:
         """The chat that an abandoned turn belongs to."""
-        return self._runner.turns.door_of(turn)
+        return self._turns.door_of(turn)
 
     async def take_over(self, turn: Abandoned) -> Inbound | None:
         """Make it this chat's turn, or close it."""
-        return await take_over.take(self._runner, turn)
+        return await self._parts.abandoned.take(turn)
 
 
 def turn_name(inbound: Inbound) -> str:

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container
+from collections.abc import Awaitable, Callable, Container
 from typing import TYPE_CHECKING
 
 from hermes_state import plain_text
 
-from . import restart
 from .asking import Questions
+from .restart import Restart
+from .session import SessionSource
 
 if TYPE_CHECKING:
     from agent.slash.results import Prefill
     from hermes_state import AsyncSessionDB
 
     from .pipeline import Inbound
-    from .run import GatewayRunner
     from .session_store import SessionStore
+    from .surface import CommandParts
 
 log = logging.getLogger(__name__)
 
@@ -49,54 +50,65 @@ def command_line(reset_triggers: Container[str], inbound: Inbound) -> str | None
     return text if is_command(text) else None
 
 
-async def run_command(runner: GatewayRunner, inbound: Inbound, line: str) -> None:
-    """Carry a slash command out, and tell the chat what came of it."""
-    from agent.slash.dispatch import run
-    from agent.slash.results import Prefill
-    from agent.slash.table import lookup, parse
+class Commands:
+    """The slash commands of chats."""
 
-    from .surface import ChatSurface
+    def __init__(
+        self,
+        parts: CommandParts,
+        restart: Restart,
+        emit: Callable[[str, SessionSource, str], Awaitable[None]],
+    ) -> None:
+        """`emit` tells event hooks: the event, where it happened, and the chat's key."""
+        self._parts = parts
+        self._restart = restart
+        self._emit = emit
 
-    source, key = inbound.event.source, inbound.session_key
-    name = parse(line)[0]
-    found = lookup(name, "gateway")
-    name = found.name if found else name  # an alias is no way around what it stands for
-    if not runner.authorization.may_command(source, name):
-        where = f"platforms.{source.platform.value}.admins in config.yaml"
-        told = f"/{name} is for administrators of this gateway: those named under {where}."
-        await runner.delivery.say(source, key, told)
-        return
-    if name == "last":
-        await runner.delivery.say(
-            source, key, await _last_answer(runner.session_store, runner._session_db, key)
-        )
-        return
-    if name == "new":
-        if not await runner._session_db.begin_command(inbound.inbox_id):
+    async def run(self, inbound: Inbound, line: str) -> None:
+        """Carry a slash command out, and tell the chat what came of it."""
+        from agent.slash.dispatch import run
+        from agent.slash.results import Prefill
+        from agent.slash.table import lookup, parse
+
+        from .surface import ChatSurface
+
+        parts, source, key = self._parts, inbound.event.source, inbound.session_key
+        delivery = parts.delivery
+        name = parse(line)[0]
+        found = lookup(name, "gateway")
+        name = found.name if found else name  # an alias is no way around what it stands for
+        if not parts.authorization.may_command(source, name):
+            where = f"platforms.{source.platform.value}.admins in config.yaml"
+            told = f"/{name} is for administrators of this gateway: those named under {where}."
+            await delivery.say(source, key, told)
             return
-        told = await runner._handle_reset_command(inbound.event)
-        if title := parse(line)[1].strip():
-            runner.chat_titles[key] = title
-        await runner.delivery.say(source, key, told)
-        return
-    if not await runner._session_db.begin_command(inbound.inbox_id):
-        return
-    await runner.emit_event(f"command:{name}", source, key)
-    if name == "restart":
-        await restart.ask(runner, inbound)
-        return
-    result = await asyncio.to_thread(run, ChatSurface(runner, inbound), line)
-    if isinstance(result, Prefill):
-        await runner.delivery.say(source, key, _offered(result))
-        return
-    message = getattr(result, "message", None)
-    if message is not None:
-        notice = getattr(result, "notice", "")
-        if notice:
-            await runner.delivery.say(source, key, notice)
-        await runner.turns.send(inbound, message)
-        return
-    await runner.delivery.say(source, key, getattr(result, "output", "") or "Done.")
+        if name == "last":
+            await delivery.say(source, key, await _last_answer(parts.store, parts.db, key))
+            return
+        if not await parts.db.begin_command(inbound.inbox_id):
+            return
+        if name == "new":
+            told = await parts.reset(inbound.event)
+            if title := parse(line)[1].strip():
+                parts.titles[key] = title
+            await delivery.say(source, key, told)
+            return
+        await self._emit(f"command:{name}", source, key)
+        if name == "restart":
+            await self._restart.ask(inbound, parts.delivery, parts.db)
+            return
+        result = await asyncio.to_thread(run, ChatSurface(parts, inbound), line)
+        if isinstance(result, Prefill):
+            await delivery.say(source, key, _offered(result))
+            return
+        message = getattr(result, "message", None)
+        if message is not None:
+            notice = getattr(result, "notice", "")
+            if notice:
+                await delivery.say(source, key, notice)
+            await parts.turns.send(inbound, message)
+            return
+        await delivery.say(source, key, getattr(result, "output", "") or "Done.")
 
 
 def _offered(result: Prefill) -> str:

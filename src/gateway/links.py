@@ -8,36 +8,24 @@ Nobody gets into a conversation without a code that was given in one of its own 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from .link_codes import LinkCodeError, LinkCodes
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
+    from conversation.service import Conversations
     from hermes_state import AsyncSessionDB, SessionDB
 
     from .authorization import Authorization
+    from .chat_sessions import ChatSessions
     from .delivery import Delivery
     from .session_store import SessionStore
-    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
 SHOWN = 12_000
 """Characters of a message that other chats are shown."""
-
-
-class Chats(Protocol):
-    """Who moves chats between conversations."""
-
-    async def switch_chat(self, session_key: str, session_id: str, source: SessionSource) -> None:
-        """Bind a chat to another conversation."""
-
-    async def leave_conversation(self, session_key: str, source: SessionSource) -> None:
-        """Give a chat a conversation of its own."""
-
-    def _evict_cached_agent(self, session_key: str) -> None:
-        """Let a chat's agent go."""
 
 
 class Links:
@@ -48,15 +36,15 @@ class Links:
         store: SessionStore,
         db: AsyncSessionDB,
         codes: LinkCodes,
-        turns: Turns,
+        conversations: Conversations,
         authorization: Authorization,
         delivery: Delivery,
-        chats: Chats,
+        chats: ChatSessions,
     ) -> None:
         self._store = store
         self._db = db
         self._codes = codes
-        self._turns = turns
+        self._conversations = conversations
         self._authorization = authorization
         self._delivery = delivery
         self._chats = chats
@@ -76,13 +64,13 @@ class Links:
     async def join(self, key: str, source: SessionSource, code: str) -> str:
         """Bind a chat to the conversation that a code stands for. Raises LinkCodeError."""
         store = self._store
-        if self._turns.is_busy(key):
+        if self._conversations.is_busy(key):
             raise LinkCodeError("An answer is being written here. Wait for it, or /stop it first.")
         taken = self._codes.take(code, _owner(source))
         if taken.session_key == key:
             raise LinkCodeError("This is the chat the code is from. Write it in the other one.")
         first = store.entry(taken.session_key)
-        names = self._turns.conversations.places
+        names = self._conversations.places
         if first is None or names.name(first.session_id) != names.name(taken.session_id):
             raise LinkCodeError(
                 "The other chat has left that conversation. Write /link there again."
@@ -95,7 +83,7 @@ class Links:
         await self._chats.switch_chat(key, first.session_id, source)
         store.mark_linked(key)
         store.mark_linked(taken.session_key)
-        self._chats._evict_cached_agent(key)
+        self._chats.evict(key)
         self._authorization.keep_wall(first.session_id, source)
         log.info("%s was linked to the conversation of %s", key, taken.session_key)
         if first.origin is not None:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .config import Platform
@@ -19,38 +20,53 @@ from .platforms.base import MessageEvent
 from .platforms.registry import capabilities_of
 
 if TYPE_CHECKING:
-    from .run import GatewayRunner
+    from hermes_state import AsyncSessionDB
+
+    from .authorization import Authorization
+    from .session_store import SessionStore
+    from .turns import Turns
 
 AGAIN_SECONDS = 30.0
 """Between two turns of a chat that nobody asked for."""
 
 
-async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
-    """Begin a turn in every idle chat that has something to be told; returns how many.
+@dataclass(frozen=True, slots=True)
+class NoteTurns:
+    """Begins turns that nobody asked for."""
 
-    An API client is told with its next request: there is nobody to answer before.
-    """
-    from agent.leftovers import end_lost_tasks
+    db: AsyncSessionDB
+    store: SessionStore
+    authorization: Authorization
+    turns: Turns
+    told: dict[str, float] = field(default_factory=dict)
+    """By key: until when no further turn is begun that nobody asked for."""
 
-    db = runner._session_db
-    await asyncio.to_thread(end_lost_tasks, db.sync)
-    begun = 0
-    for session_id in await db.list_noted():
-        tip = await db.get_compression_tip(session_id)
-        entry = runner.session_store.lookup_by_session_id(tip)
-        source = entry.origin if entry is not None else None
-        if entry is None or source is None or source.platform not in platforms:
-            continue
-        if not capabilities_of(source.platform.value).pushes:
-            continue
-        if not await runner.authorization.admits(source):
-            continue  # whoever may no longer talk here is told nothing either
-        if time.monotonic() < runner.turns.told.get(entry.session_key, 0.0):
-            continue
-        name = f"note:{entry.session_key}:{os.urandom(6).hex()}"
-        inbound = Inbound(MessageEvent("", source), entry.session_key, name, is_noted=True)
-        if runner.turns.tell(entry.session_key, inbound):
-            # If it fails before it has taken the notes, that must not be tried all the time.
-            runner.turns.told[entry.session_key] = time.monotonic() + AGAIN_SECONDS
-            begun += 1
-    return begun
+    async def look(self, platforms: Collection[Platform]) -> int:
+        """Begin a turn in every idle chat that has something to be told; returns how many.
+
+        An API client is told with its next request: there is nobody to answer before.
+        """
+        from agent.leftovers import end_lost_tasks
+
+        await asyncio.to_thread(end_lost_tasks, self.db.sync)
+        begun = 0
+        for session_id in await self.db.list_noted():
+            tip = await self.db.get_compression_tip(session_id)
+            entry = self.store.lookup_by_session_id(tip)
+            source = entry.origin if entry is not None else None
+            if entry is None or source is None or source.platform not in platforms:
+                continue
+            if not capabilities_of(source.platform.value).pushes:
+                continue
+            if not await self.authorization.admits(source):
+                continue  # whoever may no longer talk here is told nothing either
+            key = entry.session_key
+            if time.monotonic() < self.told.get(key, 0.0):
+                continue
+            name = f"note:{key}:{os.urandom(6).hex()}"
+            inbound = Inbound(MessageEvent("", source), key, name, is_noted=True)
+            if self.turns.tell(key, inbound):
+                # If it fails before it has taken the notes, that must not be tried all the time.
+                self.told[key] = time.monotonic() + AGAIN_SECONDS
+                begun += 1
+        return begun

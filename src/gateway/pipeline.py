@@ -15,16 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from conversation.places import Places
 
-from .accepted import facts_of
-from .commands import command_line, is_answer, run_command
+from .accepted import event_of, facts_of
+from .commands import Commands, command_line, is_answer
+from .config import GatewayConfig, Platform
 from .platforms.base import MessageEvent
 from .session import SessionEntry
 
 if TYPE_CHECKING:
-    from hermes_state import TakenTurn
+    from hermes_state import AsyncSessionDB, TakenTurn
 
-    from .run import GatewayRunner
+    from .asking import Questions
+    from .authorization import Authorization
+    from .delivery import Delivery
+    from .dispatch_hook import DispatchHook
+    from .session_store import SessionStore
     from .streaming import Stream
+    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -63,15 +69,33 @@ class Inbound:
 class Pipeline:
     """Takes messages in."""
 
-    def __init__(self, runner: GatewayRunner) -> None:
-        self._runner = runner
+    def __init__(
+        self,
+        config: GatewayConfig,
+        db: AsyncSessionDB,
+        store: SessionStore,
+        authorization: Authorization,
+        delivery: Delivery,
+        questions: Questions,
+        turns: Turns,
+        hook: DispatchHook,
+        commands: Commands,
+    ) -> None:
+        self._config = config
+        self._db, self._store = db, store
+        self._authorization = authorization
+        self._delivery = delivery
+        self._questions = questions
+        self._turns = turns
+        self._conversations = turns.conversations
+        self.hook = hook
+        self._commands = commands
         self._stored = Places()
         self._taken = Places()
 
     async def accept(self, event: MessageEvent) -> None:
         """Store a message, then let it take its way; returns when it is stored or refused."""
-        runner = self._runner
-        key = runner.session_store.key_of(event.source)
+        key = self._store.key_of(event.source)
         inbound = Inbound(event, key, inbox_id(event, key))
         async with self._stored.place(key):
             if await self._stored_once(inbound):
@@ -81,14 +105,27 @@ class Pipeline:
 
     def take_up(self, inbound: Inbound) -> None:
         """Let a message that is stored take its way, behind those of its chat before it."""
-        self._runner.turns.parts.note(inbound.event)
-        self._runner.spawn(self._go_on(inbound))
+        self._turns.parts.note(inbound.event)
+        self._conversations.spawn(self._go_on(inbound))
+
+    async def resume(self, platform: Platform) -> None:
+        """After a start: go on with what a platform's chats had sent and was not begun."""
+        for row in await self._db.list_waiting():
+            if not row["session_key"] or not row["facts"].get("source"):
+                continue  # another front end's
+            try:
+                event = event_of(row)
+            except (KeyError, ValueError, TypeError):
+                log.warning("%s is of a platform that is not known here", row["id"])
+                continue
+            if event.source.platform is platform:
+                self.take_up(Inbound(event, row["session_key"], row["id"], waited=True))
 
     async def _stored_once(self, inbound: Inbound) -> bool:
         event = inbound.event
-        session_id = self._runner.session_store.peek_session_id(inbound.session_key)
+        session_id = self._store.peek_session_id(inbound.session_key)
         return bool(
-            await self._runner._session_db.accept_message(
+            await self._db.accept_message(
                 inbound.inbox_id,
                 session_id or inbound.session_key,
                 event.text,
@@ -108,7 +145,7 @@ class Pipeline:
                 await self._failed(inbound, error)
                 return
             if line is not None:
-                command = self._runner.spawn(self._run_command(inbound, line))
+                command = self._conversations.spawn(self._run_command(inbound, line))
                 await asyncio.wait([command], timeout=COMMAND_SECONDS)
 
     async def _admit(self, inbound: Inbound) -> str | None:
@@ -116,63 +153,42 @@ class Pipeline:
 
         Who is stopped in here has not begun: it waits in the inbox for the next start.
         """
-        runner = self._runner
         admitted = await self._authorised(inbound) and await self._hooked(inbound)
-        if not admitted or is_answer(runner.questions, inbound):
-            await runner.conversations.drop(inbound.inbox_id)
-        elif (line := command_line(runner.config.reset_triggers, inbound)) is not None:
+        if not admitted or is_answer(self._questions, inbound):
+            await self._conversations.drop(inbound.inbox_id)
+        elif (line := command_line(self._config.reset_triggers, inbound)) is not None:
             return line
         else:
-            await runner.turns.take(inbound)
+            await self._turns.take(inbound)
         return None
 
     async def _run_command(self, inbound: Inbound, line: str) -> None:
         try:
-            await run_command(self._runner, inbound, line)
-            await self._runner.conversations.drop(inbound.inbox_id)
+            await self._commands.run(inbound, line)
+            await self._conversations.drop(inbound.inbox_id)
         except Exception as error:  # noqa: BLE001 - nobody is left without a word
             await self._failed(inbound, error)
 
     async def _failed(self, inbound: Inbound, error: Exception) -> None:
         log.error("%s could not be dealt with", inbound.inbox_id, exc_info=error)
-        await self._runner.delivery.say(
+        await self._delivery.say(
             inbound.event.source, inbound.session_key, f"⚠️ That failed: {error}"
         )
-        await self._runner.conversations.drop(inbound.inbox_id)  # what was told is not done later
+        await self._conversations.drop(inbound.inbox_id)  # what was told is not done later
 
     async def _authorised(self, inbound: Inbound) -> bool:
         """Whether its sender may talk; a stranger in a direct chat is told how to be let in."""
-        runner, source = self._runner, inbound.event.source
-        if await runner.authorization.admits(source):
+        source = inbound.event.source
+        if await self._authorization.admits(source):
             return True
-        told = await runner.authorization.offer_pairing(source)
+        told = await self._authorization.offer_pairing(source)
         if told is not None:
-            await runner.delivery.say(source, inbound.session_key, told)
+            await self._delivery.say(source, inbound.session_key, told)
         return False
 
     async def _hooked(self, inbound: Inbound) -> bool:
         """Plugins may leave a message out or rewrite it."""
-        from hermes_base import plugins
-
-        if not plugins.has_hook("pre_gateway_dispatch"):
-            return True
-        found = await asyncio.to_thread(
-            plugins.invoke_hook,
-            "pre_gateway_dispatch",
-            event=inbound.event,
-            gateway=self._runner,
-            session_store=self._runner.session_store,
-        )
-        for wish in found or ():
-            if not isinstance(wish, dict):
-                continue
-            if wish.get("action") == "skip":
-                log.info("%s was left out: %s", inbound.inbox_id, wish.get("reason"))
-                return False
-            if wish.get("action") == "rewrite" and isinstance(wish.get("text"), str):
-                inbound.event.text = wish["text"]
-            return True
-        return True
+        return await self.hook.passes(inbound.event, inbound.inbox_id)
 
 
 def inbox_id(event: MessageEvent, session_key: str) -> str:

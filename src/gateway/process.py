@@ -72,7 +72,7 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(name, runner.ending.set)
-    loop.add_signal_handler(signal.SIGUSR1, restart.begin, runner)
+    loop.add_signal_handler(signal.SIGUSR1, runner.restart.begin)
     (home / CLEAN_MARK).unlink(missing_ok=True)
     try:
         await runner.start()
@@ -81,13 +81,13 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
             print(line, file=sys.stderr, flush=True)
         runner.spawn(_report(partial(runner._update_runtime_status, "running"), STATUS_SECONDS))
         await runner.ending.wait()
-        if runner.restarting:
+        if runner.restart.wanted:
             restart.note(home, config)
     finally:
         await runner.stop()
         await db.close()
     (home / CLEAN_MARK).touch(mode=0o600)
-    if runner.restarting:
+    if runner.restart.wanted:
         lock.release()
         _execute_again(home)
     return 0

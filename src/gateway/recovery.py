@@ -1,25 +1,41 @@
-"""After a start: a platform's chats go on where an earlier run left them, in the order they came.
+"""Going on with what other processes left in the chats: after a start, and while the gateway runs.
 
-First the turns that were in the middle, then what a restart broke off, then what was accepted and
-not begun.
+When a platform is connected for the first time, in the order it came: first the turns that were in
+the middle, then what a restart broke off, then what was accepted and not begun.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import logging
+import random
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import take_over
+from hermes_state import StoreError
+
 from .config import Platform
 from .restart import go_on
 from .session import SessionSource
 
 if TYPE_CHECKING:
+    from agent.config import Config
     from hermes_state import AsyncSessionDB
 
     from .delivery import Delivery
-    from .run import GatewayRunner
+    from .notes import NoteTurns
+    from .pipeline import Pipeline
+    from .session_store import SessionStore
+    from .take_over import AbandonedTurns
+    from .turns import Turns
 
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 3.0
+"""After which it is looked for turns that nobody runs any more; sooner if something is written."""
+
+PACE_SECONDS = 1.0
+"""Between two looks in a store that is written to all the time."""
 
 STOPPED = (
     "⚠️ I was stopped while I did this: {command}. It may or may not be done, and is not done again"
@@ -27,28 +43,52 @@ STOPPED = (
 )
 
 
-async def _tell_begun(
-    db: AsyncSessionDB,
-    delivery: Delivery,
-    drop: Callable[[str], Awaitable[None]],
-    platform: Platform,
-) -> None:
-    """Commands that were cut off are not carried out twice: their chats are told."""
-    for row in await db.list_begun():
-        if row["source"] == platform.value and row["session_key"] and "source" in row["facts"]:
-            source = SessionSource.from_dict(row["facts"]["source"])
-            told = STOPPED.format(command=row["content"])
-            await delivery.say(source, row["session_key"], told, name=f"{row['id']}:begun")
-            await drop(row["id"])
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Goes on with what was left."""
 
+    db: AsyncSessionDB
+    store: SessionStore
+    settings: Config
+    delivery: Delivery
+    abandoned: AbandonedTurns
+    notes: NoteTurns
+    turns: Turns
+    pipeline: Pipeline
+    recovered: set[Platform] = field(default_factory=set)
+    """Whose chats have gone on with what an earlier run left."""
 
-async def recover(runner: GatewayRunner, platform: Platform) -> None:
-    """When a platform is connected for the first time: go on with what an earlier run left."""
-    if platform in runner.recovered:
-        return
-    await take_over.look(runner, {platform})
-    freshness = runner.settings.agent.gateway_auto_continue_freshness
-    await go_on(runner.session_store, runner._session_db, platform, freshness)
-    await _tell_begun(runner._session_db, runner.delivery, runner.conversations.drop, platform)
-    await runner.turns.resume(platform)
-    runner.recovered.add(platform)
+    async def recover(self, platform: Platform) -> None:
+        """When a platform is connected for the first time: go on with what an earlier run left."""
+        if platform in self.recovered:
+            return
+        await self.abandoned.look({platform}, self.turns.begin_with)
+        freshness = self.settings.agent.gateway_auto_continue_freshness
+        await go_on(self.store, self.db, platform, freshness)
+        await self._tell_begun(platform)
+        await self.pipeline.resume(platform)
+        self.recovered.add(platform)
+
+    async def watch(self, connected: Collection[Platform], is_running: Callable[[], bool]) -> None:
+        """Look every few seconds in the chats that are connected, until the gateway stops."""
+        wake = self.db.wake
+        seen = wake.number
+        while is_running():
+            # An abandoned turn makes no write; a note does, and is told at once.
+            pause = LOOK_SECONDS * random.uniform(0.7, 1.3)
+            seen = await wake.wait_async(seen, pause, PACE_SECONDS)
+            try:
+                platforms = self.recovered.intersection(connected)
+                await self.abandoned.look(platforms, self.turns.begin_with)
+                await self.notes.look(platforms)
+            except StoreError as error:
+                log.warning("Turns that nobody runs are looked for again: %s", error)
+
+    async def _tell_begun(self, platform: Platform) -> None:
+        """Commands that were cut off are not carried out twice: their chats are told."""
+        for row in await self.db.list_begun():
+            if row["source"] == platform.value and row["session_key"] and "source" in row["facts"]:
+                source = SessionSource.from_dict(row["facts"]["source"])
+                told = STOPPED.format(command=row["content"])
+                await self.delivery.say(source, row["session_key"], told, name=f"{row['id']}:begun")
+                await self.turns.conversations.drop(row["id"])

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,17 +21,19 @@ from agent.outcome import NotStarted, TurnOutcome
 from agent.request import Question, TurnRequest
 from conversation.door import Abandoned, Door, Origin
 
-from . import agent_cache
-from .agent_source import agent_for, keep_agent, kept_agent
 from .config import Platform
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
+    from hermes_state import AsyncSessionDB
     from tools.base import Mode
 
-    from .run import GatewayRunner
+    from .agent_source import AgentSource
+    from .asking import Questions
+    from .links import Links
+    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +122,25 @@ class _Asked:
         watch_all(*self.watchers)(event)
 
 
+@dataclass(frozen=True, slots=True)
+class RequestParts:
+    """What the turns of requests need."""
+
+    db: AsyncSessionDB
+    agents: AgentSource
+    links: Links
+    questions: Questions
+    turns: Turns
+    """Those of the chats; a request may find one abandoned in its conversation."""
+    is_running: Callable[[], bool]
+    """False once the gateway is being stopped."""
+
+
 class RequestDoor(Door[_Asked]):
     """The side of a conversation that an API client sees: answers are handed to who waits."""
 
-    def __init__(self, runner: GatewayRunner, requests: Requests, key: str) -> None:
-        self._runner, self._requests = runner, requests
+    def __init__(self, parts: RequestParts, requests: Requests, key: str) -> None:
+        self._parts, self._requests = parts, requests
         self.key = key
         self.line: deque[_Asked] = deque()
         """What is being answered, and what waits behind it."""
@@ -136,7 +151,7 @@ class RequestDoor(Door[_Asked]):
 
     async def next(self) -> _Asked | None:
         """The request behind; while the gateway stops, only one that no restart would find."""
-        if self.line and (self._runner._running or not self.line[0].request.stored):
+        if self.line and (self._parts.is_running() or not self.line[0].request.stored):
             return self.line[0]
         return None
 
@@ -146,18 +161,18 @@ class RequestDoor(Door[_Asked]):
 
     async def prepare(self, asked: _Asked) -> AIAgent:
         """The conversation's agent. One that is kept looks by itself whether others wrote."""
-        runner, request, key = self._runner, asked.request, self.key
+        parts, request, key = self._parts, asked.request, self.key
         source, session_id = request.source, request.session_id
         if request.stored:  # it waited; the conversation may have moved on
-            session_id = runner._session_db.sync.get_compression_tip(session_id)
+            session_id = parts.db.sync.get_compression_tip(session_id)
         asked.session_id = session_id
         now = datetime.now()
         entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)
-        agent = kept_agent(runner, key, entry, source)
+        agent = parts.agents.kept_agent(key, entry, source)
         if agent is None:
-            agent = await agent_for(runner, key, entry, source)
-            self._keep_uncounted(agent)
-        await runner.links.mirror_question(key, session_id, source, request.id, self.asked(asked))
+            agent = await parts.agents.agent_for(key, entry, source)
+            parts.agents.keep_uncounted(key, agent)
+        await parts.links.mirror_question(key, session_id, source, request.id, self.asked(asked))
         return agent
 
     def request(self, asked: _Asked) -> TurnRequest:
@@ -192,7 +207,7 @@ class RequestDoor(Door[_Asked]):
 
     async def begin(self, asked: _Asked, agent: Any) -> None:
         """Its agent is in use."""
-        self._runner._agent_used[self.key] = time.monotonic()
+        self._parts.agents.cache.touch(self.key)
 
     def watch(self, asked: _Asked, agent: Any) -> Watcher | None:
         """Whoever asked sees what happens."""
@@ -200,15 +215,15 @@ class RequestDoor(Door[_Asked]):
 
     def keeps(self, asked: _Asked, outcome: NotStarted) -> bool:
         """A request that a stop of the gateway kept from beginning waits for the next start."""
-        return not outcome.failed and not self._runner._running
+        return not outcome.failed and not self._parts.is_running()
 
     async def settle(self, asked: _Asked, outcome: TurnOutcome, agent: Any | None) -> None:
         """Follow where the conversation has moved to."""
-        runner = self._runner
+        agents = self._parts.agents
         if agent is not None:
-            runner.note_weight(self.key, agent)
-            self._keep_uncounted(agent)
-        await runner.links.mirror_answer(
+            agents.cache.note_weight(self.key, agent)
+            agents.keep_uncounted(self.key, agent)
+        await self._parts.links.mirror_answer(
             self.key, outcome.session_id, asked.request.id, outcome.text
         )
 
@@ -223,7 +238,7 @@ class RequestDoor(Door[_Asked]):
 
     def is_asking(self) -> bool:
         """Whether the client is asked something."""
-        return self._runner.questions.is_asking(self.key)
+        return self._parts.questions.is_asking(self.key)
 
     def waits_for(self, turn: Mapping[str, Any]) -> bool:
         """A gateway's turns are waited for; the engine waits for a program's."""
@@ -231,22 +246,14 @@ class RequestDoor(Door[_Asked]):
 
     def door_of(self, turn: Abandoned) -> Door[Any] | None:
         """The chat that an abandoned turn belongs to; an API client asks again itself."""
-        return self._runner.turns.door_of(turn)
-
-    def _keep_uncounted(self, agent: Any) -> None:
-        """Keep an agent without a count of messages, which it looks after itself."""
-        runner = self._runner
-        with agent_cache.guarded(runner._agent_cache_lock):
-            cached = runner._agent_cache.get(self.key)
-        if cached is not None and cached[0] is agent and cached[2:] != (None, agent.session_id):
-            keep_agent(runner, self.key, (agent, cached[1], None, agent.session_id))
+        return self._parts.turns.door_of(turn)
 
 
 class Requests:
     """The requests of every conversation, and who waits for their answers."""
 
-    def __init__(self, runner: GatewayRunner) -> None:
-        self._runner = runner
+    def __init__(self, parts: RequestParts) -> None:
+        self._parts = parts
         self._doors: dict[str, RequestDoor] = {}
         self._asked: dict[str, _Asked] = {}
         self._lining_up: dict[str, int] = {}
@@ -282,7 +289,7 @@ class Requests:
 
     async def resume(self) -> None:
         """After a start: go on with what was accepted and not begun."""
-        rows = await self._runner._session_db.list_waiting(source=Platform.API_SERVER.value)
+        rows = await self._parts.db.list_waiting(source=Platform.API_SERVER.value)
         for row in rows:
             facts = row["facts"].get("request")
             if not facts or row["id"] in self._asked:
@@ -295,7 +302,7 @@ class Requests:
             self._append(self._new(request))
 
     async def _line_up(self, request: Request) -> _Asked:
-        if not self._runner._running:
+        if not self._parts.is_running():
             raise StoppingError(False)
         key = request.key
         door = self._doors.get(key)
@@ -339,7 +346,7 @@ class Requests:
         if request.mode:
             facts["mode"] = request.mode
         return bool(
-            await self._runner._session_db.accept_message(
+            await self._parts.db.accept_message(
                 request.id,
                 request.session_id,
                 request.content,
@@ -355,10 +362,10 @@ class Requests:
         key = asked.request.key
         door = self._doors.get(key)
         if door is None:
-            door = self._doors[key] = RequestDoor(self._runner, self, key)
-            self._runner.turns.lines[key] = door.line
+            door = self._doors[key] = RequestDoor(self._parts, self, key)
+            self._parts.turns.lines[key] = door.line
         door.line.append(asked)
-        self._runner.conversations.begin(door, asked)
+        self._parts.turns.conversations.begin(door, asked)
 
     def answer(self, asked: _Asked, outcome: TurnOutcome) -> None:
         """Hand an outcome to whoever waits for it."""
@@ -369,7 +376,7 @@ class Requests:
     def close(self, door: RequestDoor) -> None:
         """Nothing is to be run in a conversation; who still waits there is told to come back."""
         self._doors.pop(door.key, None)
-        self._runner.turns.lines.pop(door.key, None)
+        self._parts.turns.lines.pop(door.key, None)
         for asked in door.line:
             self._asked.pop(asked.request.id, None)
             if not asked.outcome.done():

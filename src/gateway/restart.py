@@ -8,6 +8,7 @@ restarts in a short time are refused, so that nothing that asks for one can go r
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from .delivery import Delivery
     from .pipeline import Inbound
-    from .run import GatewayRunner
     from .session_store import SessionStore
 
 log = logging.getLogger(__name__)
@@ -51,29 +51,38 @@ GO_ON = (
 )
 
 
-async def ask(runner: GatewayRunner, inbound: Inbound) -> None:
-    """/restart: say so, remember who asked, and begin."""
-    source, key = inbound.event.source, inbound.session_key
-    refused = refusal(runner.home)
-    if refused is not None:
-        await runner.delivery.say(source, key, f"⚠️ {refused}")
-        return
-    await runner.delivery.say(source, key, ASKED)
-    await runner.delivery.flush(key)
-    # Before anything ends: a command that still waited in the inbox would be run after the start.
-    await runner._session_db.drop_message(inbound.inbox_id)
-    _write(runner.home / NOTIFY_FILE, {"source": source.to_dict(), "session_key": key})
-    begin(runner)
+class Restart:
+    """Whether the gateway comes back when it ends."""
 
+    def __init__(self, home: Path, ending: asyncio.Event) -> None:
+        """`ending` is set when the process should end."""
+        self._home = home
+        self._ending = ending
+        self.wanted = False
 
-def begin(runner: GatewayRunner) -> None:
-    """Let the gateway end and come back, unless it has done that too often."""
-    refused = refusal(runner.home)
-    if refused is not None:
-        log.error("No restart: %s", refused)
-        return
-    runner.restarting = True
-    runner.ending.set()
+    async def ask(self, inbound: Inbound, delivery: Delivery, db: AsyncSessionDB) -> None:
+        """/restart: say so, remember who asked, and begin."""
+        source, key = inbound.event.source, inbound.session_key
+        refused = refusal(self._home)
+        if refused is not None:
+            await delivery.say(source, key, f"⚠️ {refused}")
+            return
+        await delivery.say(source, key, ASKED)
+        await delivery.flush(key)
+        # Before anything ends: a command that still waited in the inbox would be run after the
+        # start.
+        await db.drop_message(inbound.inbox_id)
+        _write(self._home / NOTIFY_FILE, {"source": source.to_dict(), "session_key": key})
+        self.begin()
+
+    def begin(self) -> None:
+        """Let the gateway end and come back, unless it has done that too often."""
+        refused = refusal(self._home)
+        if refused is not None:
+            log.error("No restart: %s", refused)
+            return
+        self.wanted = True
+        self._ending.set()
 
 
 def refusal(home: Path) -> str | None:

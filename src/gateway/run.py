@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,26 +18,35 @@ from agent.outcome import outcome_from_dict
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
 
-from . import agent_cache, boundaries, metrics, restart, status, take_over
+from . import agent_cache, boundaries, metrics, restart, status
 from .adapter_host import GatewayHost, RequestSide
+from .agent_cache import AgentCache
+from .agent_source import AgentSource
 from .asking import Questions
 from .authorization import Authorization
-from .background_work import works_for, works_in
+from .chat_door import ChatParts
 from .chat_options import ChatOptions
+from .chat_sessions import ChatSessions, reset_chat
+from .commands import Commands
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .delivery import Delivery
+from .dispatch_hook import DispatchHook
 from .expiry import Expiry, prune, watch_expiry
 from .handoff import Handoffs
 from .link_codes import LinkCodes
 from .links import Links
+from .notes import NoteTurns
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
 from .platforms.create import create_adapter
-from .recovery import recover
+from .recovery import Recovery
 from .replies import normalize_empty_response
+from .requests import RequestParts
 from .session import SessionEntry, SessionSource
-from .session_store import SessionStore, sharing
+from .session_store import SessionStore
 from .supervision import Supervisor
+from .surface import CommandParts
+from .take_over import AbandonedTurns
 from .turns import Turns
 
 if TYPE_CHECKING:
@@ -74,27 +80,20 @@ class GatewayRunner:
         self._session_db = session_db
         self._running = False
         self._running_agents: dict[str, Any] = {}
-        self._agent_cache: OrderedDict[str, agent_cache.Entry] = OrderedDict()
-        self._agent_cache_lock = threading.Lock()
-        self._agent_used: dict[str, float] = {}
-        self._agent_weights: dict[str, int] = {}
         self._background_tasks: set[asyncio.Task[Any]] = set()
         self._stopping: asyncio.Task[None] | None = None
         self.stopped = asyncio.Event()
         self.ending = asyncio.Event()
         """Set when the process should end; whoever runs the gateway waits for it."""
-        self.restarting = False
+        self.restart = restart.Restart(home, self.ending)
         self.started_at = time.time()
+        self.agents = AgentCache(config, self._running_agents, self._policy_of)
+        self._agent_cache, self._agent_cache_lock = self.agents.entries, self.agents.lock
         self.session_store = SessionStore(
-            session_db.sync,
-            config,
-            home=home,
-            is_busy=lambda one: works_in(one, self._agent_cache, self._policy_of),
+            session_db.sync, config, home=home, is_busy=self.agents.works_in
         )
         self.adapters: dict[Platform, PlatformAdapter] = {}
-        self.recovered: set[Platform] = set()
         self.questions = Questions()
-        self.link_codes = LinkCodes()
         self.chat_titles: dict[str, str] = {}
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
@@ -104,40 +103,68 @@ class GatewayRunner:
             session_db,
             lambda: self.settings.agent,
             lambda: self.hooks,
-            is_running=lambda: self._running,
+            is_running=self.is_running,
             limit=config.max_concurrent_sessions,
             spawn=self.spawn,
             agents=self._running_agents,
         )
-        self.turns = Turns(self, self.conversations)
-        self.pipeline = Pipeline(self)
-        self.chat_options = ChatOptions(
-            self.session_store,
-            self.conversations.places,
-            {"reasoning": settings.model.reasoning_effort},
-        )
-        self.links = Links(
-            self.session_store, session_db, self.link_codes, self.turns, self.authorization,
-            self.delivery, self,
+        self._wire()
+
+    def _wire(self) -> None:
+        """Give each stage of a message's way what it needs, and no more."""
+        config, settings, db, store = (
+            self.config, self.settings, self._session_db, self.session_store,
         )  # fmt: skip
+        adapters, authorization, delivery = self.adapters, self.authorization, self.delivery
+        places = self.conversations.places
+        chats = ChatSessions(store, self._evict_cached_agent)
+        options = ChatOptions(store, places, {"reasoning": settings.model.reasoning_effort})
+        agents = AgentSource(
+            self.agents, db, store, settings, self.shared_model, options, adapters, self.questions,
+            delivery, lambda: self.hooks, self.spawn,
+        )  # fmt: skip
+        links = Links(store, db, LinkCodes(), self.conversations, authorization, delivery, chats)
+        abandoned = AbandonedTurns(
+            db, store, config, settings, self.conversations, authorization, delivery, self.spawn
+        )
+        self.turns = Turns(
+            self.conversations,
+            options,
+            ChatParts(
+                config, db, store, agents, adapters, delivery, links, self.questions, abandoned,
+                self.chat_titles, self.is_running,
+                follow=lambda *chat: self._follow_rotation(*chat),
+                recount=lambda *chat: self._refresh_agent_cache_message_count(*chat),
+            ),
+        )  # fmt: skip
+        commands = Commands(
+            CommandParts(
+                db, settings, store, authorization, delivery, agents, options, self.turns, links,
+                self.questions, self.chat_titles, self._handle_reset_command, chats.switch_chat,
+            ),
+            self.restart,
+            lambda *event: self.emit_event(*event),
+        )  # fmt: skip
+        self.hook = DispatchHook(self, store)
+        self.pipeline = Pipeline(
+            config, db, store, authorization, delivery, self.questions, self.turns, self.hook,
+            commands,
+        )  # fmt: skip
+        self.request_parts = RequestParts(
+            db, agents, links, self.questions, self.turns, self.is_running
+        )
         self.handoffs = Handoffs(
-            session_db,
-            self.session_store,
-            config,
-            self.adapters,
-            self.authorization,
-            self.delivery,
-            self.conversations.places,
-            self.switch_chat,
+            db, store, config, adapters, authorization, delivery, places, chats.switch_chat,
             self._evict_cached_agent,
+        )  # fmt: skip
+        notes = NoteTurns(db, store, authorization, self.turns)
+        self.recovery = Recovery(
+            db, store, settings, delivery, abandoned, notes, self.turns, self.pipeline
         )
         self.supervisor = Supervisor(
-            config.platforms,
-            self.adapters,
-            self._make_adapter,
-            recover=partial(recover, self),
-            resume=self.delivery.resume_platform,
-        )
+            config.platforms, adapters, self._make_adapter, recover=self.recovery.recover,
+            resume=delivery.resume_platform,
+        )  # fmt: skip
 
     # Start and stop
 
@@ -149,8 +176,8 @@ class GatewayRunner:
         await self.supervisor.connect_all()
         await restart.tell_back(self.home, self.delivery)
         self.spawn(self._session_expiry_watcher())
-        self.spawn(self.handoffs.watch(lambda: self._running))
-        self.spawn(take_over.watch(self))
+        self.spawn(self.handoffs.watch(self.is_running))
+        self.spawn(self.recovery.watch(self.adapters, self.is_running))
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
         await self.hooks.emit("gateway:startup", {"platforms": platforms})
@@ -171,7 +198,7 @@ class GatewayRunner:
         conversations = getattr(self, "conversations", None)
         if conversations is not None:
             cut_off = await conversations.drain(self._drain_seconds())
-            home = self.home if self.restarting else None
+            home = self.home if self.restart.wanted else None
             await restart.tell_cut_off(cut_off, self.session_store, self.delivery, home)
         for agent in list(self._running_agents.values()):
             await self._finalize_running(agent)
@@ -207,11 +234,21 @@ class GatewayRunner:
             store=self.session_store,
             db=self._session_db,
             delivery=self.delivery,
-            requests=partial(RequestSide, self),
+            requests=self._request_side,
         )
 
+    def _request_side(self) -> RequestSide:
+        return RequestSide(
+            self.home, self.settings, self.session_store, self.supervisor.states, self.hook,
+            self.request_parts, self.facts,
+        )  # fmt: skip
+
+    def is_running(self) -> bool:
+        """Whether it takes messages: False once it is being stopped."""
+        return self._running
+
     def _drain_seconds(self) -> float:
-        wanted = self.settings.agent.restart_drain_timeout if self.restarting else 0
+        wanted = self.settings.agent.restart_drain_timeout if self.restart.wanted else 0
         return wanted or self.config.drain_timeout
 
     async def _finalize_running(self, agent: Any) -> None:
@@ -272,46 +309,10 @@ class GatewayRunner:
 
     async def _handle_reset_command(self, event: MessageEvent) -> str:
         """/new and /reset: end the chat's session and begin a new one."""
-        key = self.session_store._generate_session_key(event.source)
-        old_entry = self.session_store._entries.get(key)
-        old_id = old_entry.session_id if old_entry else None
-        agent = self._running_agents.get(key)
-        if agent is not None and agent is not _AGENT_PENDING_SENTINEL:
-            agent.interrupt()
-        new_entry = self.session_store.reset_session(key)
-        if new_entry is None:
-            new_entry = self.session_store.get_or_create_session(event.source, force_new=True)
-        self._evict_cached_agent(key)
-        platform = event.source.platform.value
-        is_left = old_id and sharing(self.session_store._entries, key, old_id)
-        await boundaries.session_replaced(
-            None if is_left else old_id, new_entry.session_id, platform
-        )
         hooks = getattr(self, "hooks", None)
-        if hooks is not None:
-            facts = {"platform": platform, "user_id": event.source.user_id, "session_key": key}
-            await hooks.emit("session:end", facts)
-            await hooks.emit("session:reset", facts)
-        return "✨ New session. What we said before is kept; /resume brings it back."
-
-    async def switch_chat(self, session_key: str, session_id: str, source: SessionSource) -> None:
-        """Bind a chat to another conversation; whoever asks has checked whose it is."""
-        old_id = self.session_store.peek_session_id(session_key)
-        self.session_store.get_or_create_session(source)
-        session_entry = self.session_store.switch_session(session_key, session_id)
-        if session_entry is None:
-            raise ValueError(f"There is no session {session_id}.")
-        if old_id and self.session_store.is_shared(session_key, old_id):
-            old_id = None  # it goes on in other chats
-        await boundaries.session_replaced(old_id, session_entry.session_id, source.platform.value)
-
-    async def leave_conversation(self, session_key: str, source: SessionSource) -> None:
-        """Give a chat a conversation of its own; the one it was in goes on in the others."""
-        session_entry = self.session_store.reset_session(session_key)
-        self._evict_cached_agent(session_key)
-        if session_entry is not None:
-            platform = source.platform.value
-            await boundaries.session_replaced(None, session_entry.session_id, platform)
+        return await reset_chat(
+            self.session_store, self._running_agents, self._evict_cached_agent, hooks, event
+        )
 
     async def emit_event(self, event: str, source: SessionSource, session_key: str) -> None:
         """Tell the gateway's event hooks."""
@@ -350,74 +351,33 @@ class GatewayRunner:
 
     async def _refresh_agent_cache_message_count(self, session_key: str, session_id: str) -> None:
         """After a turn of our own: what the session has now is what we know."""
-        row = await self._session_db.get_session(session_id)
-        if row is None:
-            return
-        with agent_cache.guarded(self._agent_cache_lock):
-            entry = self._agent_cache.get(session_key)
-            if entry is not None:
-                count = int(row["message_count"] or 0)
-                self._agent_cache[session_key] = agent_cache.rebaselined(entry, session_id, count)
+        await agent_cache.recount(
+            self._agent_cache, self._agent_cache_lock, self._session_db, session_key, session_id
+        )
 
     def _evict_cached_agent(self, session_key: str) -> None:
         """Let a chat's agent go, and free what it holds."""
-        cache = getattr(self, "_agent_cache", None)
-        if cache is None:
-            return
-        with agent_cache.guarded(getattr(self, "_agent_cache_lock", None)):
-            entry = cache.pop(session_key, None)
-        if entry is not None and entry[0] is not _AGENT_PENDING_SENTINEL:
-            self._cleanup_agent_resources(entry[0])
+        lock = getattr(self, "_agent_cache_lock", None)
+        agent_cache.evict(getattr(self, "_agent_cache", None), lock, session_key)
 
     def _cleanup_agent_resources(self, agent: Any) -> None:
         """End what an agent's tools have left running; never raises."""
-        close = getattr(agent, "close", None)
-        if close is None:
-            return
-        try:
-            close()
-        except Exception:
-            # The agent is let go either way; what it left is reaped at the next start.
-            log.exception("An agent could not be closed")
+        agent_cache.close_agent(agent)
 
     def _sweep_idle_cached_agents(self) -> int:
         """Let go of agents that nobody used for long, and of the oldest if there are too many."""
-        with agent_cache.guarded(self._agent_cache_lock):
-            keys = agent_cache.oldest_beyond(
-                self._agent_cache,
-                self._agent_used,
-                self._agent_weights,
-                size=self.config.cache_size,
-                most_bytes=self.config.cache_bytes,
-                idle_seconds=self.config.cache_idle_seconds,
-            )
-        keys = [key for key in keys if key not in self._running_agents and not self.works_for(key)]
-        for key in keys:
-            self._evict_cached_agent(key)
-            self._agent_used.pop(key, None)
-            self._agent_weights.pop(key, None)
-        return len(keys)
-
-    def works_for(self, session_key: str) -> bool:
-        """Whether something still runs in the background of a chat's agent."""
-        return works_for(self._agent_cache.get(session_key), partial(self._policy_of, session_key))
+        return self.agents.sweep()
 
     def _policy_of(self, session_key: str) -> ResetPolicy:
         entry = self.session_store.entry(session_key)
         platform = entry.platform.value if entry and entry.platform else ""
         return self.config.policy_for(platform, entry.chat_type if entry else "dm")
 
-    def note_weight(self, session_key: str, agent: Any) -> None:
-        """After a turn: how much the agent holds now; the oldest go if all hold too much."""
-        self._agent_weights[session_key] = agent_cache.weight(agent)
-        if sum(self._agent_weights.values()) > self.config.cache_bytes:
-            self._sweep_idle_cached_agents()
-
     # Expiry
 
     async def _session_expiry_watcher(self, interval: float = 300) -> None:
         """End sessions that their reset policy says are over, each once."""
-        await watch_expiry(self.expiry(), lambda: self._running, interval, self.prune)
+        await watch_expiry(self.expiry(), self.is_running, interval, self.prune)
 
     def expiry(self) -> Expiry:
         """What ends sessions that are over."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.slash.surface import CommandError, Surface
@@ -13,10 +15,42 @@ from .session import SessionSource
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
+    from agent.config import Config
+    from hermes_state import AsyncSessionDB
     from tools.base import Mode
 
+    from .agent_source import AgentSource
+    from .asking import Questions
+    from .authorization import Authorization
+    from .chat_options import ChatOptions
+    from .delivery import Delivery
+    from .links import Links
     from .pipeline import Inbound
-    from .run import GatewayRunner
+    from .platforms.base import MessageEvent
+    from .session_store import SessionStore
+    from .turns import Turns
+
+
+@dataclass(frozen=True, slots=True)
+class CommandParts:
+    """What the slash commands of chats need."""
+
+    db: AsyncSessionDB
+    settings: Config
+    store: SessionStore
+    authorization: Authorization
+    delivery: Delivery
+    agents: AgentSource
+    options: ChatOptions
+    turns: Turns
+    links: Links
+    questions: Questions
+    titles: dict[str, str]
+    """By key: what a conversation is to be called that has not begun."""
+    reset: Callable[[MessageEvent], Awaitable[str]]
+    """Ends a chat's session and begins a new one; returns what the chat is told."""
+    switch_chat: Callable[[str, str, SessionSource], Awaitable[None]]
+    """Binds a chat to another conversation."""
 
 
 class ChatSurface(Surface):
@@ -24,46 +58,45 @@ class ChatSurface(Surface):
 
     scope = "gateway"
 
-    def __init__(self, runner: GatewayRunner, inbound: Inbound) -> None:
-        super().__init__(runner._session_db.sync, runner.settings)
-        self._runner = runner
+    def __init__(self, parts: CommandParts, inbound: Inbound) -> None:
+        super().__init__(parts.db.sync, parts.settings)
+        self._parts = parts
+        self._turns = parts.turns
         self._inbound = inbound
         self._loop = asyncio.get_running_loop()
         self._key = inbound.session_key
         self._source: SessionSource = inbound.event.source
         self.platform = self._source.platform.value
         self.user_id = self._source.owner
-        self.options = runner.chat_options.of(self._key)
+        self.options = parts.options.of(self._key)
 
     @property
     def session_id(self) -> str:
         """The session the chat is in."""
-        return self._runner.session_store.get_or_create_session(self._source).session_id
+        return self._parts.store.get_or_create_session(self._source).session_id
 
     @property
     def agent(self) -> AIAgent | None:
         """The conversation's agent, if it has one now: the one whose turn runs, or the chat's."""
-        running = self._runner._running_agents.get(self._runner.turns.running_key(self._key) or "")
+        agents = self._turns.conversations.agents
+        running = agents.get(self._turns.running_key(self._key) or "")
         if hasattr(running, "run"):
             return running
-        entry = self._runner._agent_cache.get(self._key)
+        entry = self._parts.agents.cache.get(self._key)
         agent = entry[0] if entry is not None else None
         return agent if hasattr(agent, "run") else None
 
     def build_agent(self) -> AIAgent:
         """The chat's agent, built now if need be."""
-        from .agent_source import agent_for
-
-        entry = self._runner.session_store.get_or_create_session(self._source)
-        agent: Any = self._in_loop(agent_for(self._runner, self._key, entry, self._source))
+        entry = self._parts.store.get_or_create_session(self._source)
+        agent: Any = self._in_loop(self._parts.agents.agent_for(self._key, entry, self._source))
         return agent
 
     @property
     def running(self) -> bool:
         """Whether a turn runs in the chat."""
-        return (self._runner.turns.running_key(self._key) or self._key) in (
-            self._runner._running_agents
-        )
+        key = self._turns.running_key(self._key) or self._key
+        return key in self._turns.conversations.agents
 
     def session_facts(self) -> dict[str, Any]:
         """Whose a new session is, and in which chat."""
@@ -76,23 +109,23 @@ class ChatSurface(Surface):
 
     def new_session(self, title: str | None) -> None:
         """Begin anew in this chat."""
-        self._in_loop(self._runner._handle_reset_command(self._inbound.event))
+        self._in_loop(self._parts.reset(self._inbound.event))
         if title:
-            self._runner.chat_titles[self._key] = title  # set with its first message
+            self._parts.titles[self._key] = title  # set with its first message
 
     def switch_session(self, session_id: str) -> None:
         """Bind the chat to another conversation of the same person."""
-        self._in_loop(self._runner.switch_chat(self._key, session_id, self._source))
+        self._in_loop(self._parts.switch_chat(self._key, session_id, self._source))
 
     def link(self, code: str) -> str:
         """A code for this chat's conversation, or with one: join the conversation it is for."""
         if code:
-            return self._refusable(self._runner.links.join(self._key, self._source, code))
-        return self._refusable(self._runner.links.offer(self._key, self._source))
+            return self._refusable(self._parts.links.join(self._key, self._source, code))
+        return self._refusable(self._parts.links.offer(self._key, self._source))
 
     def unlink(self, everybody: bool) -> str:
         """Leave a conversation that is shared, or send the others out of it."""
-        return self._refusable(self._runner.links.leave(self._key, self._source, everybody))
+        return self._refusable(self._parts.links.leave(self._key, self._source, everybody))
 
     def set_home(self) -> str:
         """Make this chat the one that conversations are handed over to."""
@@ -100,28 +133,28 @@ class ChatSurface(Surface):
 
     def queue(self, text: str) -> int:
         """Keep a message until the running turn is over; returns how many wait in this chat."""
-        return int(self._in_loop(self._runner.turns.queue(self._inbound, text)))
+        return int(self._in_loop(self._turns.queue(self._inbound, text)))
 
     def steer(self, text: str) -> bool:
         """Add a message to the running turn of the chat's conversation."""
         if not self.running:
             return False
-        self._in_loop(self._runner.turns.send(self._inbound, text, mode="steer"))
+        self._in_loop(self._turns.send(self._inbound, text, mode="steer"))
         return True
 
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
         """Answer a pending approval request."""
-        return self._runner.questions.answer(self._key, "approval", choice, all=everything)
+        return self._parts.questions.answer(self._key, "approval", choice, all=everything)
 
     def set_model(self, name: str) -> str:
         """Use another model in this chat."""
         self.config.model_named(name)
-        self._runner.session_store.set_model_override(self._key, {"model": name})
+        self._parts.store.set_model_override(self._key, {"model": name})
         return name
 
     def set_mode(self, mode: Mode) -> None:
         """Choose what the agent may do; without a wall, only for administrators."""
-        if mode == "full" and not self._runner.authorization.may_command(self._source, "yolo"):
+        if mode == "full" and not self._parts.authorization.may_command(self._source, "yolo"):
             where = f"platforms.{self.platform}.admins in config.yaml"
             raise CommandError(
                 f"/mode full is for administrators of this gateway: those named under {where}."
@@ -130,7 +163,7 @@ class ChatSurface(Surface):
 
     def say(self, text: str) -> None:
         """Tell the chat something while a slow command works."""
-        self._in_loop(self._runner.delivery.say(self._source, self._key, text))
+        self._in_loop(self._parts.delivery.say(self._source, self._key, text))
 
     def _refusable(self, work: Any) -> str:
         try:

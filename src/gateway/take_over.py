@@ -10,35 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from conversation.door import Abandoned
-from hermes_state import SUB_AGENT, StoreError
+from hermes_state import SUB_AGENT
 
-from . import notes
-from .config import Platform
+from .config import GatewayConfig, Platform
 from .pipeline import Inbound
 from .platforms.base import MessageEvent
 from .platforms.registry import capabilities_of
 from .session import SessionEntry, SessionSource
-from .session_store import RESET_REASON
+from .session_store import RESET_REASON, SessionStore
 
 if TYPE_CHECKING:
-    from hermes_state import TakenTurn
+    from agent.config import Config
+    from conversation.service import Conversations
+    from hermes_state import AsyncSessionDB, TakenTurn
 
-    from .run import GatewayRunner
+    from .authorization import Authorization
+    from .delivery import Delivery
 
 log = logging.getLogger(__name__)
-
-LOOK_SECONDS = 3.0
-"""After which it is looked for turns that nobody runs any more; sooner if something is written."""
-
-PACE_SECONDS = 1.0
-"""Between two looks in a store that is written to all the time."""
 
 
 class AbandonedTurn(NamedTuple):
@@ -56,151 +52,146 @@ class AbandonedTurn(NamedTuple):
         return str(self.row["session_id"])
 
 
-# Finding them
+@dataclass(frozen=True, slots=True)
+class AbandonedTurns:
+    """The turns of dead processes that belong to the chats of this gateway."""
 
+    db: AsyncSessionDB
+    store: SessionStore
+    config: GatewayConfig
+    settings: Config
+    conversations: Conversations
+    authorization: Authorization
+    delivery: Delivery
+    spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]]
 
-async def watch(runner: GatewayRunner) -> None:
-    """Look every few seconds, until the gateway stops."""
-    wake = runner._session_db.wake
-    seen = wake.number
-    while runner._running:
-        # A turn that is abandoned makes no write; a note does, and is told at once.
-        seen = await wake.wait_async(seen, LOOK_SECONDS * random.uniform(0.7, 1.3), PACE_SECONDS)
+    # Finding them
+
+    async def look(
+        self, platforms: Collection[Platform], begin: Callable[[AbandonedTurn], bool]
+    ) -> int:
+        """Let the chats of these platforms `begin` with what is abandoned there; returns how many
+        do.
+
+        What nobody waits for is closed: an API client asks again, and a sub-agent's work is its
+        parent's to repeat.
+        """
+        begun, conversations = 0, self.conversations
+        for row in await self.db.list_abandoned_turns():
+            if conversations.is_ours(row) or conversations.holder(row["session_id"]):
+                continue
+            api = row["source"] == Platform.API_SERVER and not row["deliver_to"]
+            if row["source"] == SUB_AGENT or (api and Platform.API_SERVER in platforms):
+                await self._close(row)
+            elif not api and (left := self.chat_of(row)) and left.source.platform in platforms:
+                begun += begin(left)
+        return begun
+
+    def chat_of(self, row: Mapping[str, Any]) -> AbandonedTurn | None:
+        """An abandoned turn with the chat it belongs to; None if that is no chat of this gateway.
+
+        A chat that waits for the answer is named with the turn. Without one it is the chat whose
+        conversation this is.
+        """
+        target = row["deliver_to"]
+        key = str((target["to"]["session_key"] if target else row["session_key"]) or "")
+        entry = self.store.entry(key)
         try:
-            platforms = runner.recovered.intersection(runner.adapters)
-            await look(runner, platforms)
-            await notes.look(runner, platforms)
-        except StoreError as error:
-            log.warning("Turns that nobody runs are looked for again: %s", error)
-
-
-async def look(runner: GatewayRunner, platforms: Collection[Platform]) -> int:
-    """Go on with what is abandoned in the chats of these platforms; returns how many lines begin.
-
-    What nobody waits for is closed: an API client asks again, and a sub-agent's work is its
-    parent's to repeat.
-    """
-    begun, conversations = 0, runner.conversations
-    for row in await runner._session_db.list_abandoned_turns():
-        if conversations.is_ours(row) or conversations.holder(row["session_id"]):
-            continue
-        api = row["source"] == Platform.API_SERVER and not row["deliver_to"]
-        if row["source"] == SUB_AGENT or (api and Platform.API_SERVER in platforms):
-            await _close(runner, row)
-        elif not api and (left := chat_of(runner, row)) and left.source.platform in platforms:
-            begun += runner.turns.begin_with(left)
-    return begun
-
-
-def chat_of(runner: GatewayRunner, row: Mapping[str, Any]) -> AbandonedTurn | None:
-    """An abandoned turn with the chat it belongs to; None if that is no chat of this gateway.
-
-    A chat that waits for the answer is named with the turn. Without one it is the chat whose
-    conversation this is.
-    """
-    store, target = runner.session_store, row["deliver_to"]
-    key = str((target["to"]["session_key"] if target else row["session_key"]) or "")
-    entry = store.entry(key)
-    try:
-        platform = Platform.of(str(target["to"]["platform"] if target else row["source"]))
-    except ValueError:
-        return None
-    if platform not in runner.config.platforms:
-        return None
-    origin = entry.origin if entry is not None else None
-    if target is None:
-        names = runner.conversations.places
-        if entry is None or origin is None or origin.platform is not platform:
+            platform = Platform.of(str(target["to"]["platform"] if target else row["source"]))
+        except ValueError:
             return None
-        if names.name(entry.session_id) != row["conversation_id"]:
+        if platform not in self.config.platforms:
             return None
-        to = {
-            "session_key": key, "platform": platform.value, "chat_id": origin.chat_id,
-            "thread_id": origin.thread_id,
-        }  # fmt: skip
-        target = {"id": f"turn:{row['conversation_id']}:{row['started_at']}", "to": to}
-    elif origin is None or origin.platform is not platform:
-        person = str(row["user_id"] or "").removeprefix(f"{platform.value}:") or None
-        to = target["to"]
-        origin = SessionSource(
-            platform, to["chat_id"], thread_id=to.get("thread_id"), user_id=person,
-            role_authorized=capabilities_of(platform.value).signed,
+        origin = entry.origin if entry is not None else None
+        if target is None:
+            names = self.conversations.places
+            if entry is None or origin is None or origin.platform is not platform:
+                return None
+            if names.name(entry.session_id) != row["conversation_id"]:
+                return None
+            to = {
+                "session_key": key, "platform": platform.value, "chat_id": origin.chat_id,
+                "thread_id": origin.thread_id,
+            }  # fmt: skip
+            target = {"id": f"turn:{row['conversation_id']}:{row['started_at']}", "to": to}
+        elif origin is None or origin.platform is not platform:
+            person = str(row["user_id"] or "").removeprefix(f"{platform.value}:") or None
+            to = target["to"]
+            origin = SessionSource(
+                platform, to["chat_id"], thread_id=to.get("thread_id"), user_id=person,
+                role_authorized=capabilities_of(platform.value).signed,
+            )  # fmt: skip
+        return AbandonedTurn(row, key, origin, target)
+
+    async def _close(self, row: Mapping[str, Any]) -> None:
+        """Close a turn in its history without a word."""
+        if await self.db.close_abandoned_turn(row["conversation_id"], row["fence"]):
+            log.info("The turn in %s was cut off and is closed", row["conversation_id"])
+
+    # Taking them over
+
+    async def take(self, turn: Abandoned) -> Inbound | None:
+        """Take a turn over, as what its chat runs next; None if there is nothing to go on with.
+
+        A turn that is not gone on with is closed, and its chat is told if it waits for an answer:
+        not where it was left with /new, or where whoever asked may no longer talk here.
+        """
+        from agent.request import TakenOver
+        from conversation.abandoned import take_over_turn
+
+        left = self.chat_of(turn.row)
+        if left is None:
+            return None
+        db = self.db.sync
+        session_id = db.get_compression_tip(left.session_id)
+        tip = await self.db.get_session(session_id)
+        asked = await self.db.get_last_question(session_id)
+        source = left.source
+        is_left = tip is not None and tip["end_reason"] == RESET_REASON
+        if is_left or not await self.authorization.admits(source):
+            await self._close(left.row)
+            return None
+        taken = await asyncio.to_thread(take_over_turn, db, left.row, self.settings.agent)
+        if taken is None:
+            self.spawn(self.delivery.flush(left.key))  # what it may have been told
+            return None
+        taken = taken._replace(deliver_to=left.deliver_to)
+        target = TakenOver(taken).deliver_to
+        assert target is not None
+        return Inbound(MessageEvent(asked[0], source, asked[1]), left.key, target.id, taken=taken)
+
+    async def tell_unknown(self, inbound: Inbound) -> None:
+        """Tell a chat which tools of its turn may or may not have taken effect, each crash once."""
+        from agent.running import unknown_outcome
+
+        taken = inbound.taken
+        if taken is None or taken.deliver_to is None:
+            return
+        # Also what an earlier process took over and was killed before it could tell.
+        first = taken.lease.fence - taken.attempts + 1
+        found: dict[int, list[str]] = defaultdict(list)
+        for run in await self.db.list_tool_runs(taken.lease.conversation_id):
+            if run["state"] == "unknown" and run["fence"] >= first:
+                found[run["fence"]].append(run["tool_name"])
+        for fence, tools in found.items():
+            await self.delivery.say(
+                inbound.event.source, inbound.session_key, unknown_outcome(tools),
+                name=f"{taken.deliver_to['id']}:unknown:{fence}",
+            )  # fmt: skip
+
+    def entry_of(self, inbound: Inbound, taken: TakenTurn) -> SessionEntry:
+        """The chat's entry, in the session the turn is in; a passing one if the chat has left
+        it."""
+        store, names = self.store, self.conversations.places
+        key, source = inbound.session_key, inbound.event.source
+        entry = store.entry(key)
+        if entry is not None and names.name(entry.session_id) == taken.lease.conversation_id:
+            if entry.session_id != taken.session_id:
+                store.follow(entry.session_id, taken.session_id)
+            store.update_session(key)  # it is in use
+            return entry
+        now = datetime.now()
+        return SessionEntry(
+            key, taken.session_id, now, now, platform=source.platform,
+            chat_type=source.chat_type, origin=source,
         )  # fmt: skip
-    return AbandonedTurn(row, key, origin, target)
-
-
-async def _close(runner: GatewayRunner, row: Mapping[str, Any]) -> None:
-    """Close a turn in its history without a word."""
-    if await runner._session_db.close_abandoned_turn(row["conversation_id"], row["fence"]):
-        log.info("The turn in %s was cut off and is closed", row["conversation_id"])
-
-
-# Taking them over
-
-
-async def take(runner: GatewayRunner, turn: Abandoned) -> Inbound | None:
-    """Take a turn over, as what its chat runs next; None if there is nothing to go on with.
-
-    A turn that is not gone on with is closed, and its chat is told if it waits for an answer: not
-    where it was left with /new, or where whoever asked may no longer talk here.
-    """
-    from agent.request import TakenOver
-    from conversation.abandoned import take_over_turn
-
-    left = chat_of(runner, turn.row)
-    if left is None:
-        return None
-    db = runner._session_db.sync
-    session_id = db.get_compression_tip(left.session_id)
-    tip = await runner._session_db.get_session(session_id)
-    asked = await runner._session_db.get_last_question(session_id)
-    source = left.source
-    is_left = tip is not None and tip["end_reason"] == RESET_REASON
-    if is_left or not await runner.authorization.admits(source):
-        await _close(runner, left.row)
-        return None
-    taken = await asyncio.to_thread(take_over_turn, db, left.row, runner.settings.agent)
-    if taken is None:
-        runner.spawn(runner.delivery.flush(left.key))  # what it may have been told
-        return None
-    taken = taken._replace(deliver_to=left.deliver_to)
-    target = TakenOver(taken).deliver_to
-    assert target is not None
-    return Inbound(MessageEvent(asked[0], source, asked[1]), left.key, target.id, taken=taken)
-
-
-async def tell_unknown(runner: GatewayRunner, inbound: Inbound) -> None:
-    """Tell a chat which tools of its turn may or may not have taken effect, each crash once."""
-    from agent.running import unknown_outcome
-
-    taken = inbound.taken
-    if taken is None or taken.deliver_to is None:
-        return
-    # Also what an earlier process took over and was killed before it could tell.
-    first = taken.lease.fence - taken.attempts + 1
-    found: dict[int, list[str]] = defaultdict(list)
-    for run in await runner._session_db.list_tool_runs(taken.lease.conversation_id):
-        if run["state"] == "unknown" and run["fence"] >= first:
-            found[run["fence"]].append(run["tool_name"])
-    for fence, tools in found.items():
-        await runner.delivery.say(
-            inbound.event.source, inbound.session_key, unknown_outcome(tools),
-            name=f"{taken.deliver_to['id']}:unknown:{fence}",
-        )  # fmt: skip
-
-
-def entry_of(runner: GatewayRunner, inbound: Inbound, taken: TakenTurn) -> SessionEntry:
-    """The chat's entry, in the session the turn is in; a passing one if the chat has left it."""
-    store, names = runner.session_store, runner.conversations.places
-    key, source = inbound.session_key, inbound.event.source
-    entry = store.entry(key)
-    if entry is not None and names.name(entry.session_id) == taken.lease.conversation_id:
-        if entry.session_id != taken.session_id:
-            store.follow(entry.session_id, taken.session_id)
-        store.update_session(key)  # it is in use
-        return entry
-    now = datetime.now()
-    return SessionEntry(
-        key, taken.session_id, now, now, platform=source.platform,
-        chat_type=source.chat_type, origin=source,
-    )  # fmt: skip

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sized
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from conversation.door import Abandoned
 from conversation.service import Conversations
 
-from . import take_over
-from .accepted import event_of, facts_of
-from .chat_door import LOOK_AHEAD, ChatDoor
-from .config import Platform
+from .accepted import facts_of
+from .chat_door import LOOK_AHEAD, ChatDoor, ChatParts
+from .chat_options import ChatOptions
 from .message_parts import PartsExpected
 from .pipeline import Inbound, content_of
 from .platforms.base import MessageEvent, SendError
 from .session import SessionEntry
-
-if TYPE_CHECKING:
-    from .run import GatewayRunner
+from .take_over import AbandonedTurn
 
 log = logging.getLogger(__name__)
 
@@ -34,13 +31,15 @@ SEEN = "👀"
 class Turns:
     """The doors of every chat, and what a message does to the turn that runs there."""
 
-    def __init__(self, runner: GatewayRunner, conversations: Conversations) -> None:
-        self._runner = runner
+    def __init__(
+        self, conversations: Conversations, options: ChatOptions, parts: ChatParts
+    ) -> None:
         self.conversations = conversations
+        self._options = options
+        self._chat_parts = parts
+        self._db, self._store, self._config = parts.db, parts.store, parts.config
         self._doors: dict[str, ChatDoor] = {}
-        self.parts = PartsExpected(runner.config.message_parts_wait)
-        self.told: dict[str, float] = {}
-        """By key: until when no further turn is begun that nobody asked for."""
+        self.parts = PartsExpected(parts.config.message_parts_wait)
         self.lines: dict[str, Sized] = {}
         """Messages of API clients by conversation: the one that runs, and those behind it."""
 
@@ -48,17 +47,17 @@ class Turns:
         """The door of a chat."""
         found = self._doors.get(key)
         if found is None:
-            found = self._doors[key] = ChatDoor(self._runner, key)
+            found = self._doors[key] = ChatDoor(self._chat_parts, self, key)
         return found
 
     def forget(self, door: ChatDoor) -> None:
         """Keep nothing of a chat in which nothing waits or runs."""
-        if not door.admitted and door.key not in self._runner._running_agents:
+        if not door.admitted and door.key not in self.conversations.agents:
             self._doors.pop(door.key, None)
 
     def door_of(self, turn: Abandoned) -> ChatDoor | None:
         """The door of the chat that an abandoned turn belongs to; None if it is no chat's here."""
-        left = take_over.chat_of(self._runner, turn.row)
+        left = self._chat_parts.abandoned.chat_of(turn.row)
         return None if left is None else self.door(left.key)
 
     @property
@@ -76,18 +75,18 @@ class Turns:
         door = self.door(key)
         door.admitted[inbound.inbox_id] = inbound
         self.parts.arrived(key)
-        self._runner.spawn(self._acknowledge(inbound.event))
+        self.conversations.spawn(self._acknowledge(inbound.event))
         holder = self.running_key(key)
         if self.conversations.begin(door, inbound) and holder is None:
             return
         running = self.door(holder or key)
         if inbound.waited or _was_waiting(inbound.event, running):
             return
-        agent = self._runner._running_agents.get(running.key)
+        agent = self.conversations.agents.get(running.key)
         mode = mode or self._busy_mode(key)
         steer, make_way = getattr(agent, "steer", None), getattr(agent, "make_way", None)
         if mode == "steer" and steer is not None and not inbound.event.media:
-            waiting = await self._runner._session_db.list_waiting(session_key=key, limit=LOOK_AHEAD)
+            waiting = await self._db.list_waiting(session_key=key, limit=LOOK_AHEAD)
             if waiting and (key, waiting[0]["id"]) in ((key, inbound.inbox_id), *running.steered):
                 # In the order they came. What is not read in this turn waits for the next.
                 running.steered.add((key, inbound.inbox_id))
@@ -105,7 +104,7 @@ class Turns:
         that an earlier run accepted.
         """
         key = door.key
-        join = getattr(self._runner._running_agents.get(holder), "join", None)
+        join = getattr(self.conversations.agents.get(holder), "join", None)
         if self._busy_mode(key) != "interrupt" or join is None:
             return
         if key != holder or door.asker is None:
@@ -124,7 +123,7 @@ class Turns:
         for inbound in joined:
             await door.mirror_question(inbound)
 
-    def begin_with(self, left: take_over.AbandonedTurn) -> bool:
+    def begin_with(self, left: AbandonedTurn) -> bool:
         """Begin a chat's line with the turn that another process left; False if it runs already.
 
         Then that sees to it, before the next message of the conversation.
@@ -140,8 +139,8 @@ class Turns:
     async def _acknowledge(self, event: MessageEvent) -> None:
         """Show that a message was seen, where the platform can and its section wants that."""
         platform = event.source.platform
-        adapter = self._runner.adapters.get(platform)
-        config = self._runner.config.platforms.get(platform)
+        adapter = self._chat_parts.adapters.get(platform)
+        config = self._config.platforms.get(platform)
         if adapter is None or config is None or not config.extra.get("reactions"):
             return
         if adapter.capabilities.reactions and event.message_id:
@@ -152,7 +151,7 @@ class Turns:
 
     def running_key(self, key: str) -> str | None:
         """The key whose turn runs in a chat's conversation: its own, or that of another chat."""
-        return self.conversations.holder(self._runner.session_store.peek_session_id(key))
+        return self.conversations.holder(self._store.peek_session_id(key))
 
     def is_busy(self, key: str) -> bool:
         """Whether a turn of a chat runs or waits."""
@@ -160,8 +159,8 @@ class Turns:
 
     def _busy_mode(self, key: str) -> str:
         """What a message does that comes while a turn runs, in this chat."""
-        configured = self._runner.config.busy_input_mode
-        return str(self._runner.chat_options.of(key).get("busy") or configured)
+        configured = self._config.busy_input_mode
+        return str(self._options.of(key).get("busy") or configured)
 
     async def queue(self, inbound: Inbound, message: str) -> int:
         """Let a message wait for the end of the running turn, whatever others of its chat do;
@@ -175,9 +174,9 @@ class Turns:
         """Begin with a message that a command made of the person's; `mode` as for `take`."""
         event = inbound.event
         inbox_id = f"{inbound.inbox_id}:command"
-        await self._runner._session_db.accept_message(
+        await self._db.accept_message(
             inbox_id,
-            self._runner.session_store.peek_session_id(inbound.session_key) or inbound.session_key,
+            self._store.peek_session_id(inbound.session_key) or inbound.session_key,
             message,
             source=event.source.platform.value,
             session_key=inbound.session_key,
@@ -187,28 +186,14 @@ class Turns:
         event.text = message if isinstance(message, str) else str(message[0].get("text", ""))
         await self.take(Inbound(event, inbound.session_key, inbox_id, waited=waits), mode)
 
-    async def resume(self, platform: Platform) -> None:
-        """After a start: go on with what a platform's chats had sent and was not begun."""
-        for row in await self._runner._session_db.list_waiting():
-            if not row["session_key"] or not row["facts"].get("source"):
-                continue  # another front end's
-            try:
-                event = event_of(row)
-            except (KeyError, ValueError, TypeError):
-                log.warning("%s is of a platform that is not known here", row["id"])
-                continue
-            if event.source.platform is platform:
-                inbound = Inbound(event, row["session_key"], row["id"], waited=True)
-                self._runner.pipeline.take_up(inbound)
-
     async def tell_expired(self, entry: SessionEntry) -> None:
         """Say in the chat that its session has ended, where the policy wants that."""
         if entry.platform is None or entry.origin is None:
             return
-        policy = self._runner.config.policy_for(entry.platform.value, entry.chat_type)
+        policy = self._config.policy_for(entry.platform.value, entry.chat_type)
         if not policy.notify or entry.platform.value in policy.notify_exclude_platforms:
             return
-        await self._runner.delivery.say(
+        await self._chat_parts.delivery.say(
             entry.origin,
             entry.session_key,
             "🌙 This conversation has ended. Your next message begins a new one; /resume goes on.",

@@ -25,11 +25,12 @@ from agent.config import load_config
 from agent.heartbeat import heart
 from agent.model import ModelRequest
 from agent.scripted import Call, ScriptedModel, Step, calls, say
-from gateway import take_over
+from gateway import recovery
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.delivery import Delivery
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.run import GatewayRunner
+from gateway.take_over import AbandonedTurns
 from hermes_state import AsyncSessionDB, SessionDB
 from tools.base import ToolContext, tool
 from tools.registry import Registry
@@ -116,23 +117,23 @@ class Written(LocalAdapter):
 
 async def main() -> None:
     """Serve until killed."""
-    take_over.LOOK_SECONDS = 0.2
+    recovery.LOOK_SECONDS = 0.2
     lease = float(os.environ.get("HERMES_TEST_LEASE", "20"))
     hermes_state.turns.LEASE_SECONDS, heart._seconds = lease, lease / 4
     agent.build.usable_tools = lambda *_: tools()
-    deliver, tell_unknown = Delivery._deliver, take_over.tell_unknown
+    deliver, tell_unknown = Delivery._deliver, AbandonedTurns.tell_unknown
 
     async def watched_deliver(self: Delivery, row: dict[str, Any]) -> bool:
         if row["content"].startswith("re: "):
             await pass_by("owed")
         return await deliver(self, row)
 
-    async def watched_tell(runner: GatewayRunner, inbound: Any) -> None:
+    async def watched_tell(self: AbandonedTurns, inbound: Any) -> None:
         await pass_by("taken")
-        await tell_unknown(runner, inbound)
+        await tell_unknown(self, inbound)
 
     Delivery._deliver = watched_deliver  # type: ignore[method-assign]
-    take_over.tell_unknown = watched_tell
+    AbandonedTurns.tell_unknown = watched_tell  # type: ignore[method-assign]
     platforms = {Platform.LOCAL: PlatformConfig(enabled=True, allow_all=True)}
     config = GatewayConfig(
         platforms=platforms, busy_input_mode=os.environ.get("HERMES_TEST_BUSY", "interrupt")

@@ -46,7 +46,7 @@ async def test_a_process_keeps_its_session_and_its_agent(tmp_path: Path) -> None
         assert chats.session_id() == session_id
         assert is_alive(pid)
         os.kill(pid, 9)
-        while chats.runner.works_for(chats.key()):
+        while chats.runner.agents.works_for(chats.key()):
             await asyncio.sleep(0.01)
         assert chats.runner._sweep_idle_cached_agents() == 1
 

@@ -394,7 +394,7 @@ async def test_agents_are_let_go_when_they_hold_much(tmp_path: Path) -> None:
         for number in range(12):
             await chats.ask("hi", chat_id=str(number))
         assert 1 <= len(chats.runner._agent_cache) <= 5
-        assert sum(chats.runner._agent_weights.values()) <= 60_000
+        assert sum(chats.runner.agents.weights.values()) <= 60_000
 
 
 PIGEON = """

@@ -38,7 +38,7 @@ async def cut_off(home: Path, text: str | None = "work", *, restarting: bool = T
         if text is not None:
             await chats.say(text)
         await begun.wait()
-        chats.runner.restarting = restarting
+        chats.runner.restart.wanted = restarting
         await chats.runner.stop()
         return local.texts()
 
@@ -56,7 +56,7 @@ async def test_whoever_asked_is_told_when_it_is_back_and_only_once(tmp_path: Pat
         make_admin(chats)
         assert await chats.ask("/restart", message_id="5") == ASKED
         await chats.runner.ending.wait()
-        assert chats.runner.restarting
+        assert chats.runner.restart.wanted
         assert chats.db.list_waiting() == [], "or it would be run again after the start"
         marker = tmp_path / restart.NOTIFY_FILE
         assert stat.S_IMODE(marker.stat().st_mode) == 0o600
@@ -97,7 +97,7 @@ async def test_a_turn_that_ends_in_time_is_not_told_of_the_restart(tmp_path: Pat
         local = chats.local
         await chats.say("one")
         await begun.wait()
-        chats.runner.restarting = True
+        chats.runner.restart.wanted = True
         await chats.runner.stop()
         assert local.texts() == ["whole"]
     async with gateway(tmp_path) as chats:
@@ -130,7 +130,7 @@ async def test_restarts_in_a_row_are_refused(tmp_path: Path) -> None:
             assert restart.refusal(tmp_path) is None
             restart.note(tmp_path, chats.runner.config)
         assert "3 times" in await chats.ask("/restart")
-        restart.begin(chats.runner)
+        chats.runner.restart.begin()
         assert not chats.runner.ending.is_set()
         past = [time.time() - 61] * 3
         (tmp_path / restart.LOOP_FILE).write_text(json.dumps({"restarts": past}))

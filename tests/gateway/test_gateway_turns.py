@@ -139,7 +139,7 @@ async def test_a_fault_in_the_engine_is_told_and_the_chat_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with gateway(tmp_path) as chats:
-        monkeypatch.setattr("gateway.chat_door.agent_for", _broken)
+        monkeypatch.setattr("gateway.agent_source.AgentSource.agent_for", _broken)
         assert "wires crossed" in await chats.ask("hello")
         monkeypatch.undo()
         assert await chats.ask("again") == "re: again"

@@ -302,7 +302,7 @@ async def test_a_chat_and_the_api_at_once_are_answered_one_after_the_other(tmp_p
         await link(chats)
         await chats.say("a")
         await held.begun.wait()
-        requests = Requests(chats.runner)
+        requests = Requests(chats.runner.request_parts)
         request = Request("r1", "prog", chats.session_id(), "conv", "from a program")
         answer = asyncio.ensure_future(requests.ask(request))
         await until(lambda: requests.is_busy(request.key))

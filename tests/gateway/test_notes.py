@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from agent.scripted import call, say
-from gateway import notes
 from gateway.config import Platform
 
 from .chats import echo, gateway
@@ -20,7 +19,7 @@ LOCAL = {Platform.LOCAL}
 
 
 async def until_told(chats: Any) -> None:
-    while not await notes.look(chats.runner, LOCAL):
+    while not await chats.runner.recovery.notes.look(LOCAL):
         await asyncio.sleep(0.01)
 
 
@@ -59,12 +58,12 @@ async def test_the_end_of_a_process_is_a_turn_of_its_own(tmp_path: Path) -> None
     ]
     async with gateway(tmp_path, itertools.chain(steps, itertools.repeat(echo))) as chats:
         assert await chats.ask("start it") == "It runs."
-        assert await notes.look(chats.runner, LOCAL) == 0
+        assert await chats.runner.recovery.notes.look(LOCAL) == 0
         (tmp_path / "go").touch()
         await until_told(chats)
         told = (await chats.local.wait_for(2))[1]
         assert told.startswith("re: [proc_") and "exit code 3" in told
-        assert await notes.look(chats.runner, LOCAL) == 0
+        assert await chats.runner.recovery.notes.look(LOCAL) == 0
         assert await chats.ask("and?") == "re: and?"
 
 
@@ -85,12 +84,12 @@ async def test_a_task_that_was_lost_with_its_process_is_told_once(tmp_path: Path
         await until_told(chats)
         told = (await chats.local.wait_for(2))[1]
         assert "outcome unknown" in told and "count the stars" in told
-        assert await notes.look(chats.runner, LOCAL) == 0
+        assert await chats.runner.recovery.notes.look(LOCAL) == 0
         # One that lives is left alone.
         chats.db.create_delegation(
             "bg_2", chats.session_id(), {"goals": ["x"], "machine": _here()}, owner_pid=os.getppid()
         )
-        assert await notes.look(chats.runner, LOCAL) == 0
+        assert await chats.runner.recovery.notes.look(LOCAL) == 0
 
 
 async def test_whoever_may_no_longer_talk_is_told_nothing(tmp_path: Path) -> None:
@@ -99,7 +98,7 @@ async def test_whoever_may_no_longer_talk_is_told_nothing(tmp_path: Path) -> Non
         session_id = chats.session_id()
     async with gateway(tmp_path, allow_all=False) as chats:
         chats.db.add_note("n", session_id, "it has ended")
-        assert await notes.look(chats.runner, LOCAL) == 0
+        assert await chats.runner.recovery.notes.look(LOCAL) == 0
         assert chats.db.has_notes(session_id)
 
 
@@ -111,14 +110,14 @@ async def test_a_note_turn_that_cannot_begin_is_not_tried_all_the_time(
 
     async with gateway(tmp_path) as chats:
         await chats.ask("hello")
-        monkeypatch.setattr("gateway.chat_door.agent_for", broken)
+        monkeypatch.setattr("gateway.agent_source.AgentSource.agent_for", broken)
         chats.db.add_note("n", chats.session_id(), "it has ended")
         await until_told(chats)
         while chats.runner.turns.is_busy(chats.key()):
             await asyncio.sleep(0.01)
-        assert await notes.look(chats.runner, LOCAL) == 0
+        assert await chats.runner.recovery.notes.look(LOCAL) == 0
         assert chats.local.texts("1") == ["re: hello"], "nobody asked, so nobody is told of it"
         monkeypatch.undo()
-        monkeypatch.setattr(chats.runner.turns, "told", {})
+        chats.runner.recovery.notes.told.clear()
         await until_told(chats)
         assert (await chats.local.wait_for(2))[1] == "re: it has ended"

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from agent.scripted import Call, Step, calls, say
-from gateway.agent_source import kept_agent
 from gateway.config import Platform
 from gateway.session import SessionSource
 
@@ -113,7 +112,7 @@ async def test_the_agent_is_kept_for_the_next_turn(tmp_path: Path) -> None:
         source = SessionSource(Platform.LOCAL, "1", user_id="u1")
         entry = chats.runner.session_store.entry(chats.key())
         assert entry is not None
-        assert kept_agent(chats.runner, chats.key(), entry, source) is agent
+        assert chats.runner.request_parts.agents.kept_agent(chats.key(), entry, source) is agent
         await chats.ask("again")
         assert kept(chats) is agent
 

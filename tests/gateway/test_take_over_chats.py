@@ -15,7 +15,6 @@ import pytest
 from agent.loop import STILL_OPEN
 from agent.scripted import say
 from conversation.abandoned import CUT_OFF
-from gateway import take_over
 from gateway.config import Platform
 from gateway.pipeline import Inbound
 from gateway.platforms.base import MessageEvent
@@ -25,7 +24,7 @@ from hermes_state import Lease, SessionDB
 from hermes_state.connection import Connection
 from hermes_state.turn_log import CUT_OFF as CLOSED
 
-from .chats import echo, gateway
+from .chats import Chats, echo, gateway
 from .test_links import link
 from .test_webhook import TO_CHAT, hooked
 
@@ -91,6 +90,12 @@ async def until(is_so: Callable[[], Any]) -> None:
     async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.01)
+
+
+async def look(chats: Chats, platforms: set[Platform]) -> int:
+    """Look for abandoned turns now; returns how many chats begin with one."""
+    recovery = chats.runner.recovery
+    return await recovery.abandoned.look(platforms, recovery.turns.begin_with)
 
 
 def state(db: SessionDB, session_id: str) -> str:
@@ -217,7 +222,7 @@ async def test_turns_that_nobody_waits_for_are_closed(tmp_path: Path) -> None:
         leave(chats.db, "of a program", source="api_server")
         leave(chats.db, "of a terminal", source="cli")
         platforms = {Platform.LOCAL, Platform.API_SERVER}
-        assert await take_over.look(chats.runner, platforms) == 0
+        assert await look(chats, platforms) == 0
         assert (
             told(chats.db, "of a sub-agent") == told(chats.db, "of a program") == ["left", CLOSED]
         )
@@ -317,7 +322,7 @@ async def test_what_runs_here_is_never_taken_for_abandoned(tmp_path: Path) -> No
             chats.db, "of a sub-agent", "owner = ?, started_at = ?", this_process(), time.time()
         )
         assert len(chats.db.list_abandoned_turns()) == 2, "it was asleep"
-        assert await take_over.look(chats.runner, {Platform.LOCAL}) == 0
+        assert await look(chats, {Platform.LOCAL}) == 0
         assert state(chats.db, "of a sub-agent") == "running"
         release.set()
         assert await chats.local.wait_for(1) == ["whole"]
@@ -332,7 +337,7 @@ async def test_a_turn_that_cannot_be_gone_on_with_is_told(
         raise RuntimeError("no agent")
 
     with monkeypatch.context() as patched:
-        patched.setattr("gateway.chat_door.agent_for", broken)
+        patched.setattr("gateway.agent_source.AgentSource.agent_for", broken)
         async with gateway(tmp_path) as chats:
             assert "no agent" in (await chats.local.wait_for(1))[0]
             await until(lambda: state(chats.db, session_id) == "ended")
@@ -360,7 +365,7 @@ async def test_a_message_that_had_not_begun_outlives_a_restart(tmp_path: Path) -
         leave(chats.db, session_id, "in the terminal", alive=True)
         await chats.say("later")
         await until(lambda: hasattr(chats.runner._running_agents.get(KEY), "run"))
-        chats.runner.restarting = True
+        chats.runner.restart.wanted = True
         await chats.runner.stop()
         assert local.texts() == ["re: before"], "nothing was broken off"
         change_turn(chats.db, session_id, "state = 'ended'")
@@ -384,7 +389,7 @@ async def test_a_turn_that_does_not_heed_the_end_is_ended(
     async with gateway(tmp_path, [say(deaf, "never")], drain_timeout=0.05) as chats:
         await chats.say("work")
         await begun.wait()
-        chats.runner.restarting = True
+        chats.runner.restart.wanted = True
         stopping = asyncio.ensure_future(chats.runner.stop())
         session_id = chats.session_id()
         try:

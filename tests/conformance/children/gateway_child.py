@@ -87,7 +87,7 @@ class Gateway:
 
     async def settled(self) -> None:
         """What is done at a start is done."""
-        while Platform.LOCAL not in self.runner.recovered:
+        while Platform.LOCAL not in self.runner.recovery.recovered:
             await asyncio.sleep(0.002)
         await self.idle()
 
