@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ MAX_ATTEMPTS_WITHOUT_PROGRESS = 3
 MAX_ATTEMPTS = 20
 """Processes that may work on one turn at all."""
 
-LOOK_SECONDS = 0.5
-"""After which it is looked whether another process is gone; the end of its turn is a write."""
 
 CUT_OFF = (
     "⚠️ I was stopped in the middle of my answer to your last message. What I had done is kept;"
@@ -72,17 +70,6 @@ def find_abandoned_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None
     return next(iter(db.list_abandoned_turns(turn["conversation_id"])), None)
 
 
-def take_over(db: SessionDB, session_id: str, settings: AgentSettings) -> TakenTurn | None:
-    """Take over the abandoned turn of a conversation, or close it if it is not to be resumed.
-
-    None also if there is none, or another process was first.
-    """
-    turn = open_turn(db, session_id)
-    if turn is None or not _is_abandoned(turn):
-        return None
-    return take_over_turn(db, turn, settings)
-
-
 def take_over_turn(
     db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings
 ) -> TakenTurn | None:
@@ -103,27 +90,3 @@ def take_over_turn(
     if taken is not None:
         log.info("Resuming the turn in %s, attempt %d", conversation_id, taken.attempts)
     return taken
-
-
-def await_end(
-    db: SessionDB,
-    session_id: str,
-    tell: Callable[[str], object],
-    is_stopped: Callable[[], bool] = lambda: False,
-) -> bool:
-    """Wait until nobody else runs a turn in the conversation; False if the wait was stopped.
-
-    `tell` gets a line for the person if there is something to wait for.
-    """
-    if not runs_elsewhere(db, session_id):
-        return True
-    from agent.running import WAITING
-
-    tell(WAITING)
-    while True:
-        seen = db.wake.number
-        if not runs_elsewhere(db, session_id):
-            return True
-        if is_stopped():
-            return False
-        db.wake.wait(seen, LOOK_SECONDS)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Sized
 from typing import Any
 
+from conversation import busy
 from conversation.door import Abandoned
 from conversation.service import Conversations
 
@@ -84,18 +85,17 @@ class Turns:
             return
         agent = self.conversations.agents.get(running.key)
         mode = mode or self._busy_mode(key)
-        steer, make_way = getattr(agent, "steer", None), getattr(agent, "make_way", None)
-        if mode == "steer" and steer is not None and not inbound.event.media:
+        if mode == "steer" and hasattr(agent, "steer") and not inbound.event.media:
             waiting = await self._db.list_waiting(session_key=key, limit=LOOK_AHEAD)
             if waiting and (key, waiting[0]["id"]) in ((key, inbound.inbox_id), *running.steered):
                 # In the order they came. What is not read in this turn waits for the next.
                 running.steered.add((key, inbound.inbox_id))
                 await door.mirror_question(inbound)
-                steer(inbound.event.text, inbound.inbox_id)
-        elif mode == "interrupt" and make_way is not None:
+                busy.steer(agent, inbound.event.text, inbound.inbox_id)
+        elif mode == "interrupt" and hasattr(agent, "make_way"):
             await self.join_waiting(door, running.key)
             if (key, inbound.inbox_id) not in running.steered:
-                make_way()
+                busy.make_way(agent)
 
     async def join_waiting(self, door: ChatDoor, holder: str) -> None:
         """Let what waits in a chat join the turn that runs there, where that has not said anything.
@@ -104,8 +104,8 @@ class Turns:
         that an earlier run accepted.
         """
         key = door.key
-        join = getattr(self.conversations.agents.get(holder), "join", None)
-        if self._busy_mode(key) != "interrupt" or join is None:
+        agent = self.conversations.agents.get(holder)
+        if self._busy_mode(key) != "interrupt":
             return
         if key != holder or door.asker is None:
             return
@@ -116,7 +116,7 @@ class Turns:
             event = inbound.event
             if inbound.waited or event.source.user_id != door.asker.user_id:
                 break
-            if not join(content_of(event.text, event.media), inbound.inbox_id):
+            if not busy.join(agent, content_of(event.text, event.media), inbound.inbox_id):
                 break
             door.steered.add((key, inbound.inbox_id))
             joined.append(inbound)

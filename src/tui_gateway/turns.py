@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conversation import abandoned
+from conversation.busy import offer
 
 from . import asking, history, live
 from .hub import Hub, Session
@@ -48,26 +49,20 @@ def submit(
     with session["history_lock"]:
         if session.get("prompt_id") == inbox_id:
             return "streaming"  # the turn before has ended meanwhile
-        agent = session.get("agent")
-        if mode == "steer" and isinstance(content, str) and agent is not None:
-            if agent.steer(content, inbox_id):
-                return "steered"
-        elif mode == "interrupt" and not session.get("awaits_other") and _stop(session):
-            return "interrupting"
-    return "queued"
+        if session.get("awaits_other"):
+            return "queued"
+        taken = offer(session.get("agent"), mode, content, inbox_id)
+        if mode == "interrupt" and taken != "steered" and _stop(session):
+            return "interrupting"  # also one that is still being prepared
+        return taken
 
 
 def steer(hub: Hub, sid: str, session: Session, text: str) -> str:
     """Add a message to the running turn; without one it waits like any other."""
-    inbox_id = accept(hub, session, text)
+    inbox_id = accept(hub, session, text) or ""
     with session["history_lock"]:
-        agent = session.get("agent")
-        if (
-            agent is not None
-            and session.get("running")
-            and session.get("prompt_id") != inbox_id
-            and agent.steer(text, inbox_id)
-        ):
+        is_other = session.get("running") and session.get("prompt_id") != inbox_id
+        if is_other and offer(session.get("agent"), "steer", text, inbox_id) == "steered":
             return "steered"
     run_waiting(hub, sid, session)
     return "queued"

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from cut_off import until
 from method_calls import Gateway
 from scripted_provider import ScriptedProvider, call, say, script
 from serving import (
@@ -83,22 +84,30 @@ async def test_an_interruption_never_hits_its_own_prompt(
     async with stdio_client(home) as client:
         opened = await client.create()
         sid = opened["session_id"]
-        count = 30
-        completes = []
+        key, count = opened["session_key"], 30
         await client.submit(sid, script("0"))
         for number in range(1, count):
-            completes.append(await turn_ends(client, sid))
-            # Two at once: the second one interrupts the first, or finds it ended.
+            await until(lambda: is_answered(home, key), "the pair before is answered")
+            # Two at once: the second one joins the first, interrupts it, or finds it ended.
             await asyncio.gather(
                 client.submit(sid, script(f"{number}a")), client.submit(sid, script(f"{number}b"))
             )
-            completes.append(await turn_ends(client, sid))
-        completes.append(await turn_ends(client, sid))
-        last_of_pairs = [one.payload for one in completes[2::2]]
-        assert all(one["status"] == "complete" for one in last_of_pairs)
+        await until(lambda: is_answered(home, key), "the last pair is answered")
     with store(home) as db:
         wanted = ["0", *(f"{number}{letter}" for number in range(1, count) for letter in "ab")]
-        assert said_by_user(db, opened["session_key"]) == wanted
+        assert said_by_user(db, key) == wanted
+
+
+def is_answered(home: Path, key: str) -> bool:
+    """Whether nothing waits or runs, and the last word is an answer."""
+    with store(home) as db:
+        turn, said = db.get_turn(key), db.get_messages(key)
+        is_over = turn is not None and turn["state"] != "running"
+        last = said[-1] if said else {"role": "user", "content": ""}
+        answered = last["role"] == "assistant" and str(last["content"]).startswith(
+            ("answer", "You said")
+        )
+        return is_over and answered and not db.list_waiting()
 
 
 async def test_a_steered_prompt_is_read_by_the_running_turn(
