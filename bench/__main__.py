@@ -11,7 +11,9 @@ import os
 import sys
 from typing import Any
 
-BENCHMARKS = ("store", "agent", "recall", "gateway", "startup", "wall", "between", "hostile")
+BENCHMARKS = (
+    "store", "agent", "recall", "gateway", "startup", "wall", "between", "hostile", "ways",
+)  # fmt: skip
 """Modules of this package that have `MEASUREMENTS` and `run(parts)`."""
 
 
