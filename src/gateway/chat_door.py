@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from agent.events import Watcher
     from hermes_state import AsyncSessionDB
 
+    from .abandoned_in_chats import AbandonedTurns
     from .agent_source import AgentSource
     from .asking import Questions
+    from .chat_turns import ChatTurns
     from .delivery import Delivery
     from .links import Links
     from .platforms.base import PlatformAdapter
     from .session_store import SessionStore
-    from .take_over import AbandonedTurns
-    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class ChatParts:
 class ChatDoor(Door[Inbound]):
     """One chat."""
 
-    def __init__(self, parts: ChatParts, turns: Turns, key: str) -> None:
+    def __init__(self, parts: ChatParts, turns: ChatTurns, key: str) -> None:
         self._parts, self._turns = parts, turns
         self.key = key
         self.admitted: dict[str, Inbound] = {}

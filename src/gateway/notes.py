@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hermes_state import AsyncSessionDB
 
     from .authorization import Authorization
+    from .chat_turns import ChatTurns
     from .session_store import SessionStore
-    from .turns import Turns
 
 AGAIN_SECONDS = 30.0
 """Between two turns of a chat that nobody asked for."""
@@ -37,7 +37,7 @@ class NoteTurns:
     db: AsyncSessionDB
     store: SessionStore
     authorization: Authorization
-    turns: Turns
+    turns: ChatTurns
     told: dict[str, float] = field(default_factory=dict)
     """By key: until when no further turn is begun that nobody asked for."""
 

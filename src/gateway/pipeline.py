@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from .asking import Questions
     from .authorization import Authorization
+    from .chat_turns import ChatTurns
     from .delivery import Delivery
     from .dispatch_hook import DispatchHook
     from .session_store import SessionStore
     from .streaming import Stream
-    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Pipeline:
         authorization: Authorization,
         delivery: Delivery,
         questions: Questions,
-        turns: Turns,
+        turns: ChatTurns,
         hook: DispatchHook,
         commands: Commands,
     ) -> None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from agent.config import Config
     from hermes_state import AsyncSessionDB
 
+    from .abandoned_in_chats import AbandonedTurns
+    from .chat_turns import ChatTurns
     from .delivery import Delivery
     from .notes import NoteTurns
     from .pipeline import Pipeline
     from .session_store import SessionStore
-    from .take_over import AbandonedTurns
-    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Recovery:
     delivery: Delivery
     abandoned: AbandonedTurns
     notes: NoteTurns
-    turns: Turns
+    turns: ChatTurns
     pipeline: Pipeline
     recovered: set[Platform] = field(default_factory=set)
     """Whose chats have gone on with what an earlier run left."""

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from .agent_source import AgentSource
     from .asking import Questions
+    from .chat_turns import ChatTurns
     from .links import Links
-    from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class RequestParts:
     agents: AgentSource
     links: Links
     questions: Questions
-    turns: Turns
+    turns: ChatTurns
     """Those of the chats; a request may find one abandoned in its conversation."""
     is_running: Callable[[], bool]
     """False once the gateway is being stopped."""

@@ -19,6 +19,7 @@ from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
 
 from . import agent_cache, boundaries, metrics, restart, status
+from .abandoned_in_chats import AbandonedTurns
 from .adapter_host import GatewayHost, RequestSide
 from .agent_cache import AgentCache
 from .agent_source import AgentSource
@@ -27,6 +28,7 @@ from .authorization import Authorization
 from .chat_door import ChatParts
 from .chat_options import ChatOptions
 from .chat_sessions import ChatSessions, reset_chat
+from .chat_turns import ChatTurns
 from .commands import Commands
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .delivery import Delivery
@@ -46,8 +48,6 @@ from .session import SessionEntry, SessionSource
 from .session_store import SessionStore
 from .supervision import Supervisor
 from .surface import CommandParts
-from .take_over import AbandonedTurns
-from .turns import Turns
 
 if TYPE_CHECKING:
     from agent.config import Config
@@ -127,7 +127,7 @@ class GatewayRunner:
         abandoned = AbandonedTurns(
             db, store, config, settings, self.conversations, authorization, delivery, self.spawn
         )
-        self.turns = Turns(
+        self.turns = ChatTurns(
             self.conversations,
             options,
             ChatParts(

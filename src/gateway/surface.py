@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .asking import Questions
     from .authorization import Authorization
     from .chat_options import ChatOptions
+    from .chat_turns import ChatTurns
     from .delivery import Delivery
     from .links import Links
     from .pipeline import Inbound
     from .platforms.base import MessageEvent
     from .session_store import SessionStore
-    from .turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class CommandParts:
     delivery: Delivery
     agents: AgentSource
     options: ChatOptions
-    turns: Turns
+    turns: ChatTurns
     links: Links
     questions: Questions
     titles: dict[str, str]

@@ -271,7 +271,7 @@ class Chat:
         if self._options.resume is not None or self._options.continue_last:
             self._door.finish_abandoned()
             return
-        from hermes_cli.chat_recovery import cut_off_elsewhere
+        from hermes_cli.abandoned_in_terminal import cut_off_elsewhere
 
         line = cut_off_elsewhere(self.db, self.config.agent)
         if line is not None:

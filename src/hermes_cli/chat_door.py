@@ -22,7 +22,7 @@ from conversation.event_hooks import HANDLER_SECONDS, hooks_of
 from conversation.service import Conversations
 from conversation.turn_events import compression_events, tell_beside
 from hermes_base import session_context
-from hermes_cli.chat_recovery import say, take_over
+from hermes_cli.abandoned_in_terminal import say, take_over
 from hermes_state import AsyncSessionDB, StoreError, plain_text
 
 if TYPE_CHECKING:

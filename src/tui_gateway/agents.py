@@ -32,7 +32,7 @@ def ensure_agent(hub: Hub, sid: str, session: Session) -> Any:
         if session["agent"] is None:
             session["agent"] = _build(hub, sid, session)
             hub._notify_session_boundary("on_session_reset", live.current_key(session))
-            hub._emit("session.info", sid, live.info(hub, sid, session))
+            hub.emit("session.info", sid, live.info(hub, sid, session))
     return session["agent"]
 
 
@@ -44,7 +44,7 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
 
     from .asking import SessionAsker
 
-    config = hub._get_config()
+    config = hub.get_config()
     wanted = session.get("model")
     if wanted and session.get("provider"):
         wanted = f"{session['provider']}:{wanted}"
@@ -52,7 +52,7 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     asker = SessionAsker(hub, sid, session)
     agent = build_agent(
         config,
-        hub._get_db(),
+        hub.get_db(),
         model=model,
         session_id=session["session_key"],
         platform="tui",
@@ -81,7 +81,7 @@ def _follower(hub: Hub, sid: str, session: Session) -> Holder:
     """Lets a live session follow its conversation into another session."""
 
     def follow(rotation: Rotation) -> None:
-        if hub._sessions.get(sid) is session:
+        if hub.get_sessions().get(sid) is session:
             # A title that was asked for before a turn is given when that has ended.
             asked_for = not (rotation.in_turn or rotation.elsewhere)
             hub._sync_session_key_after_compress(
@@ -101,7 +101,7 @@ def emit_text(
         rendered = renderer.feed(text) if renderer is not None else None
         if rendered is not None:
             payload["rendered"] = rendered
-        hub._emit(kind, sid, payload)
+        hub.emit(kind, sid, payload)
         return
     events.add_text(kind, text)
 
@@ -117,7 +117,7 @@ def message_begins(hub: Hub, sid: str, session: Session, timestamp: float | None
     payload = {"prompt": prompt, "prompt_id": _own_id(session), "timestamp": timestamp}
     with session["history_lock"]:
         session["inflight"] = {"user": prompt, "timestamp": timestamp}
-        hub._emit("message.start", sid, payload)
+        hub.emit("message.start", sid, payload)
 
 
 def _own_id(session: Session) -> str:
@@ -147,7 +147,7 @@ def _turn_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
         message_begins(hub, sid, session, asked.get("timestamp"))
         if is_recovered:
             session["inflight"]["recovered"] = True
-            hub._emit("status.update", sid, {"kind": "notice", "text": GOING_ON})
+            hub.emit("status.update", sid, {"kind": "notice", "text": GOING_ON})
     walls.follow(hub, sid, session)
     if session.get("stop_wanted"):  # while the turn was being prepared
         agent.interrupt()
@@ -159,12 +159,12 @@ def _reasoning(hub: Hub, sid: str, session: Session, event: Any) -> None:
 
 def _restarted(hub: Hub, sid: str, session: Session, event: Any) -> None:
     text = f"Trying again in {event.delay:.0f} s: {event.reason}"
-    hub._emit("status.update", sid, {"kind": "retry", "text": text})
-    hub._emit("message.start", sid, {"restart": True})
+    hub.emit("status.update", sid, {"kind": "retry", "text": text})
+    hub.emit("message.start", sid, {"restart": True})
 
 
 def _tool_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    hub._emit(
+    hub.emit(
         "tool.start",
         sid,
         {
@@ -177,11 +177,11 @@ def _tool_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
 
 
 def _tool_progressed(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    hub._emit("tool.progress", sid, {"tool_id": event.call_id, "text": event.text})
+    hub.emit("tool.progress", sid, {"tool_id": event.call_id, "text": event.text})
 
 
 def _tool_finished(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    hub._emit(
+    hub.emit(
         "tool.complete",
         sid,
         {
@@ -196,16 +196,16 @@ def _tool_finished(hub: Hub, sid: str, session: Session, event: Any) -> None:
 
 def _reply_finished(hub: Hub, sid: str, session: Session, event: Any) -> None:
     if event.tool_calls and event.text:
-        hub._emit("message.interim", sid, {"text": event.text, "already_streamed": True})
+        hub.emit("message.interim", sid, {"text": event.text, "already_streamed": True})
 
 
 def _steered(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    hub._emit("message.steered", sid, {"text": event.text})
+    hub.emit("message.steered", sid, {"text": event.text})
 
 
 def _compressing(hub: Hub, sid: str, session: Session, event: Any) -> None:
     text = f"Compressing {event.messages} messages (about {event.tokens:,} tokens)…"
-    hub._emit("status.update", sid, {"kind": "compressing", "text": text})
+    hub.emit("status.update", sid, {"kind": "compressing", "text": text})
 
 
 def _compressed(hub: Hub, sid: str, session: Session, event: Any) -> None:
@@ -213,31 +213,31 @@ def _compressed(hub: Hub, sid: str, session: Session, event: Any) -> None:
         text = f"Compressed: {event.before_tokens:,} → {event.after_tokens:,} tokens"
     else:
         text = f"Not compressed: {event.reason}"
-    hub._emit("status.update", sid, {"kind": "compressed", "text": text})
+    hub.emit("status.update", sid, {"kind": "compressed", "text": text})
 
 
 def _noticed(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    hub._emit("status.update", sid, {"kind": "notice", "text": event.text})
+    hub.emit("status.update", sid, {"kind": "notice", "text": event.text})
 
 
 def _background(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    hub._emit("background.complete", sid, {"task_id": event.delegation_id, "text": event.text})
+    hub.emit("background.complete", sid, {"task_id": event.delegation_id, "text": event.text})
 
 
 def _note_stored(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    from . import turns
+    from . import prompts
 
-    if hub._sessions.get(sid) is session:
-        turns.run_waiting(hub, sid, session)
+    if hub.get_sessions().get(sid) is session:
+        prompts.run_waiting(hub, sid, session)
 
 
 def _title_set(hub: Hub, sid: str, session: Session, event: Any) -> None:
     session["title"] = event.title
-    hub._emit("session.title", sid, {"session_id": event.session_id, "title": event.title})
+    hub.emit("session.title", sid, {"session_id": event.session_id, "title": event.title})
 
 
 def _reviewed(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    hub._emit("review.summary", sid, {"text": event.text})
+    hub.emit("review.summary", sid, {"text": event.text})
 
 
 _TRANSLATIONS: dict[str, Callable[[Hub, str, Session, Any], None]] = {
@@ -288,7 +288,7 @@ def sync_session_key(
     if restart_slash_worker and session.get("slash_worker") is not None:
         worker, session["slash_worker"] = session["slash_worker"], None
         worker.close()
-    title = hub._get_db().get_session_title(new_key)
+    title = hub.get_db().get_session_title(new_key)
     if title:
         session["title"] = title
-    hub._emit("session.info", sid, live.info(hub, sid, session))
+    hub.emit("session.info", sid, live.info(hub, sid, session))

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from . import server, take_over
+from . import other_processes, server
 from .peers import Peer
 from .transport import Refused, keep_stdout_for_frames, read_frames, write_all
 
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     atexit.register(server.shut_down, "exit", SHUTDOWN_SECONDS)
-    watcher = take_over.Watcher(server.hub())
+    watcher = other_processes.Watcher(server.hub())
     reaping = threading.Timer(REAP_SECONDS, _settle_earlier_runs, (watcher,))
     reaping.daemon = True
     reaping.start()
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _settle_earlier_runs(watcher: take_over.Watcher) -> None:
+def _settle_earlier_runs(watcher: other_processes.Watcher) -> None:
     server.reap_left_processes()
     watcher.run()
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import asking, live, turns
+from . import asking, live, prompts
 from .hub import Hub, Session
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ def finalize(hub: Hub, session: Session, end_reason: str) -> None:
     if session.get("view") is not None:
         session["view"].close()
     if session.get("running"):
-        _attempt("interrupting", lambda: turns.interrupt(session))
+        _attempt("interrupting", lambda: prompts.interrupt(session))
         asking.withdraw_all(session)
         done = session.get("turn_done")
         if done is not None:

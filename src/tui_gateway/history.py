@@ -17,12 +17,12 @@ def reload(hub: Hub, sid: str, session: Session) -> None:
     with session["history_lock"]:
         session["history"] = messages
         session["history_version"] = session.get("history_version", 0) + 1
-        hub._emit("history.changed", sid)
+        hub.emit("history.changed", sid)
 
 
 def follow_writes(hub: Hub, sid: str, session: Session) -> None:
     """See whether another process has written to an idle session's conversation meanwhile."""
-    db = hub._get_db()
+    db = hub.get_db()
     tip = db.get_compression_tip(live.current_key(session))
     row = db.get_session(tip)
     version = None if row is None else (tip, row["version"])
@@ -43,7 +43,7 @@ def _said(messages: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
 
 
 def stored(hub: Hub, session: Session) -> list[dict[str, Any]]:
-    db = hub._get_db()
+    db = hub.get_db()
     return db.get_messages_as_conversation(db.get_compression_tip(live.current_key(session)))
 
 
@@ -53,12 +53,12 @@ def apply_pending_title(hub: Hub, sid: str, session: Session) -> None:
     if not title:
         return
     try:
-        if not hub._get_db().set_session_title(live.current_key(session), title):
+        if not hub.get_db().set_session_title(live.current_key(session), title):
             return  # no row yet: kept for the next turn
     except ValueError as error:
         # The title can never be set: another has it, or it is not one.
         log.info("The title %r is dropped: %s", title, error)
-        hub._emit("status.update", sid, {"kind": "warn", "text": f"Title not set: {error}"})
+        hub.emit("status.update", sid, {"kind": "warn", "text": f"Title not set: {error}"})
         session["pending_title"] = None
         return
     except Exception:
@@ -67,4 +67,4 @@ def apply_pending_title(hub: Hub, sid: str, session: Session) -> None:
         return
     session["pending_title"] = None
     session["title"] = title
-    hub._emit("session.title", sid, {"session_id": live.current_key(session), "title": title})
+    hub.emit("session.title", sid, {"session_id": live.current_key(session), "title": title})

@@ -20,11 +20,6 @@ Session = dict[str, Any]
 class Hub(Protocol):
     """The module `tui_gateway.server`."""
 
-    @property
-    def _sessions(self) -> dict[str, Session]:
-        """Live sessions by their live id."""
-        ...
-
     def get_sessions(self) -> dict[str, Session]:
         """Live sessions by their live id."""
         ...
@@ -41,24 +36,12 @@ class Hub(Protocol):
         """Tell whoever watches a session."""
         ...
 
-    def _get_db(self) -> SessionDB:
-        """The store, opened when it is first needed."""
-        ...
-
-    def _get_config(self) -> Config:
-        """The configuration, read when it is first needed."""
-        ...
-
     def reload_config(self) -> Config:
         """Read the configuration again."""
         ...
 
     def reap_left_processes(self) -> None:
         """End what the tools of a process that was killed left running."""
-        ...
-
-    def _emit(self, event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
-        """Tell whoever watches a session."""
         ...
 
     def _finalize_session(self, session: Session, end_reason: str = "tui_close") -> None:

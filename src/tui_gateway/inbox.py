@@ -49,7 +49,7 @@ def accept(hub: Hub, session: Session, content: Any, message_id: str | None = No
         for name in ("cwd", "model", "provider", "reasoning_effort", "pending_title", "user_id")
         if session.get(name)
     }
-    is_new = hub._get_db().accept_message(
+    is_new = hub.get_db().accept_message(
         inbox_id,
         live.current_key(session),
         content,
@@ -62,7 +62,7 @@ def accept(hub: Hub, session: Session, content: Any, message_id: str | None = No
 
 def oldest(hub: Hub, session: Session) -> Prompt | None:
     """The prompt that has waited longest, of those that this server is to run."""
-    waiting = hub._get_db().list_waiting(live.current_key(session))
+    waiting = hub.get_db().list_waiting(live.current_key(session))
     return next(
         (Prompt(row["content"], row["id"]) for row in waiting if _is_ours(row, session)), None
     )
@@ -72,7 +72,7 @@ def first(hub: Hub, session: Session) -> Prompt | Notes | None:
     """What is to be run next: the oldest prompt, which brings the notes along, or the notes."""
     prompt = oldest(hub, session)
     # A store that stands in for a real one may answer anything; that is no note.
-    if prompt is None and hub._get_db().has_notes(live.current_key(session)) is True:
+    if prompt is None and hub.get_db().has_notes(live.current_key(session)) is True:
         return Notes()
     return prompt
 

@@ -79,11 +79,11 @@ def add(hub: Hub, session: Session, peer: Peer | None) -> str:
     with OPENING:
         make_room(hub)
         sid = os.urandom(4).hex()
-        while sid in hub._sessions:
+        while sid in hub.get_sessions():
             sid = os.urandom(4).hex()
         watch(session, peer)
         session["events"] = EventLog(sid, lambda line: _deliver(session, sid, line))
-        hub._sessions[sid] = session
+        hub.get_sessions()[sid] = session
     return sid
 
 
@@ -109,7 +109,7 @@ def close_aside(hub: Hub, sid: str, end_reason: str) -> threading.Thread:
 def _begin_close(hub: Hub, sid: str) -> tuple[Session | None, bool]:
     """The session, and whether the caller is the one to end it."""
     with OPENING:
-        session = hub._sessions.get(sid)
+        session = hub.get_sessions().get(sid)
         is_first = session is not None and not session.get("closing")
         if session is not None:
             session["closing"] = True
@@ -125,14 +125,14 @@ def _end(hub: Hub, sid: str, session: Session, is_first: bool, end_reason: str) 
     finally:
         if session.get("events") is not None:
             session["events"].add("session.closed", {"reason": end_reason})
-        hub._sessions.pop(sid, None)
+        hub.get_sessions().pop(sid, None)
         session["closed"].set()
     return True
 
 
 def await_closed(hub: Hub, session_key: str) -> None:
     """Wait for the end of a session of this conversation that is being closed, if there is one."""
-    for session in list(hub._sessions.values()):
+    for session in list(hub.get_sessions().values()):
         if session.get("closing") and current_key(session) == session_key:
             session["closed"].wait(CLOSE_SECONDS)
 
@@ -147,19 +147,21 @@ def switch(hub: Hub, sid: str, old: Session, new: Session, end_reason: str) -> N
     # Prompts go to the new one from now on, but its agent is not built before the old one's end.
     with new["agent_lock"]:
         with OPENING:
-            if hub._sessions.get(sid) is not old or old.get("closing"):
+            if hub.get_sessions().get(sid) is not old or old.get("closing"):
                 raise RpcError(SESSION_NOT_FOUND, f"The session {sid} is being closed.")
-            hub._sessions[sid] = new
+            hub.get_sessions()[sid] = new
         hub._finalize_session(old, end_reason)
     told = {"stored_session_id": current_key(new), "reason": end_reason}
-    hub._emit("session.switched", sid, told)
-    hub._emit("session.info", sid, info(hub, sid, new))
+    hub.emit("session.switched", sid, told)
+    hub.emit("session.info", sid, info(hub, sid, new))
 
 
 def make_room(hub: Hub) -> None:
     """Close the session that has been idle longest and nobody watches, if there are too many."""
-    limit = int(hub._get_config().raw.get("max_live_sessions") or DEFAULT_LIMIT)
-    open_now = [(sid, one) for sid, one in list(hub._sessions.items()) if not one.get("closing")]
+    limit = int(hub.get_config().raw.get("max_live_sessions") or DEFAULT_LIMIT)
+    open_now = [
+        (sid, one) for sid, one in list(hub.get_sessions().items()) if not one.get("closing")
+    ]
     if len(open_now) < limit:
         return
     idle = [
@@ -178,7 +180,7 @@ def make_room(hub: Hub) -> None:
 
 def require(hub: Hub, sid: str) -> Session:
     """The live session with that id; RpcError if there is none."""
-    session = hub._sessions.get(sid)
+    session = hub.get_sessions().get(sid)
     if session is None or session.get("closing"):
         raise RpcError(
             SESSION_NOT_FOUND,
@@ -201,7 +203,7 @@ def require_idle(hub: Hub, sid: str, what: str) -> Session:
 
 def find_by_key(hub: Hub, session_key: str) -> str | None:
     """The live id of the conversation that is in `session_key`, if it is live."""
-    for sid, session in list(hub._sessions.items()):
+    for sid, session in list(hub.get_sessions().items()):
         if current_key(session) == session_key and not session.get("closing"):
             return sid
     return None
@@ -222,7 +224,7 @@ def watch(session: Session, peer: Peer | None) -> None:
 
 def unwatch(hub: Hub, peer: Peer) -> None:
     """A client is gone; what it alone watched goes on, and says since when nobody looks."""
-    for session in list(hub._sessions.values()):
+    for session in list(hub.get_sessions().values()):
         watching = session.get("watchers") or set()
         if peer in watching:
             watching.discard(peer)
@@ -252,7 +254,7 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
     """What a front end shows about a session (the payload of session.info)."""
     from hermes_base.version import __version__
 
-    config = hub._get_config()
+    config = hub.get_config()
     agent = session.get("agent")
     cwd = str(session.get("cwd") or "")
     options = session.get("options") or {}

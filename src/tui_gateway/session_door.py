@@ -215,7 +215,9 @@ class SessionDoor(Door[Work]):
                 session["history"] = outcome.messages
                 session["history_version"] = session.get("history_version", 0) + 1
             if outcome.is_silent:
-                session["elsewhere"] = True  # `take_over` tells when it has been answered there
+                session["elsewhere"] = (
+                    True  # `other_processes` tells when it has been answered there
+                )
                 session["history"] = history.stored(hub, session)
         history.apply_pending_title(hub, self.key, session)
         is_dropped = isinstance(outcome, NotStarted) and outcome.interrupted
@@ -266,7 +268,7 @@ class SessionDoor(Door[Work]):
         """Show what the other has said; a prompt that was stopped is dropped."""
         session = self._session
         session.pop("awaits_other", None)
-        session["elsewhere"] = not has_ended  # then `take_over` tells of its end
+        session["elsewhere"] = not has_ended  # then `other_processes` tells of its end
         if has_ended:
             history.reload(self._hub, self.key, session)
         elif session.get("_finalized"):

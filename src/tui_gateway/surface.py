@@ -14,7 +14,7 @@ from agent.ids import new_session_id
 from agent.slash import Alias, CommandError, Result, Surface, lookup, run
 from agent.slash.table import parse
 
-from . import agents, asking, fetching, inbox, live, turns, walls
+from . import agents, asking, fetching, inbox, live, prompts, walls
 from .hub import Hub, Session
 from .media import BadMediaError, attach_image
 from .rpc import RpcError
@@ -96,7 +96,7 @@ class LiveSurface(Surface):
         except RpcError as error:
             raise CommandError(str(error)) from error
         self._session, self.options = new, new["options"]
-        turns.run_waiting(self._hub, self._sid, new, is_opened=True)
+        prompts.run_waiting(self._hub, self._sid, new, is_opened=True)
 
     def set_title(self, title: str) -> bool:
         """Name the conversation, now or with its first message."""
@@ -104,21 +104,21 @@ class LiveSurface(Surface):
 
     def stop(self) -> bool:
         """Stop the running turn, and take its questions back."""
-        stopped = turns.interrupt(self._session)
+        stopped = prompts.interrupt(self._session)
         asking.withdraw_all(self._session)
         return stopped
 
     def queue(self, text: str) -> int:
         """Keep a message until the turn is over."""
         inbox.accept(self._hub, self._session, text)
-        turns.run_waiting(self._hub, self._sid, self._session)
+        prompts.run_waiting(self._hub, self._sid, self._session)
         return len(self.db.list_waiting(self.session_id))
 
     def steer(self, text: str) -> bool:
         """Add a message to the running turn; it is stored like every prompt."""
         if not self.running:
             return False
-        turns.steer(self._hub, self._sid, self._session, text)
+        prompts.steer(self._hub, self._sid, self._session, text)
         return True
 
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
@@ -186,7 +186,7 @@ def _run(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
         return run(surface, line)
     session = surface.session
     try:
-        with turns.occupied(hub, sid, session, f"use /{found.name}"):
+        with prompts.occupied(hub, sid, session, f"use /{found.name}"):
             surface.is_holding = True
             result = run(surface, line)
             if surface.session is session:

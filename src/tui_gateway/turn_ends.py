@@ -63,5 +63,5 @@ def not_begun() -> dict[str, Any]:
 def not_built(hub: Hub, sid: str, error: Exception) -> dict[str, Any]:
     """No agent: a prompt stays in the inbox, and is run once the cause is mended."""
     log.error("No agent for %s: %s", sid, error, exc_info=error)
-    hub._emit("error", sid, {"message": str(error), "code": AGENT_FAILED})
+    hub.emit("error", sid, {"message": str(error), "code": AGENT_FAILED})
     return {**failed(str(error)), "unstored": True}

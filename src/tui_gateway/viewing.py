@@ -1,7 +1,7 @@
 """A turn that another process runs in a live conversation, shown here as it streams.
 
 Its events come from that process (`conversation.relay`) and become those of the protocol like the
-ones of our own turns. When it has ended, the history is read anew (`take_over`).
+ones of our own turns. When it has ended, the history is read anew (`other_processes`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def begin(hub: Hub, sid: str, session: Session) -> None:
     from conversation.relay import follow
     from hermes_base.process import this_process
 
-    turn = abandoned.open_turn(hub._get_db(), live.current_key(session))
+    turn = abandoned.open_turn(hub.get_db(), live.current_key(session))
     if turn is None or turn["owner"] == this_process():
         return
     if session.get("viewed") == (turn["conversation_id"], turn["fence"]):
@@ -51,7 +51,7 @@ def end(hub: Hub, sid: str, session: Session) -> None:
         is_shown = session.pop("is_viewing", False) and session.get("inflight") is not None
         if is_shown and not session.get("running"):
             session["inflight"] = None
-            hub._emit("message.complete", sid, {"text": "", "usage": {}, "status": "interrupted"})
+            hub.emit("message.complete", sid, {"text": "", "usage": {}, "status": "interrupted"})
 
 
 def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
@@ -69,16 +69,16 @@ def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
         elif name == "TurnFinished":
             session["inflight"], session["is_viewing"] = None, False
             complete = {"text": event.text, "usage": {}, "status": event.status}
-            hub._emit("message.complete", sid, complete)
+            hub.emit("message.complete", sid, complete)
         elif name == "QuestionAsked":
             text = described(event)
-            hub._emit("status.update", sid, {"kind": "notice", "text": text})
+            hub.emit("status.update", sid, {"kind": "notice", "text": text})
         elif name not in _NOT_SHOWN:
             agents.translator(hub, sid, session)(event)
 
 
 def _begin_message(hub: Hub, sid: str, session: Session) -> None:
-    db = hub._get_db()
+    db = hub.get_db()
     tip = db.get_compression_tip(live.current_key(session))
     asked: dict[str, Any] = db.get_last_user_message(tip) or {}
     session["prompt"], session["is_viewing"] = asked.get("content"), True

@@ -20,7 +20,8 @@ READERS = {
     "auxiliary": "agent/auxiliary.py agent/build.py",
     "memory": "agent/build.py",
     "context": "agent/build.py",
-    "display": "gateway/turns.py tui_gateway/turns.py tui_gateway/live.py hermes_cli/tui/app.py",
+    "display": "gateway/chat_turns.py tui_gateway/prompts.py tui_gateway/live.py"
+    " hermes_cli/tui/app.py",
     "terminal": "tools/terminal/backends.py tools/terminal/docker.py tools/terminal/ssh.py"
     " tools/terminal/place.py tools/terminal/tool.py tools/wall/guardhouse.py agent/build.py",
     "code_execution": "tools/code_execution/__init__.py",
@@ -29,8 +30,9 @@ READERS = {
     "delegation": "agent/auxiliary.py agent/build.py",
     "skills": "tools/skills/index.py",
     "logging": "agent/logs.py",
-    "gateway": "gateway/session_store.py gateway/turns.py gateway/authorization.py gateway/run.py"
-    " gateway/adapter_host.py gateway/expiry.py gateway/config_load.py",
+    "gateway": "gateway/session_store.py gateway/chat_turns.py gateway/authorization.py"
+    " gateway/run.py gateway/adapter_host.py gateway/expiry.py gateway/config_load.py"
+    " gateway/agent_cache.py",
     "session_reset": "gateway/reset_policy.py gateway/chat_door.py gateway/background_work.py",
     "streaming": "gateway/streaming.py",
     "restart_loop_guard": "gateway/config_load.py",

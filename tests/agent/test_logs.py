@@ -130,14 +130,14 @@ def test_processes_that_rotate_at_the_same_time_lose_nothing(tmp_path: Path):
 
 def test_a_gateway_keeps_what_is_its_own_in_a_file_of_its_own(tmp_path):
     folder = setup_logging(tmp_path, gateway=True)
-    logging.getLogger("gateway.turns").info("a turn")
+    logging.getLogger("gateway.chat_turns").info("a turn")
     logging.getLogger("agent.loop").info("a step")
     own = (folder / "gateway.log").read_text()
     assert "a turn" in own
     assert "a step" not in own
     assert "a turn" in (folder / "agent.log").read_text()
     setup_logging(tmp_path / "other")
-    logging.getLogger("gateway.turns").info("no gateway")
+    logging.getLogger("gateway.chat_turns").info("no gateway")
     assert not (tmp_path / "other" / "logs" / "gateway.log").exists()
 
 

@@ -26,11 +26,11 @@ from agent.heartbeat import heart
 from agent.model import ModelRequest
 from agent.scripted import Call, ScriptedModel, Step, calls, say
 from gateway import recovery
+from gateway.abandoned_in_chats import AbandonedTurns
 from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.delivery import Delivery
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.run import GatewayRunner
-from gateway.take_over import AbandonedTurns
 from hermes_state import AsyncSessionDB, SessionDB
 from tools.base import ToolContext, tool
 from tools.registry import Registry

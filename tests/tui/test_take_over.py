@@ -11,7 +11,7 @@ from method_calls import Gateway
 from agent.scripted import call, say
 from hermes_state.turn_log import CUT_OFF
 from tui_gateway import server
-from tui_gateway.take_over import Watcher
+from tui_gateway.other_processes import Watcher
 
 
 @pytest.fixture

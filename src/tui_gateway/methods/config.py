@@ -11,7 +11,7 @@ from agent.config.schema import KEYS
 from agent.config.write import set_config_value
 from agent.home import short_path
 
-from .. import live, settings, turns
+from .. import live, prompts, settings
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
 
@@ -127,7 +127,7 @@ def _set_own(call: Call, sid: str, key: str, value: Any) -> wire.ConfigChange:
         return {"key": key, "value": place["cwd"], "scope": "session", **place}
     try:
         if key == "model":
-            with turns.occupied(hub, sid, session, "change the model"):
+            with prompts.occupied(hub, sid, session, "change the model"):
                 taken = settings.set_for_session(hub, sid, session, key, value)
         else:
             taken = settings.set_for_session(hub, sid, session, key, value)

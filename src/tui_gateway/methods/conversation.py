@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.ids import new_session_id
 
-from .. import agents, live, shapes, turns
+from .. import agents, live, prompts, shapes
 from .. import shapes_conversation as wire
 from ..rpc import Call, RpcError, method
 
@@ -55,7 +55,7 @@ def undo(call: Call, session_id: str, count: int = 1) -> wire.Undone:
     from ..surface import follow
 
     session = live.require(call.hub, session_id)
-    with turns.occupied(call.hub, session_id, session, "take something back"):
+    with prompts.occupied(call.hub, session_id, session, "take something back"):
         db = call.db
         key = live.current_key(session)
         # What compression or background work put in as a user's message has a finish reason.
@@ -114,7 +114,7 @@ def compress(
 
     hub = call.hub
     session = live.require(hub, session_id)
-    with turns.occupied(hub, session_id, session, "compress"):
+    with prompts.occupied(hub, session_id, session, "compress"):
         if hub.get_db().get_session(live.current_key(session)) is None:
             raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to compress.")
         agent = agents.ensure_agent(hub, session_id, session)

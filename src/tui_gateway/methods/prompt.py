@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import asking, live, shapes, turns
+from .. import asking, live, prompts, shapes
 from ..hub import Session
 from ..rpc import SESSION_BUSY, Call, RpcError, method
 
@@ -34,7 +34,7 @@ def submit(
             raise RpcError(SESSION_BUSY, "A turn is running. Interrupt it before you rewrite.")
         _truncate(call, session, truncate_before_user_ordinal)
     content = _with_images(session, text)
-    return {"status": turns.submit(call.hub, session_id, session, content, message_id)}
+    return {"status": prompts.submit(call.hub, session_id, session, content, message_id)}
 
 
 def _truncate(call: Call, session: Session, ordinal: int) -> None:
@@ -63,14 +63,14 @@ def steer(call: Call, session_id: str, text: str) -> shapes.Steered:
     session = live.require(call.hub, session_id)
     if not text.strip():
         raise RpcError(4002, "The message is empty.")
-    return {"status": turns.steer(call.hub, session_id, session, text), "text": text}
+    return {"status": prompts.steer(call.hub, session_id, session, text), "text": text}
 
 
 @method("session.interrupt")
 def interrupt(call: Call, session_id: str) -> shapes.Status:
     """Stop the running turn; what it did is stored, and what waits is run next."""
     session = live.require(call.hub, session_id)
-    stopped = turns.interrupt(session)
+    stopped = prompts.interrupt(session)
     asking.withdraw_all(session)
     return {"status": "interrupted" if stopped else "idle"}
 

@@ -10,7 +10,7 @@ from agent.home import private_folder
 from hermes_base.files import write_private
 from hermes_base.redaction import redact_value
 
-from .. import live, turns
+from .. import live, prompts
 from .. import shapes_conversation as wire
 from ..paths import existing_folder
 from ..rpc import Call, RpcError, method
@@ -96,7 +96,7 @@ def set_cwd(call: Call, session_id: str, cwd: str) -> wire.Place:
     wanted = existing_folder(Path(session["cwd"]), cwd)
     if wanted is None:
         raise RpcError(NOT_A_FOLDER, f"{cwd[:200]!r} is not a folder.")
-    with turns.occupied(hub, session_id, session, "work in another folder"):
+    with prompts.occupied(hub, session_id, session, "work in another folder"):
         session["cwd"] = str(wanted)
         agent = session.get("agent")
         if agent is not None:

@@ -9,7 +9,7 @@ from tools import checkpoints
 from tools.base import ToolError, Workspace
 from tools.checkpoints import enabled, list_checkpoints
 
-from .. import live, turns
+from .. import live, prompts
 from .. import shapes_work as wire
 from ..rpc import Call, RpcError, method
 
@@ -73,7 +73,7 @@ def restore(
     """
     session = live.require(call.hub, session_id)
     _require(hash)
-    with turns.occupied(call.hub, session_id, session, "roll back"):
+    with prompts.occupied(call.hub, session_id, session, "roll back"):
         workspace, conversation = _place(call, session)
         file = str(workspace.cwd / Path(file_path).expanduser()) if file_path else None
         try:

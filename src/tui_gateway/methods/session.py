@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from .. import asking, inbox, live, shapes, take_over, turns, walls
+from .. import asking, inbox, live, other_processes, prompts, shapes, walls
 from ..event_log import EPOCH
 from ..hub import Hub, Session
 from ..paths import existing_folder
@@ -48,7 +48,7 @@ def create(
         call.db.set_wall_mode(session["session_key"], mode)
         session["mode"] = mode
     sid = live.add(call.hub, session, call.peer)
-    take_over.look_soon()
+    other_processes.look_soon()
     return _opened(call, sid, session, is_new=True)
 
 
@@ -72,8 +72,8 @@ def resume(
             session = revived(call.hub, key, cols)
             session["close_on_disconnect"] = close_on_disconnect
             sid = live.add(call.hub, session, call.peer)
-    turns.run_waiting(call.hub, sid, session, is_opened=True)
-    take_over.note_elsewhere(call.hub, sid, session)
+    prompts.run_waiting(call.hub, sid, session, is_opened=True)
+    other_processes.note_elsewhere(call.hub, sid, session)
     return _opened(call, sid, session)
 
 

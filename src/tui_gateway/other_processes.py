@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from conversation import abandoned
 
-from . import history, inbox, live, turns, viewing
+from . import history, inbox, live, prompts, viewing
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def note_elsewhere(hub: Hub, sid: str, session: Session) -> None:
     """Show a turn that another process runs here, and remember it, so that its end is told."""
     if not session.get("running"):
         key = live.current_key(session)
-        session["elsewhere"] = abandoned.runs_elsewhere(hub._get_db(), key)
+        session["elsewhere"] = abandoned.runs_elsewhere(hub.get_db(), key)
         if session["elsewhere"]:
             viewing.begin(hub, sid, session)
 
@@ -90,7 +90,7 @@ class Watcher:
         from agent.leftovers import end_lost_tasks
         from hermes_state import SUB_AGENT
 
-        db = self._hub._get_db()
+        db = self._hub.get_db()
         _wakes[:] = [db.wake]
         end_lost_tasks(db)
         for turn in db.list_abandoned_turns():
@@ -98,7 +98,7 @@ class Watcher:
                 db.close_abandoned_turn(turn["conversation_id"], turn["fence"])
             elif _is_ours(turn) and time.time() - turn["heartbeat_at"] >= grace:
                 self._take(db, turn)
-        for sid, session in list(self._hub._sessions.items()):
+        for sid, session in list(self._hub.get_sessions().items()):
             if session.get("elsewhere") and not session.get("running"):
                 self._follow(db, sid, session)
             elif session.get("headless"):
@@ -112,10 +112,10 @@ class Watcher:
 
     def _tell_notes(self, db: SessionDB) -> None:
         """Have idle sessions told what another process stored, or what nobody ran in time."""
-        for sid, session in list(self._hub._sessions.items()):
+        for sid, session in list(self._hub.get_sessions().items()):
             is_idle = session.get("agent") is not None and not session.get("running")
             if is_idle and not session.get("closing") and db.has_notes(live.current_key(session)):
-                turns.run_waiting(self._hub, sid, session)
+                prompts.run_waiting(self._hub, sid, session)
 
     def _take(self, db: SessionDB, turn: dict[str, Any]) -> None:
         from .methods.session import revived
@@ -126,18 +126,18 @@ class Watcher:
             found = self._live_in(db, turn["conversation_id"])
             if found is None:
                 live.make_room(self._hub)
-                taken = abandoned.take_over_turn(db, turn, self._hub._get_config().agent)
+                taken = abandoned.take_over_turn(db, turn, self._hub.get_config().agent)
                 if taken is not None:
                     session = revived(self._hub, taken.session_id, 80)
                     session |= {"headless": True, "detached_at": time.time()}
-                    turns.begin_with(self._hub, session, turn, taken)
+                    prompts.begin_with(self._hub, session, turn, taken)
                 return
         sid, session = found
         if not session.get("closing"):
-            turns.run_waiting(self._hub, sid, session)
+            prompts.run_waiting(self._hub, sid, session)
 
     def _live_in(self, db: SessionDB, conversation_id: str) -> tuple[str, Session] | None:
-        for sid, session in list(self._hub._sessions.items()):
+        for sid, session in list(self._hub.get_sessions().items()):
             row = db.get_session(live.current_key(session))
             if row is not None and row["conversation_id"] == conversation_id:
                 return sid, session
@@ -147,14 +147,14 @@ class Watcher:
         """See whether a turn that another process runs in a live conversation has ended."""
         key = live.current_key(session)
         if abandoned.has_abandoned_turn(db, key):
-            turns.run_waiting(self._hub, sid, session)
+            prompts.run_waiting(self._hub, sid, session)
         elif abandoned.runs_elsewhere(db, key):
             viewing.begin(self._hub, sid, session)  # by another one, perhaps
         else:
             session["elsewhere"] = False
             viewing.end(self._hub, sid, session)
             history.reload(self._hub, sid, session)
-            turns.run_waiting(self._hub, sid, session, is_opened=True)
+            prompts.run_waiting(self._hub, sid, session, is_opened=True)
 
     def _close_if_done(self, sid: str, session: Session) -> None:
         with live.OPENING:  # nobody can join between the look and the end

@@ -15,6 +15,7 @@ from conversation import busy
 from conversation.door import Abandoned
 from conversation.service import Conversations
 
+from .abandoned_in_chats import AbandonedTurn
 from .accepted import facts_of
 from .chat_door import LOOK_AHEAD, ChatDoor, ChatParts
 from .chat_options import ChatOptions
@@ -22,14 +23,13 @@ from .message_parts import PartsExpected
 from .pipeline import Inbound, content_of
 from .platforms.base import MessageEvent, SendError
 from .session import SessionEntry
-from .take_over import AbandonedTurn
 
 log = logging.getLogger(__name__)
 
 SEEN = "👀"
 
 
-class Turns:
+class ChatTurns:
     """The doors of every chat, and what a message does to the turn that runs there."""
 
     def __init__(

@@ -45,7 +45,7 @@ def submit(
         # What came earlier and still waits goes first.
         begun = _go_on(hub, sid, session, Prompt(content, inbox_id))
         return "streaming" if begun is None or prompt_id(begun) == inbox_id else "queued"
-    mode = session.get("busy_mode") or hub._get_config().display.busy_input_mode
+    mode = session.get("busy_mode") or hub.get_config().display.busy_input_mode
     with session["history_lock"]:
         if session.get("prompt_id") == inbox_id:
             return "streaming"  # the turn before has ended meanwhile
@@ -105,7 +105,7 @@ def run_waiting(hub: Hub, sid: str, session: Session, *, is_opened: bool = False
     With `is_opened`, because somebody opens the conversation here, also with prompts that were sent
     to another process which does nothing about them.
     """
-    db, key = hub._get_db(), live.current_key(session)
+    db, key = hub.get_db(), live.current_key(session)
     if is_opened and not abandoned.runs_elsewhere(db, key):
         session["adopted"] = {row["id"] for row in db.list_waiting(key)}
     is_wanted = first(hub, session) is not None or abandoned.has_abandoned_turn(db, key)
