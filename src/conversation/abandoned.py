@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from hermes_base.process import this_process
+
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
     from hermes_state import SessionDB, TakenTurn
@@ -70,6 +72,39 @@ def find_abandoned_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None
     return next(iter(db.list_abandoned_turns(turn["conversation_id"])), None)
 
 
+def list_to_resume(db: SessionDB) -> list[dict[str, Any]]:
+    """The abandoned turns that front ends are to see to, oldest first.
+
+    A sub-agent's work is its parent's to repeat: it is closed, unless it is this process's, which
+    may only have been asleep.
+    """
+    from hermes_state import SUB_AGENT
+
+    turns = []
+    for turn in db.list_abandoned_turns():
+        if turn["source"] != SUB_AGENT:
+            turns.append(turn)
+        elif turn["owner"] != this_process():
+            close_turn(db, turn)
+    return turns
+
+
+def close_turn(db: SessionDB, turn: Mapping[str, Any]) -> None:
+    """Close an abandoned turn in its history without a word."""
+    if db.close_abandoned_turn(str(turn["conversation_id"]), int(turn["fence"])):
+        log.info("The abandoned turn in %s was closed", turn["conversation_id"])
+
+
+def is_resumed(turn: Mapping[str, Any], settings: AgentSettings) -> bool:
+    """Whether an abandoned turn is gone on with unasked; any other is closed."""
+    if settings.cut_off_turns == "ask":
+        return False
+    if time.time() - turn["started_at"] > settings.gateway_auto_continue_freshness:
+        return False
+    without_progress = turn["fruitless"] + 1
+    return turn["attempts"] < MAX_ATTEMPTS and without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS
+
+
 def take_over_turn(
     db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings
 ) -> TakenTurn | None:
@@ -78,11 +113,7 @@ def take_over_turn(
     When it is closed, the chat that waits for its answer is told.
     """
     conversation_id, fence = str(turn["conversation_id"]), int(turn["fence"])
-    is_old = time.time() - turn["started_at"] > settings.gateway_auto_continue_freshness
-    ask_first = settings.cut_off_turns == "ask"
-    attempts, without_progress = turn["attempts"], turn["fruitless"] + 1
-    is_hopeless = attempts >= MAX_ATTEMPTS or without_progress >= MAX_ATTEMPTS_WITHOUT_PROGRESS
-    if is_old or ask_first or is_hopeless:
+    if not is_resumed(turn, settings):
         if db.close_abandoned_turn(conversation_id, fence, CUT_OFF):
             log.info("The abandoned turn in %s was closed", conversation_id)
         return None

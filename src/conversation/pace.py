@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 
 from agent.events import Event, ReplyFinished, TextStreamed, ToolFinished, Watcher
 
@@ -20,10 +23,12 @@ SECONDS = 2.0
 
 
 class Pace:
-    """The places of turns that begin."""
+    """The places of turns that begin; for any number of event loops, each in a thread."""
 
     def __init__(self) -> None:
-        self._places = asyncio.Semaphore(AT_ONCE)
+        self._lock = threading.Lock()
+        self.free = AT_ONCE
+        self._waiting: deque[Future[None]] = deque()
 
     @contextlib.asynccontextmanager
     async def place(self) -> AsyncIterator[Callable[[], None]]:
@@ -35,19 +40,42 @@ class Pace:
             nonlocal held
             if held:
                 held = False
-                self._places.release()
+                self._release()
 
         def alive() -> None:
             if held:
                 loop.call_soon_threadsafe(give_back)
 
-        await self._places.acquire()
+        await self._acquire()
         timer = loop.call_later(SECONDS, give_back)
         try:
             yield alive
         finally:
             timer.cancel()
             give_back()
+
+    async def _acquire(self) -> None:
+        with self._lock:
+            if self.free:
+                self.free -= 1
+                return
+            place: Future[None] = Future()
+            self._waiting.append(place)
+        try:
+            await asyncio.wrap_future(place)
+        except asyncio.CancelledError:
+            if not place.cancel():
+                self._release()  # it was given in the same moment
+            raise
+
+    def _release(self) -> None:
+        with self._lock:
+            while self._waiting:
+                place = self._waiting.popleft()
+                if place.set_running_or_notify_cancel():
+                    place.set_result(None)
+                    return
+            self.free += 1
 
 
 def watch_progress(alive: Callable[[], None] | None) -> Watcher | None:

@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent.events import watch_all
@@ -62,19 +63,21 @@ class Conversations:
         limit: int | None = None,
         spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]] | None = None,
         agents: dict[str, Any] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """Nothing further is begun once `is_running` says no. `limit` is how many turns may run at
         once, None for any number. `agents` gets the agent of every running turn, by the key of its
-        door."""
+        door. `pace` is shared by those of one process, where it has several."""
         self._db = db
         self._settings = settings
         self._hooks = hooks
         self._is_running = is_running
         self._slots = asyncio.Semaphore(limit) if limit else None
-        self._pace = Pace()
+        self._pace = pace or Pace()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.spawn = spawn or self._spawn
         self._workers: dict[str, asyncio.Task[None]] = {}
+        self._queues: dict[str, deque[Any]] = {}
         self.agents: dict[str, Any] = {} if agents is None else agents
         self.places = TurnPlaces(db.sync)
         self.since = time.time()
@@ -104,6 +107,29 @@ class Conversations:
             return False
         self._workers[door.key] = self.spawn(self.work(door, first))
         return True
+
+    def accept(self, door: Door[W], work: W) -> None:
+        """Queue a message behind those of its key, and see that a worker runs them in order; for
+        messages of which the inbox need not know."""
+        self._queues.setdefault(door.key, deque()).append(work)
+        self.begin(door, work)
+
+    def queue(self, key: str) -> Sequence[Any]:
+        """What was accepted under a key, that which runs first."""
+        return self._queues.get(key, ())
+
+    def dequeue(self, key: str) -> None:
+        """The first message of a key is settled."""
+        self._queues[key].popleft()
+
+    def clear_queue(self, key: str) -> Sequence[Any]:
+        """Nothing further is run under a key; what was left."""
+        return self._queues.pop(key, ())
+
+    @property
+    def queued(self) -> int:
+        """Messages that wait behind the one that runs."""
+        return sum(max(0, len(queue) - 1) for queue in self._queues.values())
 
     async def run(self, door: Door[W], first: W | Abandoned) -> None:
         """Do one thing, then what waits, and what is done beside it; for a front end whose event

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent.request import TakenOver
+from agent.running import unknown_outcome
+from conversation import abandoned
 from conversation.door import Abandoned
-from hermes_state import SUB_AGENT
 
 from .config import GatewayConfig, Platform
 from .pipeline import Inbound
@@ -73,16 +75,15 @@ class AbandonedTurns:
         """Let the chats of these platforms `begin` with what is abandoned there; returns how many
         do.
 
-        What nobody waits for is closed: an API client asks again, and a sub-agent's work is its
-        parent's to repeat.
+        What nobody waits for is closed: an API client asks again.
         """
         begun, conversations = 0, self.conversations
-        for row in await self.db.list_abandoned_turns():
+        for row in await asyncio.to_thread(abandoned.list_to_resume, self.db.sync):
             if conversations.is_ours(row) or conversations.holder(row["session_id"]):
                 continue
             api = row["source"] == Platform.API_SERVER and not row["deliver_to"]
-            if row["source"] == SUB_AGENT or (api and Platform.API_SERVER in platforms):
-                await self._close(row)
+            if api and Platform.API_SERVER in platforms:
+                await asyncio.to_thread(abandoned.close_turn, self.db.sync, row)
             elif not api and (left := self.chat_of(row)) and left.source.platform in platforms:
                 begun += begin(left)
         return begun
@@ -123,11 +124,6 @@ class AbandonedTurns:
             )  # fmt: skip
         return AbandonedTurn(row, key, origin, target)
 
-    async def _close(self, row: Mapping[str, Any]) -> None:
-        """Close a turn in its history without a word."""
-        if await self.db.close_abandoned_turn(row["conversation_id"], row["fence"]):
-            log.info("The turn in %s was cut off and is closed", row["conversation_id"])
-
     # Taking them over
 
     async def take(self, turn: Abandoned) -> Inbound | None:
@@ -136,9 +132,6 @@ class AbandonedTurns:
         A turn that is not gone on with is closed, and its chat is told if it waits for an answer:
         not where it was left with /new, or where whoever asked may no longer talk here.
         """
-        from agent.request import TakenOver
-        from conversation.abandoned import take_over_turn
-
         left = self.chat_of(turn.row)
         if left is None:
             return None
@@ -149,9 +142,10 @@ class AbandonedTurns:
         source = left.source
         is_left = tip is not None and tip["end_reason"] == RESET_REASON
         if is_left or not await self.authorization.admits(source):
-            await self._close(left.row)
+            await asyncio.to_thread(abandoned.close_turn, db, left.row)
             return None
-        taken = await asyncio.to_thread(take_over_turn, db, left.row, self.settings.agent)
+        settings = self.settings.agent
+        taken = await asyncio.to_thread(abandoned.take_over_turn, db, left.row, settings)
         if taken is None:
             self.spawn(self.delivery.flush(left.key))  # what it may have been told
             return None
@@ -162,8 +156,6 @@ class AbandonedTurns:
 
     async def tell_unknown(self, inbound: Inbound) -> None:
         """Tell a chat which tools of its turn may or may not have taken effect, each crash once."""
-        from agent.running import unknown_outcome
-
         taken = inbound.taken
         if taken is None or taken.deliver_to is None:
             return

@@ -8,7 +8,6 @@ it, so that both are answered. What waits is in the store's inbox, so a restart 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sized
 from typing import Any
 
 from conversation import busy
@@ -41,8 +40,6 @@ class ChatTurns:
         self._db, self._store, self._config = parts.db, parts.store, parts.config
         self._doors: dict[str, ChatDoor] = {}
         self.parts = PartsExpected(parts.config.message_parts_wait)
-        self.lines: dict[str, Sized] = {}
-        """Messages of API clients by conversation: the one that runs, and those behind it."""
 
     def door(self, key: str) -> ChatDoor:
         """The door of a chat."""
@@ -65,7 +62,7 @@ class ChatTurns:
     def waiting(self) -> int:
         """Messages that wait for the turn before them."""
         admitted = sum(len(door.admitted) for door in self._doors.values())
-        return admitted + sum(max(0, len(line) - 1) for line in self.lines.values())
+        return admitted + self.conversations.queued
 
     async def take(self, inbound: Inbound, mode: str | None = None) -> None:
         """Begin with a message, or do with the running turn of its chat as configured.

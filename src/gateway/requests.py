@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -46,7 +45,7 @@ class RequestError(Exception):
 
 
 class TooManyWaitingError(RequestError):
-    """The conversation has a long line already."""
+    """The conversation has a long queue already."""
 
     def __init__(self, waiting: int) -> None:
         super().__init__(f"{waiting} messages wait in this conversation. Send it again later.")
@@ -142,22 +141,23 @@ class RequestDoor(Door[_Asked]):
     def __init__(self, parts: RequestParts, requests: Requests, key: str) -> None:
         self._parts, self._requests = parts, requests
         self.key = key
-        self.line: deque[_Asked] = deque()
-        """What is being answered, and what waits behind it."""
+        self._conversations = parts.turns.conversations
 
     def session_id(self) -> str:
         """The session of the request that comes first."""
-        return self.line[0].request.session_id if self.line else self.key
+        queue = self._conversations.queue(self.key)
+        return str(queue[0].request.session_id) if queue else self.key
 
     async def next(self) -> _Asked | None:
         """The request behind; while the gateway stops, only one that no restart would find."""
-        if self.line and (self._parts.is_running() or not self.line[0].request.stored):
-            return self.line[0]
+        first: _Asked | None = next(iter(self._conversations.queue(self.key)), None)
+        if first is None or self._parts.is_running() or not first.request.stored:
+            return first
         return None
 
     def release(self) -> None:
         """Who still waits here is told to come back."""
-        self._requests.close(self)
+        self._requests.close(self.key)
 
     async def prepare(self, asked: _Asked) -> AIAgent:
         """The conversation's agent. One that is kept looks by itself whether others wrote."""
@@ -229,7 +229,7 @@ class RequestDoor(Door[_Asked]):
 
     async def deliver(self, asked: _Asked, outcome: TurnOutcome) -> None:
         """Hand the outcome to whoever waits for it."""
-        self.line.popleft()
+        self._conversations.dequeue(self.key)
         self._requests.answer(asked, outcome)
 
     async def say(self, asked: _Asked, text: str) -> None:
@@ -254,13 +254,13 @@ class Requests:
 
     def __init__(self, parts: RequestParts) -> None:
         self._parts = parts
-        self._doors: dict[str, RequestDoor] = {}
+        self._conversations = parts.turns.conversations
         self._asked: dict[str, _Asked] = {}
         self._lining_up: dict[str, int] = {}
 
     def is_busy(self, key: str) -> bool:
         """Whether a turn runs in a conversation."""
-        return key in self._doors
+        return bool(self._conversations.queue(key))
 
     def is_open(self, request_id: str) -> bool:
         """Whether a message is waiting or being answered here."""
@@ -305,8 +305,7 @@ class Requests:
         if not self._parts.is_running():
             raise StoppingError(False)
         key = request.key
-        door = self._doors.get(key)
-        ahead = (len(door.line) if door is not None else 0) + self._lining_up.get(key, 0)
+        ahead = len(self._conversations.queue(key)) + self._lining_up.get(key, 0)
         if ahead > MOST_WAITING:
             raise TooManyWaitingError(ahead - 1)
         asked = self._new(request)
@@ -359,13 +358,8 @@ class Requests:
         )
 
     def _append(self, asked: _Asked) -> None:
-        key = asked.request.key
-        door = self._doors.get(key)
-        if door is None:
-            door = self._doors[key] = RequestDoor(self._parts, self, key)
-            self._parts.turns.lines[key] = door.line
-        door.line.append(asked)
-        self._parts.turns.conversations.begin(door, asked)
+        door = RequestDoor(self._parts, self, asked.request.key)
+        self._conversations.accept(door, asked)
 
     def answer(self, asked: _Asked, outcome: TurnOutcome) -> None:
         """Hand an outcome to whoever waits for it."""
@@ -373,11 +367,9 @@ class Requests:
         if not asked.outcome.done():
             asked.outcome.set_result(outcome)
 
-    def close(self, door: RequestDoor) -> None:
+    def close(self, key: str) -> None:
         """Nothing is to be run in a conversation; who still waits there is told to come back."""
-        self._doors.pop(door.key, None)
-        self._parts.turns.lines.pop(door.key, None)
-        for asked in door.line:
+        for asked in self._conversations.clear_queue(key):
             self._asked.pop(asked.request.id, None)
             if not asked.outcome.done():
                 asked.outcome.set_exception(StoppingError(asked.request.stored))

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from conversation import abandoned
+from conversation.door import Abandoned
 
 from . import history, inbox, live, prompts, viewing
 from .hub import Hub, Session
@@ -88,15 +89,12 @@ class Watcher:
         if not (hermes_home() / "state.db").exists():
             return  # nothing was ever said here
         from agent.leftovers import end_lost_tasks
-        from hermes_state import SUB_AGENT
 
         db = self._hub.get_db()
         _wakes[:] = [db.wake]
         end_lost_tasks(db)
-        for turn in db.list_abandoned_turns():
-            if turn["source"] == SUB_AGENT:
-                db.close_abandoned_turn(turn["conversation_id"], turn["fence"])
-            elif _is_ours(turn) and time.time() - turn["heartbeat_at"] >= grace:
+        for turn in abandoned.list_to_resume(db):
+            if _is_ours(turn) and time.time() - turn["heartbeat_at"] >= grace:
                 self._take(db, turn)
         for sid, session in list(self._hub.get_sessions().items()):
             if session.get("elsewhere") and not session.get("running"):
@@ -125,12 +123,14 @@ class Watcher:
                 return
             found = self._live_in(db, turn["conversation_id"])
             if found is None:
+                settings = self._hub.get_config().agent
+                if not abandoned.is_resumed(turn, settings):
+                    abandoned.take_over_turn(db, turn, settings)
+                    return
                 live.make_room(self._hub)
-                taken = abandoned.take_over_turn(db, turn, self._hub.get_config().agent)
-                if taken is not None:
-                    session = revived(self._hub, taken.session_id, 80)
-                    session |= {"headless": True, "detached_at": time.time()}
-                    prompts.begin_with(self._hub, session, turn, taken)
+                session = revived(self._hub, db.get_compression_tip(turn["session_id"]), 80)
+                session |= {"headless": True, "detached_at": time.time()}
+                prompts.begin_with(self._hub, session, Abandoned(turn))
                 return
         sid, session = found
         if not session.get("closing"):

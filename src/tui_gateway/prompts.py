@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from conversation import abandoned
 from conversation.busy import offer
+from conversation.door import Abandoned
 
 from . import asking, history, live
 from .hub import Hub, Session
@@ -22,9 +23,6 @@ from .inbox import Notes, Prompt, accept, first, mark_running, prompt_id
 from .rpc import SESSION_BUSY, RpcError
 
 if TYPE_CHECKING:
-    from conversation.door import Abandoned
-    from hermes_state import TakenTurn
-
     Work: TypeAlias = "Prompt | Notes | Abandoned"
 
 log = logging.getLogger(__name__)
@@ -113,13 +111,10 @@ def run_waiting(hub: Hub, sid: str, session: Session, *, is_opened: bool = False
         _go_on(hub, sid, session)
 
 
-def begin_with(hub: Hub, session: Session, row: Mapping[str, Any], taken: TakenTurn) -> None:
-    """Make a session live for a turn that was taken over, with nobody watching, and run it."""
-    from conversation.door import Abandoned
-
-    turn = Abandoned(row)
+def begin_with(hub: Hub, session: Session, turn: Abandoned) -> None:
+    """Make a session live for an abandoned turn, with nobody watching, and bring it to its end."""
     mark_running(session, turn)
-    _start(hub, live.add(hub, session, None), session, turn, taken)
+    _start(hub, live.add(hub, session, None), session, turn)
 
 
 def _go_on(hub: Hub, sid: str, session: Session, newest: Prompt | None = None) -> Work | None:
@@ -130,34 +125,31 @@ def _go_on(hub: Hub, sid: str, session: Session, newest: Prompt | None = None) -
     """
     with session["history_lock"]:
         work: Work | None = None
-        taken: TakenTurn | None = None
         try:
             if not session.get("_finalized"):
-                work, taken = _take_over(hub, sid, session)
-                work = work or first(hub, session) or newest
+                work = _abandoned(hub, sid, session) or first(hub, session) or newest
         finally:
             mark_running(session, work)
     if work is not None:
-        _start(hub, sid, session, work, taken)
+        _start(hub, sid, session, work)
     return work
 
 
-def _take_over(hub: Hub, sid: str, session: Session) -> tuple[Abandoned | None, TakenTurn | None]:
-    """The conversation's turn if its process is gone: this one's from now on, or closed."""
+def _abandoned(hub: Hub, sid: str, session: Session) -> Abandoned | None:
+    """The conversation's abandoned turn; one that is not to be resumed is closed, and shown so."""
     try:
-        db = hub.get_db()
+        db, settings = hub.get_db(), hub.get_config().agent
         row = abandoned.find_abandoned_turn(db, live.current_key(session))
         if row is None:
-            return None, None
-        taken = abandoned.take_over_turn(db, row, hub.get_config().agent)
+            return None
+        if abandoned.is_resumed(row, settings):
+            return Abandoned(row)
+        abandoned.take_over_turn(db, row, settings)
         history.reload(hub, sid, session)
     except Exception:
         # The configuration or the store: a prompt that comes next meets it too, and tells.
-        log.exception("Cannot take over the turn in %s", sid)
-        return None, None
-    from conversation.door import Abandoned
-
-    return (None if taken is None else Abandoned(row)), taken
+        log.exception("Cannot see to the abandoned turn in %s", sid)
+    return None
 
 
 def _claim(session: Session) -> bool:
@@ -169,12 +161,10 @@ def _claim(session: Session) -> bool:
         return True
 
 
-def _start(
-    hub: Hub, sid: str, session: Session, work: Work, taken: TakenTurn | None = None
-) -> None:
+def _start(hub: Hub, sid: str, session: Session, work: Work) -> None:
     def run() -> None:
         from .session_door import run
 
-        run(hub, sid, session, work, taken)
+        run(hub, sid, session, work)
 
     threading.Thread(target=run, name=f"hermes-turn-{sid}", daemon=True).start()

@@ -20,6 +20,7 @@ from agent.threads import run_to_end
 from conversation import abandoned
 from conversation.door import Abandoned, Door, NotNowError, Origin
 from conversation.event_hooks import hooks_of
+from conversation.pace import Pace
 from conversation.service import Conversations
 from hermes_base import session_context
 from hermes_state import AsyncSessionDB, SessionDB, TakenTurn
@@ -47,13 +48,9 @@ Work: TypeAlias = Prompt | Notes | Taken
 class SessionDoor(Door[Work]):
     """One live session, claimed by whoever makes this (`turns`)."""
 
-    def __init__(
-        self, hub: Hub, sid: str, session: Session, taken: TakenTurn | None = None
-    ) -> None:
-        """`taken` is an abandoned turn that this process has taken over already."""
+    def __init__(self, hub: Hub, sid: str, session: Session) -> None:
         self.key = sid
         self._hub, self._session = hub, session
-        self._taken = taken
         self._complete: dict[str, Any] | None = None
         """The end of the last turn, not told yet."""
         self._stays_idle = False
@@ -279,30 +276,26 @@ class SessionDoor(Door[Work]):
 
     async def take_over(self, turn: Abandoned) -> Work | None:
         """Make it this session's turn, or close it; clients are shown either."""
-        taken, self._taken = self._taken, None
-        if taken is None:
-            taken = abandoned.take_over_turn(
-                self._hub.get_db(), turn.row, self._hub.get_config().agent
-            )
-            history.reload(self._hub, self.key, self._session)
+        settings = self._hub.get_config().agent
+        taken = abandoned.take_over_turn(self._hub.get_db(), turn.row, settings)
+        history.reload(self._hub, self.key, self._session)
         return None if taken is None else Taken(taken)
 
 
-def run(
-    hub: Hub,
-    sid: str,
-    session: Session,
-    first: Prompt | Notes | Abandoned,
-    taken: TakenTurn | None = None,
-) -> None:
+_PACE = Pace()
+"""Of all sessions together: each has an event loop of its own."""
+
+
+def run(hub: Hub, sid: str, session: Session, first: Prompt | Notes | Abandoned) -> None:
     """Do one thing in a session that is claimed, then what waits there; in a thread of its own,
     so that no session holds up another."""
-    door = SessionDoor(hub, sid, session, taken)
+    door = SessionDoor(hub, sid, session)
     try:
         hooks = hooks_of(hermes_home())
         conversations = Conversations(
-            _for_coroutines(hub.get_db()), lambda: hub.get_config().agent, lambda: hooks
-        )
+            _for_coroutines(hub.get_db()), lambda: hub.get_config().agent, lambda: hooks,
+            pace=_PACE,
+        )  # fmt: skip
         run_to_end(conversations.run(door, first))
     except Exception:
         # The boundary of the thread: the session takes prompts again, and what waits is on disk.

@@ -153,7 +153,7 @@ async def test_a_place_is_given_back_once(how: str) -> None:
                 await use(alive)
         except RuntimeError:
             assert how == "fault"
-    assert places._places._value == 2
+    assert places.free == 2
 
 
 async def test_who_is_cancelled_while_waiting_keeps_nothing() -> None:
@@ -169,4 +169,4 @@ async def test_who_is_cancelled_while_waiting_keeps_nothing() -> None:
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-    assert places._places._value == 2
+    assert places.free == 2

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from cut_off import leave_turn
-from method_calls import Gateway
+from method_calls import Gateway, until
 
 from agent.scripted import call, say
+from conversation import pace
+from hermes_base.process import this_process
 from hermes_state.turn_log import CUT_OFF
-from tui_gateway import server
+from tui_gateway import server, session_door
 from tui_gateway.other_processes import Watcher
 
 
@@ -189,3 +192,41 @@ def test_a_broken_configuration_is_told_and_nothing_is_lost(
     users = [one["content"] for one in gateway.db.get_messages(key) if one["role"] == "user"]
     assert users == ["One", "Two", "Three"]
     assert gateway.db.list_waiting(key) == []
+
+
+def test_many_are_begun_a_few_at_a_time(
+    gateway: Gateway, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the gateway: one that waits for its place is not taken over yet."""
+    monkeypatch.setattr(pace, "AT_ONCE", 1)
+    monkeypatch.setattr(pace, "SECONDS", 600.0)
+    monkeypatch.setattr(session_door, "_PACE", pace.Pace())
+    gateway.script([say(600.0, "late"), say("two"), say("three")])
+    for name in ("a", "b", "c"):
+        leave_turn(gateway.db, name, f"Hello {name}")
+    watcher.look(0)
+    sessions = {session["session_key"]: sid for sid, session in server._sessions.items()}
+    until(lambda: len(gateway.db.list_abandoned_turns()) == 2)
+    taken = ({"a", "b", "c"} - {row["session_id"] for row in waiting(gateway)}).pop()
+    until(lambda: bool(gateway.events(sessions[taken], "message.start")))
+    assert len(waiting(gateway)) == 2
+    gateway.call("session.interrupt", session_id=sessions[taken])
+    for sid in sessions.values():
+        gateway.settle(sid)
+    assert waiting(gateway) == []
+    said = [last(gateway, name) for name in "abc" if name != taken]
+    assert sorted(said) == [("assistant", "three"), ("assistant", "two")]
+
+
+def waiting(gateway: Gateway) -> list[dict[str, Any]]:
+    return gateway.db.list_abandoned_turns()
+
+
+def test_a_sub_agents_of_this_process_is_left(gateway: Gateway, watcher: Watcher) -> None:
+    """It was asleep for longer than its lease: its work goes on."""
+    leave_turn(gateway.db, "s", "Hello", source="tool")
+    gateway.db._execute_write(
+        lambda conn: conn.execute("UPDATE turns SET owner = ?", (this_process(),))
+    )
+    watcher.look(0)
+    assert len(waiting(gateway)) == 1
