@@ -356,7 +356,7 @@ class Conversations:
             return None
         if turn is None or turn["state"] != TURN_RUNNING or turn["owner"] != this_process():
             return None
-        lease = Lease(name, turn["fence"])
+        lease = Lease(name, turn["fence"], turn["owner"])
         return self.spawn(
             retry_until_stored(lambda: self._db.end_turn(lease), f"Ending the turn in {name}")
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from .connection import Connection, row, rows, tuples, value
+from .dialect import Connection, row, rows, tuples, value
 
-# A day is a day where the person is, not in Greenwich.
-_DAY = "date({}, 'unixepoch', 'localtime')"
+QUARTER = 900
+"""Seconds for which one sum is made: the clocks of all time zones differ by whole quarters."""
 
 
 def activity_since(
@@ -21,47 +22,41 @@ def activity_since(
     given = (since, source)
     said = (
         " FROM messages m JOIN sessions s ON s.id = m.session_id WHERE m.timestamp >= ?1"
-        " AND m.origin_id IS NULL AND (?2 IS NULL OR s.source = ?2)"
+        " AND m.origin_id IS NULL AND (CAST(?2 AS TEXT) IS NULL OR s.source = ?2)"
     )
-    local = "m.timestamp, 'unixepoch', 'localtime'"
-    days: dict[str, dict[str, Any]] = {
-        day: {"messages": count, "tokens": 0, "cost_usd": 0.0}
-        for day, count in tuples(
-            conn,
-            f"SELECT {_DAY.format('m.timestamp')} AS day, SUM(m.role IN ('user', 'assistant'))"
-            f"{said} GROUP BY day",
-            given,
-        )
-    }
-    for day, tokens, cost in tuples(
+    days: dict[str, dict[str, Any]] = {}
+    hours: dict[int, int] = {}
+    weekdays: dict[int, int] = {}
+    for quarter, talked, asked in tuples(
         conn,
-        f"SELECT {_DAY.format('u.last_seen')} AS day, SUM(u.input_tokens + u.output_tokens),"
-        " SUM(COALESCE(NULLIF(u.actual_cost_usd, 0), u.estimated_cost_usd))"
-        " FROM session_model_usage u JOIN sessions s ON s.id = u.session_id"
-        " WHERE u.last_seen >= ?1 AND (?2 IS NULL OR s.source = ?2) GROUP BY day",
+        f"SELECT FLOOR(m.timestamp / {QUARTER}.0) AS quarter,"
+        " COUNT(*) FILTER (WHERE m.role IN ('user', 'assistant')),"
+        f" COUNT(*) FILTER (WHERE m.role = 'user'){said} GROUP BY quarter",
         given,
     ):
-        days.setdefault(day, {"messages": 0, "tokens": 0, "cost_usd": 0.0})
-        days[day] |= {"tokens": tokens, "cost_usd": cost}
-    by_person = f"{said} AND m.role = 'user'"
+        at = _local(quarter)
+        _day(days, at)["messages"] += talked
+        if asked:
+            hours[at.tm_hour] = hours.get(at.tm_hour, 0) + asked
+            weekday = (at.tm_wday + 1) % 7
+            weekdays[weekday] = weekdays.get(weekday, 0) + asked
+    for quarter, tokens, cost in tuples(
+        conn,
+        f"SELECT FLOOR(u.last_seen / {QUARTER}.0) AS quarter,"
+        " SUM(u.input_tokens + u.output_tokens),"
+        " SUM(COALESCE(NULLIF(u.actual_cost_usd, 0), u.estimated_cost_usd))"
+        " FROM session_model_usage u JOIN sessions s ON s.id = u.session_id"
+        " WHERE u.last_seen >= ?1 AND (CAST(?2 AS TEXT) IS NULL OR s.source = ?2)"
+        " GROUP BY quarter",
+        given,
+    ):
+        day = _day(days, _local(quarter))
+        day["tokens"] += tokens
+        day["cost_usd"] += cost
     return {
         "days": dict(sorted(days.items())),
-        "hours": dict(
-            tuples(
-                conn,
-                f"SELECT CAST(strftime('%H', {local}) AS INTEGER) AS hour, COUNT(*){by_person}"
-                " GROUP BY hour ORDER BY hour",
-                given,
-            )
-        ),
-        "weekdays": dict(
-            tuples(
-                conn,
-                f"SELECT CAST(strftime('%w', {local}) AS INTEGER) AS day, COUNT(*){by_person}"
-                " GROUP BY day ORDER BY day",
-                given,
-            )
-        ),
+        "hours": dict(sorted(hours.items())),
+        "weekdays": dict(sorted(weekdays.items())),
         "tools": dict(
             tuples(
                 conn,
@@ -73,12 +68,25 @@ def activity_since(
     }
 
 
+def _local(quarter: float) -> time.struct_time:
+    """The beginning of a quarter where the person is, not in Greenwich."""
+    try:
+        return time.localtime(quarter * QUARTER)
+    except (OverflowError, OSError, ValueError):  # an import may bring any time: the last known one
+        return time.localtime(253_402_214_400)
+
+
+def _day(days: dict[str, dict[str, Any]], at: time.struct_time) -> dict[str, Any]:
+    none: dict[str, Any] = {"messages": 0, "tokens": 0, "cost_usd": 0.0}
+    return days.setdefault(time.strftime("%Y-%m-%d", at), none)
+
+
 def store_stats(conn: Connection) -> dict[str, Any]:
     """The whole store in numbers: conversations, sessions, messages, tokens, cost, size."""
     totals = row(
         conn,
         "SELECT COUNT(*) AS sessions, COUNT(DISTINCT conversation_id) AS conversations,"
-        " COALESCE(SUM(archived), 0) AS archived, COALESCE(SUM(ended_at IS NULL), 0) AS open,"
+        " COALESCE(SUM(archived), 0) AS archived, COUNT(*) FILTER (WHERE ended_at IS NULL) AS open,"
         " COALESCE(SUM(input_tokens), 0) AS input_tokens,"
         " COALESCE(SUM(output_tokens), 0) AS output_tokens,"
         " COALESCE(SUM(COALESCE(actual_cost_usd, estimated_cost_usd)), 0) AS cost_usd,"
@@ -93,7 +101,6 @@ def store_stats(conn: Connection) -> dict[str, Any]:
             "SELECT source, COUNT(*) AS sessions, SUM(message_count) AS messages FROM sessions"
             " GROUP BY source ORDER BY sessions DESC, source",
         ),
-        "bytes": int(value(conn, "PRAGMA page_count")) * int(value(conn, "PRAGMA page_size")),
-        "unused_bytes": int(value(conn, "PRAGMA freelist_count"))
-        * int(value(conn, "PRAGMA page_size")),
+        "bytes": conn.size(),
+        "unused_bytes": conn.unused_size(),
     }

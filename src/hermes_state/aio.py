@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from . import turn_log
-from .connection import Connection
 from .db import SessionDB
+from .dialect import Connection
 
 if TYPE_CHECKING:
     from .salvage import SalvageReport

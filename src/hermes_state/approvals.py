@@ -20,11 +20,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import time
 from typing import Any, NamedTuple
 
 from .codec import decode_json, encode_json, encode_text
-from .connection import Connection, column, row, rows
+from .dialect import Connection, column, row, rows
 from .sessions import require_session
 
 CHOICES = ("once", "session", "always", "deny")
@@ -54,7 +53,7 @@ def create_approval(
 ) -> NewApproval:
     """Keep a question until it is decided or `ttl_seconds` have passed."""
     require_session(conn, session_id)
-    approval_id, token, now = _new_id(), os.urandom(16).hex(), time.time()
+    approval_id, token, now = _new_id(), os.urandom(16).hex(), conn.now()
     conn.execute(
         "INSERT INTO approvals (id, token_hash, session_id, session_key, user_id, command,"
         " description, pattern_keys, state, created_at, expires_at)"
@@ -104,7 +103,7 @@ def settle_approval(
         expire_approvals(conn)
     conn.execute(
         "UPDATE approvals SET taken_at = ? WHERE id = ? AND taken_at IS NULL",
-        (time.time(), approval_id),
+        (conn.now(), approval_id),
     )
     is_taken_elsewhere = conn.changes() == 0
     found = get_approval(conn, approval_id)
@@ -116,7 +115,7 @@ def settle_approval(
 def _answer(
     conn: Connection, approval_id: str, choice: str, decided_by: str | None, how: str
 ) -> bool:
-    now = time.time()
+    now = conn.now()
     conn.execute(
         "UPDATE approvals SET state = ?, choice = ?, how = ?, decided_at = ?, decided_by = ?"
         " WHERE id = ? AND state = 'pending' AND expires_at > ?",
@@ -146,7 +145,7 @@ def take_late_answer(
 
     It counts for as long as the question itself would have waited. None if there is no answer.
     """
-    now = time.time()
+    now = conn.now()
     found = row(
         conn,
         "UPDATE approvals SET taken_at = ?1 WHERE id = (SELECT a.id FROM approvals a"
@@ -180,7 +179,7 @@ def renew_approval_token(
         conn,
         "UPDATE approvals SET token_hash = ? WHERE id = ? AND state = 'pending'"
         " AND expires_at > ? AND COALESCE(user_id, '') = ? RETURNING expires_at",
-        (_hash(token), approval_id, time.time(), encode_text(owner or "", "owner")),
+        (_hash(token), approval_id, conn.now(), encode_text(owner or "", "owner")),
     )
     return None if found is None else NewApproval(approval_id, token, found["expires_at"])
 
@@ -218,7 +217,7 @@ def record_approval(
     decided_by: str | None = None,
 ) -> bool:
     """Keep a decision that nobody was asked about; False if there is no such session."""
-    now = time.time()
+    now = conn.now()
     if len(command) > RECORDED:
         command = f"{command[:RECORDED]} [… {len(command) - RECORDED:,} characters more]"
     conn.execute(
@@ -246,7 +245,7 @@ def record_approval(
 
 def cancel_approval(conn: Connection, approval_id: str) -> bool:
     """Withdraw a question that nobody needs answered any more, nor if it was answered just now."""
-    now = time.time()
+    now = conn.now()
     conn.execute(
         "UPDATE approvals SET state = 'cancelled', choice = 'deny', how = 'cancelled',"
         " decided_at = ? WHERE id = ? AND state = 'pending'",
@@ -261,7 +260,7 @@ def cancel_approval(conn: Connection, approval_id: str) -> bool:
 
 def expire_approvals(conn: Connection, now: float | None = None) -> int:
     """Deny what nobody answered in time; returns how many that were."""
-    at = time.time() if now is None else now
+    at = conn.now() if now is None else now
     conn.execute(
         "UPDATE approvals SET state = 'expired', choice = 'deny', how = 'timeout', decided_at = ?1"
         " WHERE state = 'pending' AND expires_at <= ?1",
@@ -278,7 +277,7 @@ def delete_approvals(conn: Connection, session_id: str) -> None:
 def get_approval(conn: Connection, approval_id: str) -> dict[str, Any] | None:
     """An approval without its token, or None; one whose time has passed is shown as expired."""
     found = row(conn, f"SELECT {_SHOWN} FROM approvals WHERE id = ?", (approval_id,))
-    return None if found is None else _shown(found)
+    return None if found is None else _shown(conn, found)
 
 
 def list_pending_approvals(
@@ -288,11 +287,12 @@ def list_pending_approvals(
     found = rows(
         conn,
         f"SELECT {_SHOWN} FROM approvals WHERE state = 'pending' AND expires_at > ?1"
-        " AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR user_id = ?3)"
+        " AND (CAST(?2 AS TEXT) IS NULL OR session_id = ?2)"
+        " AND (CAST(?3 AS TEXT) IS NULL OR user_id = ?3)"
         " ORDER BY created_at, id",
-        (time.time(), session_id, user_id),
+        (conn.now(), session_id, user_id),
     )
-    return [_shown(one) for one in found]
+    return [_shown(conn, one) for one in found]
 
 
 def list_approvals(
@@ -304,11 +304,11 @@ def list_approvals(
     """The record, newest first: every question and decision of a session or an owner, if given."""
     found = rows(
         conn,
-        f"SELECT {_SHOWN} FROM approvals WHERE (?1 IS NULL OR session_id = ?1)"
-        " AND (?2 IS NULL OR user_id = ?2) ORDER BY created_at DESC, id LIMIT ?3",
+        f"SELECT {_SHOWN} FROM approvals WHERE (CAST(?1 AS TEXT) IS NULL OR session_id = ?1)"
+        " AND (CAST(?2 AS TEXT) IS NULL OR user_id = ?2) ORDER BY created_at DESC, id LIMIT ?3",
         (session_id, user_id, limit),
     )
-    return [_shown(one) for one in found]
+    return [_shown(conn, one) for one in found]
 
 
 def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | None) -> None:
@@ -319,7 +319,7 @@ def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | 
         [
             (
                 encode_text(key, "pattern_key"),
-                time.time(),
+                conn.now(),
                 encode_text(granted_by or "", "granted_by"),
             )
             for key in pattern_keys
@@ -349,7 +349,8 @@ def list_grants(conn: Connection, owner: str | None = None) -> list[dict[str, An
     return rows(
         conn,
         "SELECT pattern_key, granted_by, granted_at FROM approval_grants"
-        " WHERE ?1 IS NULL OR granted_by = ?1 ORDER BY granted_at, granted_by, pattern_key",
+        " WHERE CAST(?1 AS TEXT) IS NULL OR granted_by = ?1"
+        " ORDER BY granted_at, granted_by, pattern_key",
         (owner,),
     )
 
@@ -378,9 +379,9 @@ _SHOWN = (
 )
 
 
-def _shown(found: dict[str, Any]) -> dict[str, Any]:
+def _shown(conn: Connection, found: dict[str, Any]) -> dict[str, Any]:
     found["pattern_keys"] = decode_json(found["pattern_keys"])
-    if found["state"] == "pending" and found["expires_at"] <= time.time():
+    if found["state"] == "pending" and found["expires_at"] <= conn.now():
         found |= {"state": "expired", "choice": "deny", "how": "timeout"}
     return found
 

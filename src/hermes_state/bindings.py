@@ -9,13 +9,12 @@ changed since the last one seen.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .codec import encode_text
-from .connection import Connection, tuples, value
+from .dialect import Connection, tuples, value
 from .sessions import end_session, get_meta, promote_to_session_reset, set_meta
 
 _VERSION = "gateway_routing_version"
@@ -184,7 +183,7 @@ def _save(
             scope,
             encode_text(session_key, "session_key"),
             text,
-            time.time(),
+            conn.now(),
             session_id,
             version,
         ),
@@ -215,12 +214,13 @@ def delete_gateway_routing_entries(
     conn: Connection, session_keys: list[str], *, scope: str = ""
 ) -> None:
     """Remove entries of a scope."""
-    before = conn.total_changes()
-    conn.executemany(
-        "DELETE FROM gateway_routing WHERE scope = ? AND session_key = ?",
-        [(scope, key) for key in session_keys],
-    )
-    if conn.total_changes() != before:
+    deleted = 0
+    for key in session_keys:
+        conn.execute(
+            "DELETE FROM gateway_routing WHERE scope = ? AND session_key = ?", (scope, key)
+        )
+        deleted += conn.changes()
+    if deleted:
         _note_deleted(conn)
 
 
@@ -264,7 +264,8 @@ def _next_version(conn: Connection) -> int:
         value(
             conn,
             "INSERT INTO state_meta (key, value) VALUES (?, '1') ON CONFLICT (key)"
-            " DO UPDATE SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT) RETURNING value",
+            " DO UPDATE SET value = CAST(CAST(state_meta.value AS BIGINT) + 1 AS TEXT)"
+            " RETURNING value",
             (_VERSION,),
         )
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .connection import Connection
+from .dialect import Connection
 
 
 def touch(conn: Connection, session_id: str) -> None:

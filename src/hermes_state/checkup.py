@@ -6,7 +6,6 @@ detaches what points nowhere and answers tool calls whose outcome nobody recorde
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from . import checkup_turns
 from .bindings import delete_gateway_routing_entries
 from .changes import note_session_changed
 from .codec import decode_json
-from .connection import Connection, column, tuples, value
+from .dialect import Connection, column, tuples, value
 from .history import OUTCOME_UNKNOWN, results_by_call, tool_result, unique_calls
 from .messages import append_messages, count_tool_calls, recount
 from .migrations import settle_old_rows
@@ -71,8 +70,7 @@ def _each(sql: str) -> Callable[[Connection, list[Any]], None]:
 
 
 def _damage(conn: Connection) -> list[str]:
-    found = column(conn, "PRAGMA integrity_check(5)")
-    return [] if found == ["ok"] else found
+    return conn.damage()
 
 
 def _lost_tips(conn: Connection) -> list[str]:
@@ -80,7 +78,7 @@ def _lost_tips(conn: Connection) -> list[str]:
     return column(
         conn,
         "SELECT conversation_id FROM sessions s WHERE conversation_id IS NOT NULL"
-        " GROUP BY conversation_id HAVING SUM(NOT EXISTS"
+        " GROUP BY conversation_id HAVING COUNT(*) FILTER (WHERE NOT EXISTS"
         " (SELECT 1 FROM sessions c WHERE c.continuation_of = s.id)) <> 1",
     )
 
@@ -169,7 +167,7 @@ def _lost_routes(conn: Connection) -> list[tuple[str, str]]:
 
 
 def _missing_indexes(conn: Connection) -> list[str]:
-    present = set(column(conn, "SELECT name FROM sqlite_schema"))
+    present = conn.index_names()
     return [name for name in UNIQUE_INDEXES if name not in present]
 
 
@@ -224,10 +222,10 @@ def _one_tip(conn: Connection, conversations: list[str]) -> None:
         keeps_the_name = conversation if conversation in heads else heads[0]
         for head in heads:
             conn.execute(
-                "WITH RECURSIVE chain(id) AS (SELECT ?1 UNION SELECT s.id FROM sessions s"
-                " JOIN chain ON s.continuation_of = chain.id)"
+                "WITH RECURSIVE chain(id) AS (SELECT CAST(?1 AS TEXT) UNION SELECT s.id"
+                " FROM sessions s JOIN chain ON s.continuation_of = chain.id)"
                 " UPDATE sessions SET conversation_id = ?2, version = version + 1"
-                " WHERE id IN chain",
+                " WHERE id IN (SELECT id FROM chain)",
                 (head, conversation if head == keeps_the_name else head),
             )
 
@@ -249,12 +247,11 @@ def _settle(conn: Connection, sessions: list[str]) -> None:
 
 def _first_telling(conn: Connection, messages: list[int]) -> None:
     _each("UPDATE messages SET origin_id = NULL WHERE id = ?")(conn, messages)
-    marks = json.dumps(messages)
-    for (session_id,) in tuples(
-        conn,
-        "SELECT DISTINCT session_id FROM messages WHERE id IN (SELECT value FROM json_each(?))",
-        (marks,),
-    ):
+    concerned = {
+        value(conn, "SELECT session_id FROM messages WHERE id = ?", (message_id,))
+        for message_id in messages
+    }
+    for session_id in sorted(concerned - {None}):
         note_session_changed(conn, session_id)
 
 

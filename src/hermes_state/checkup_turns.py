@@ -6,10 +6,9 @@ is a finding.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-from .connection import Connection, column
+from .dialect import Connection, column
 from .take_over import close_abandoned_turn
 from .turns import list_abandoned
 
@@ -42,11 +41,17 @@ def mend_leases(conn: Connection, conversations: list[str]) -> None:
             " AND NOT EXISTS (SELECT 1 FROM sessions WHERE conversation_id = ?1)",
             (one,),
         )
-        conn.execute(
-            "UPDATE turns SET state = 'ended', fence = MAX(fence, 1, COALESCE((SELECT MAX(fence)"
-            " FROM tool_runs WHERE conversation_id = ?1), 1)), attempts = MAX(attempts, 1)"
-            " WHERE conversation_id = ?1",
+        fences = column(
+            conn,
+            "SELECT fence FROM turns WHERE conversation_id = ?1"
+            " UNION SELECT fence FROM tool_runs WHERE conversation_id = ?1",
             (one,),
+        )
+        conn.execute(
+            "UPDATE turns SET state = 'ended', fence = ?2,"
+            " attempts = CASE WHEN attempts < 1 THEN 1 ELSE attempts END"
+            " WHERE conversation_id = ?1",
+            (one, max([1, *fences])),
         )
         conn.execute(
             "DELETE FROM tool_runs WHERE conversation_id = ?1 AND (state <> 'unknown'"
@@ -67,7 +72,7 @@ def close_turns(conn: Connection, conversations: list[str]) -> None:
 
 
 def _forgotten(conn: Connection) -> list[dict[str, Any]]:
-    edge = time.time() - HOUR
+    edge = conn.now() - HOUR
     return [turn for turn in list_abandoned(conn) if turn["started_at"] < edge]
 
 
@@ -78,7 +83,7 @@ def unsettled_deliveries(conn: Connection) -> list[str]:
         "SELECT obligation_id FROM delivery_obligations"
         " WHERE (state = 'sending' AND updated_at < ?) OR state NOT IN"
         " ('pending', 'sending', 'delivered', 'failed') ORDER BY rowid",
-        (time.time() - HOUR,),
+        (conn.now() - HOUR,),
     )
 
 
@@ -87,7 +92,7 @@ def report_deliveries(conn: Connection, deliveries: list[str]) -> None:
     conn.executemany(
         "UPDATE delivery_obligations SET state = 'failed', last_error = ?, updated_at = ?"
         " WHERE obligation_id = ?",
-        [(UNSURE, time.time(), one) for one in deliveries],
+        [(UNSURE, conn.now(), one) for one in deliveries],
     )
 
 
@@ -97,5 +102,5 @@ def late_deliveries(conn: Connection) -> list[str]:
         conn,
         "SELECT obligation_id FROM delivery_obligations WHERE state = 'pending' AND created_at < ?"
         " ORDER BY rowid",
-        (time.time() - DAY,),
+        (conn.now() - DAY,),
     )

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from .changes import touch
 from .codec import encode_text
-from .connection import Connection, row, value
+from .dialect import Connection, row, value
 
 
 def try_acquire_compression_lock(
     conn: Connection, session_id: str, holder: str, ttl_seconds: float = 300.0
 ) -> bool:
     """Take the session's compression lock; True if it was free, expired or already ours."""
-    now = time.time()
+    now = conn.now()
     conn.execute(
         "INSERT INTO compression_locks (session_id, holder, acquired_at, expires_at)"
         " VALUES (?1, ?2, ?3, ?4) ON CONFLICT (session_id) DO UPDATE SET holder = ?2,"
-        " acquired_at = ?3, expires_at = ?4 WHERE expires_at <= ?3 OR holder = ?2",
+        " acquired_at = ?3, expires_at = ?4 WHERE compression_locks.expires_at <= ?3"
+        " OR compression_locks.holder = ?2",
         (session_id, encode_text(holder, "holder"), now, now + ttl_seconds),
     )
     return conn.changes() > 0
@@ -28,7 +28,7 @@ def refresh_compression_lock(
     conn: Connection, session_id: str, holder: str, ttl_seconds: float = 300.0
 ) -> bool:
     """Hold the lock for longer; False if it is not ours any more."""
-    now = time.time()
+    now = conn.now()
     conn.execute(
         "UPDATE compression_locks SET expires_at = ?"
         " WHERE session_id = ? AND holder = ? AND expires_at > ?",
@@ -49,7 +49,7 @@ def get_compression_lock_holder(conn: Connection, session_id: str) -> str | None
     return value(
         conn,
         "SELECT holder FROM compression_locks WHERE session_id = ? AND expires_at > ?",
-        (session_id, time.time()),
+        (session_id, conn.now()),
     )
 
 
@@ -86,7 +86,7 @@ def get_compression_failure_cooldown(conn: Connection, session_id: str) -> dict[
     )
     if found is None or found["cooldown_until"] is None:
         return None
-    remaining = found["cooldown_until"] - time.time()
+    remaining = found["cooldown_until"] - conn.now()
     return {**found, "remaining_seconds": remaining} if remaining > 0 else None
 
 

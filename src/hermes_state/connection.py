@@ -36,9 +36,8 @@ from .errors import (
     StoreUnavailableError,
 )
 from .lost_log import copy_aside, has_commits, inode, logs_of, require_alone
-from .opening import Connection as Connection
+from .opening import FileConnection, open_connection, private_folder, require_safe_sqlite
 from .opening import has_wal_reset_bug as has_wal_reset_bug
-from .opening import open_connection, private_folder, require_safe_sqlite
 from .opening import patient_busy_handler as patient_busy_handler
 from .opening import use_wal as use_wal
 from .sqlite_errors import translated
@@ -75,12 +74,12 @@ GROUP_SECONDS = 0.010
 """How many works of others one transaction takes in, and for how long: others have a turn too."""
 
 
-def _holds_snapshot(connection: Connection) -> bool:
+def _holds_snapshot(connection: FileConnection) -> bool:
     """Whether an unfinished query, kept alive by somebody, still pins an old state of the file."""
     return connection.txn_state("main") != apsw.SQLITE_TXN_NONE
 
 
-def run_in_savepoint(connection: Connection, job: Job) -> None:
+def run_in_savepoint(connection: FileConnection, job: Job) -> None:
     """Run one work of a group; raises only what makes the whole group fail."""
     connection.execute("SAVEPOINT apart")
     try:
@@ -117,7 +116,7 @@ class Database:
         self.busy_timeout = busy_timeout
         self._write_lock = FairLock()
         self._writer_is_spoilt = self._writer_is_closed = False
-        self._readers: list[Connection] = []
+        self._readers: list[FileConnection] = []
         self._closed = False
         self._pid = os.getpid()
         private_folder(self.path.parent)
@@ -136,7 +135,7 @@ class Database:
         self._in_place_until = 0.0
 
     def _named(
-        self, error: BaseException, connection: Connection | None = None
+        self, error: BaseException, connection: FileConnection | None = None
     ) -> StoreError | None:
         """The store's own error for one that SQLite or the binding of a value raised."""
         if not isinstance(error, _NAMED):
@@ -150,7 +149,7 @@ class Database:
                 damage_marker(self.path).touch(mode=0o600)
         return named
 
-    def _name_of(self, error: Exception, connection: Connection | None) -> StoreError | None:
+    def _name_of(self, error: Exception, connection: FileConnection | None) -> StoreError | None:
         if isinstance(error, apsw.ConnectionClosedError):
             return StoreClosedError(f"The store {self.path} is closed.")
         if isinstance(error, apsw.Error):
@@ -175,7 +174,7 @@ class Database:
                 raise
             raise named from error
 
-    def _connect(self, *, readonly: bool) -> Connection:
+    def _connect(self, *, readonly: bool) -> FileConnection:
         try:
             with self._errors():
                 return open_connection(self.path, readonly=readonly, busy_timeout=self.busy_timeout)
@@ -264,7 +263,7 @@ class Database:
         self._logs = logs_of(self._file)
         self._writer_is_spoilt = self._writer_is_closed = False
 
-    def write(self, work: Callable[[Connection], T]) -> T:
+    def write(self, work: Callable[[FileConnection], T]) -> T:
         """Run `work` in one write transaction: all of it is durable when this returns, or none.
 
         Works of threads that wait for each other share one transaction and its flush, each in a
@@ -290,7 +289,7 @@ class Database:
         finally:
             self._write_lock.leave()
 
-    def _run_as_group_leader(self, work: Callable[[Connection], T]) -> T:
+    def _run_as_group_leader(self, work: Callable[[FileConnection], T]) -> T:
         """Run `work`, and what others brought meanwhile, in one transaction."""
         if self._writer_is_spoilt:
             self._renew_writer()
@@ -333,7 +332,7 @@ class Database:
             self.on_commit()
         return result
 
-    def _run_others(self, connection: Connection, group: list[Waiter]) -> None:
+    def _run_others(self, connection: FileConnection, group: list[Waiter]) -> None:
         """Run what others brought, each within a savepoint; `group` is who must be told."""
         # Ctrl-C is raised in the main thread, and must hit nobody's work but its own.
         if threading.current_thread() is threading.main_thread():
@@ -395,7 +394,7 @@ class Database:
         self._close_readers()  # SQLite's shared index is read-only as long as one holds it so
         self._take_new_writer()
 
-    def _new_reader(self) -> Connection:
+    def _new_reader(self) -> FileConnection:
         if logs_of(self._file) != self._logs:
             self._check_in_place()  # it would read a log that is not ours
         return self._connect(readonly=True)
@@ -405,7 +404,7 @@ class Database:
             while True:
                 self._readers.pop().close()
 
-    def read(self, work: Callable[[Connection], T]) -> T:
+    def read(self, work: Callable[[FileConnection], T]) -> T:
         """Run `work` on a reading connection; it sees one state of the file throughout."""
         self.require_open()
         try:
@@ -433,7 +432,7 @@ class Database:
             else:
                 self._readers.append(connection)
 
-    def outside_transaction(self, work: Callable[[Connection], T]) -> T:
+    def outside_transaction(self, work: Callable[[FileConnection], T]) -> T:
         """Run `work` on the writing connection outside a transaction (VACUUM and the like)."""
         self.require_open()
         with self._write_lock, self._errors():
@@ -460,35 +459,3 @@ class Database:
                 self._writer.set_busy_handler(None)
                 self._fold_log()
             self._writer.close()
-
-
-def rows(connection: Connection, sql: str, values: Any = ()) -> list[dict[str, Any]]:
-    """The result of a query as dicts."""
-    cursor = connection.execute(sql, values)
-    try:
-        names = [column[0] for column in cursor.get_description()]
-    except apsw.ExecutionCompleteError:  # apsw's word for an empty result
-        return []
-    return [dict(zip(names, found, strict=True)) for found in cursor]
-
-
-def row(connection: Connection, sql: str, values: Any = ()) -> dict[str, Any] | None:
-    """The first row of a query as a dict, or None."""
-    found = rows(connection, sql, values)
-    return found[0] if found else None
-
-
-def tuples(connection: Connection, sql: str, values: Any = ()) -> list[tuple[Any, ...]]:
-    """The result of a query, read to its end, so that it may be changed while it is walked."""
-    return connection.execute(sql, values).fetchall()
-
-
-def column(connection: Connection, sql: str, values: Any = ()) -> list[Any]:
-    """The first column of a query, read to its end."""
-    return [found[0] for found in connection.execute(sql, values)]
-
-
-def value(connection: Connection, sql: str, values: Any = ()) -> Any:
-    """The first column of the first row, or None."""
-    first = connection.execute(sql, values).fetchone()
-    return None if first is None else first[0]

@@ -48,7 +48,8 @@ from . import (
     views,
     wall_settings,
 )
-from .connection import BUSY_TIMEOUT, Connection
+from .connection import BUSY_TIMEOUT
+from .dialect import Connection
 from .open_store import open_store
 
 if TYPE_CHECKING:

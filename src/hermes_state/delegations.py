@@ -8,12 +8,11 @@ process is gone, is "lost" and told like any other.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from .codec import decode_json, encode_json, encode_text
-from .connection import Connection, rows, tuples, value
+from .dialect import Connection, rows, tuples, value
 
 RUNNING = "running"
 ENDED = ("completed", "failed", "interrupted")
@@ -44,7 +43,7 @@ def create_delegation(
     ui_session_id: str = "",
 ) -> None:
     """Write down that work begins for a session; `task` holds its `goals` and `sessions`."""
-    now = time.time()
+    now = conn.now()
     conn.execute(
         "INSERT INTO async_delegations (delegation_id, origin_session, origin_ui_session_id,"
         " parent_session_id, state, dispatched_at, updated_at, owner_pid, owner_started_at,"
@@ -75,7 +74,7 @@ def finish_delegation(conn: Connection, delegation_id: str, state: str, report: 
         "UPDATE async_delegations SET state = ?1, result_json = ?2, completed_at = ?3,"
         " updated_at = ?3, delivery_state = 'pending', delivered_at = NULL"
         " WHERE delegation_id = ?4 AND state IN ('running', 'lost')",
-        (state, encode_json({"report": report}, "report"), time.time(), delegation_id),
+        (state, encode_json({"report": report}, "report"), conn.now(), delegation_id),
     )
     return conn.changes() > 0
 
@@ -85,7 +84,7 @@ def lose_delegation(conn: Connection, delegation_id: str) -> bool:
     conn.execute(
         "UPDATE async_delegations SET state = 'lost', completed_at = ?1, updated_at = ?1"
         " WHERE delegation_id = ?2 AND state = 'running'",
-        (time.time(), delegation_id),
+        (conn.now(), delegation_id),
     )
     return conn.changes() > 0
 
@@ -99,7 +98,8 @@ def list_delegations(
     found = rows(
         conn,
         f"SELECT d.* FROM async_delegations d WHERE {pending}{_OF_CONVERSATION}"
-        " AND (?2 IS NULL OR d.state = ?2) ORDER BY d.dispatched_at DESC, d.rowid DESC LIMIT ?3",
+        " AND (CAST(?2 AS TEXT) IS NULL OR d.state = ?2)"
+        " ORDER BY d.dispatched_at DESC, d.rowid DESC LIMIT ?3",
         (session_id, state, limit),
     )
     return [_decoded(one) for one in found]
@@ -151,16 +151,19 @@ def take_results(conn: Connection, session_id: str) -> list[dict[str, Any]]:
         " ORDER BY d.completed_at, d.rowid",
         (session_id,),
     )
-    now = time.time()
+    now = conn.now()
+    messages: list[dict[str, Any]] = []
     for one in found:
         conn.execute(
             "UPDATE async_delegations SET delivery_state = 'delivered', delivered_at = ?1,"
-            " updated_at = ?1, delivery_attempts = delivery_attempts + 1 WHERE delegation_id = ?2",
+            " updated_at = ?1, delivery_attempts = delivery_attempts + 1 WHERE delegation_id = ?2"
+            " AND delivery_state = 'pending'",
             (now, one["delegation_id"]),
         )
-    return [
-        {"role": "user", "content": note_of(_decoded(one)), "finish_reason": NOTE} for one in found
-    ]
+        if conn.changes():
+            note = note_of(_decoded(one))
+            messages.append({"role": "user", "content": note, "finish_reason": NOTE})
+    return messages
 
 
 def note_of(delegation: Mapping[str, Any]) -> str:

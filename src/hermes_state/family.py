@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .connection import Connection, rows, value
+from .dialect import Connection, rows, value
 from .lineage import BRANCH_MARK, DELEGATE_MARK, is_marked
 
 
@@ -30,7 +30,7 @@ def get_family(conn: Connection, session_id: str) -> list[dict[str, Any]]:
         return []
     found = rows(
         conn,
-        "WITH RECURSIVE family(id) AS (SELECT ?1 UNION"
+        "WITH RECURSIVE family(id) AS (SELECT CAST(?1 AS TEXT) UNION"
         " SELECT s.id FROM sessions s JOIN family ON s.parent_session_id = family.id)"
         " SELECT s.id, s.parent_session_id, s.continuation_of, s.conversation_id, s.title,"
         " s.source, s.model, s.model_config, s.started_at, s.ended_at, s.end_reason,"

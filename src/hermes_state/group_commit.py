@@ -21,8 +21,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .connection import GROUP_WORKS, Connection, run_in_savepoint
+from .connection import GROUP_WORKS, run_in_savepoint
 from .errors import StoreBusyError
+from .opening import FileConnection
 from .write_queue import Job, patience
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class GroupWriter:
         )
         self._guard = threading.Lock()
 
-    async def write(self, work: Callable[[Connection], T]) -> T:
+    async def write(self, work: Callable[[FileConnection], T]) -> T:
         """Run `work(connection)` in a write transaction and return what it returns, once on disk.
 
         `work` may run in another thread, and when nothing else is ready to run it runs at once,
@@ -183,7 +184,7 @@ class _LoopQueue:
     def _run(self, batch: list[_Waiting]) -> BaseException | None:
         """Run the batch in one transaction; returns what made all of it fail, if anything did."""
 
-        def run_all(connection: Connection) -> None:
+        def run_all(connection: Any) -> None:
             for job in batch:
                 run_in_savepoint(connection, job)
 

@@ -8,12 +8,11 @@ delivers a message again finds it known.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
-from .connection import Connection, row, rows
+from .dialect import Connection, row, rows
 from .errors import AlreadyTakenError
 from .lineage import get_compression_lineage
 
@@ -44,7 +43,7 @@ def accept_message(
 
     `facts` is whatever the front end needs to go on with it after a restart.
     """
-    now = time.time()
+    now = conn.now()
     conn.execute(
         "INSERT INTO inbox (id, session_id, source, session_key, user_id, platform_message_id,"
         " content, facts, state, received_at, updated_at)"
@@ -105,7 +104,7 @@ def begin_command(conn: Connection, inbox_id: str) -> bool:
     """
     conn.execute(
         "UPDATE inbox SET state = 'begun', updated_at = ? WHERE id = ? AND state = 'waiting'",
-        (time.time(), inbox_id),
+        (conn.now(), inbox_id),
     )
     return conn.changes() > 0
 
@@ -148,7 +147,7 @@ def forget_taken(conn: Connection) -> None:
     """Delete what was settled long ago."""
     conn.execute(
         "DELETE FROM inbox WHERE state <> 'waiting' AND updated_at < ?",
-        (time.time() - KEPT_SECONDS,),
+        (conn.now() - KEPT_SECONDS,),
     )
 
 
@@ -156,6 +155,6 @@ def _settle(conn: Connection, inbox_id: str, state: str) -> bool:
     conn.execute(
         "UPDATE inbox SET state = ?, content = NULL, facts = NULL, updated_at = ?"
         " WHERE id = ? AND state IN ('waiting', 'begun')",
-        (state, time.time(), inbox_id),
+        (state, conn.now(), inbox_id),
     )
     return conn.changes() > 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .connection import Connection, row, rows
+from .dialect import Connection, row, rows
 
-_OWN = "(?2 IS NULL OR s.user_id = ?2) AND (?3 IS NULL OR s.source = ?3)"
+_OWN = (
+    "(CAST(?2 AS TEXT) IS NULL OR s.user_id = ?2) AND (CAST(?3 AS TEXT) IS NULL OR s.source = ?3)"
+)
 
 
 def usage_since(
@@ -23,7 +25,7 @@ def usage_since(
         conn,
         "SELECT COUNT(DISTINCT CASE WHEN s.source <> 'tool' THEN s.conversation_id END)"
         " AS conversations, COUNT(m.id) AS messages,"
-        " COALESCE(SUM(m.role = 'tool'), 0) AS tool_calls"
+        " COUNT(*) FILTER (WHERE m.role = 'tool') AS tool_calls"
         " FROM sessions s JOIN messages m ON m.session_id = s.id AND m.timestamp >= ?1"
         f" AND m.origin_id IS NULL WHERE s.last_active >= ?1 AND {_OWN}",
         given,

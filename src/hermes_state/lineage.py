@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from .codec import decode_json, encode_json
-from .connection import Connection, column, row, tuples, value
+from .dialect import Connection, column, row, tuples, value
 from .errors import UnknownSessionError
 
 BRANCH_MARK = "_branched_from"
@@ -70,7 +70,7 @@ def is_ancestor(conn: Connection, session_id: str, of: str) -> bool:
     return (
         value(
             conn,
-            "WITH RECURSIVE above(id) AS (SELECT ?1 UNION"
+            "WITH RECURSIVE above(id) AS (SELECT CAST(?1 AS TEXT) UNION"
             " SELECT parent_session_id FROM sessions JOIN above USING (id)"
             " WHERE parent_session_id IS NOT NULL) SELECT 1 FROM above WHERE id = ?2",
             (of, session_id),
@@ -92,15 +92,15 @@ def adopt_continuation(conn: Connection, parent_id: str) -> str | None:
     own_marks = _marks(value(conn, "SELECT model_config FROM sessions WHERE id = ?", (parent_id,)))
     children = tuples(
         conn,
-        "SELECT id, model_config, end_reason, ended_at, MAX(started_at, COALESCE((SELECT"
-        " MAX(timestamp) FROM messages WHERE session_id = sessions.id), 0)) FROM sessions"
+        "SELECT id, model_config, end_reason, ended_at, started_at,"
+        " (SELECT MAX(timestamp) FROM messages WHERE session_id = sessions.id) FROM sessions"
         " WHERE parent_session_id = ? AND source <> 'tool' AND id <> ?",
         (parent_id, parent_id),
     )
     # A continuation has the marks its parent has; only further ones set a child apart.
     candidates = [
-        (reason == "compression", ended is None, used, child)
-        for child, config, reason, ended, used in children
+        (reason == "compression", ended is None, max(started, said or 0), child)
+        for child, config, reason, ended, started, said in children
         if all(own_marks.get(mark) == by for mark, by in _marks(config).items())
         and child not in get_compression_lineage(conn, parent_id)
     ]
@@ -138,7 +138,7 @@ def get_compression_tip(conn: Connection, session_id: str) -> str:
     return str(
         value(
             conn,
-            "WITH RECURSIVE chain(id, depth) AS (SELECT ?1, 0 UNION ALL"
+            "WITH RECURSIVE chain(id, depth) AS (SELECT CAST(?1 AS TEXT), 0 UNION ALL"
             " SELECT s.id, depth + 1 FROM sessions s JOIN chain ON s.continuation_of = chain.id"
             " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth DESC LIMIT 1",
             (session_id,),
@@ -160,7 +160,7 @@ def get_compression_lineage(conn: Connection, session_id: str) -> list[str]:
         return []
     return column(
         conn,
-        "WITH RECURSIVE chain(id, depth) AS (SELECT ?, 0 UNION ALL"
+        "WITH RECURSIVE chain(id, depth) AS (SELECT CAST(? AS TEXT), 0 UNION ALL"
         " SELECT s.id, depth + 1 FROM sessions s JOIN chain ON s.continuation_of = chain.id"
         " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth",
         (first,),

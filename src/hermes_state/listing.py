@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .connection import Connection, rows, value
+from .dialect import ALL_ROWS, Connection, rows, value
 from .views import preview
 
 _IS_BRANCH = (
@@ -75,8 +75,8 @@ def _filters(
         where.append(condition)
         values += folder_values
     if min_message_count > 0:
-        where.append("MAX(h.message_count, t.message_count) >= ?")
-        values.append(min_message_count)
+        where.append("(h.message_count >= ? OR t.message_count >= ?)")
+        values += [min_message_count] * 2
     if archived_only:
         where.append("t.archived = 1")
     elif not include_archived:
@@ -124,13 +124,14 @@ def list_sessions_rich(
     if id_query:
         where.append(
             "EXISTS (SELECT 1 FROM sessions i WHERE i.conversation_id = t.conversation_id"
-            " AND i.id LIKE ? ESCAPE '\\')"
+            " AND lower(i.id) LIKE lower(?) ESCAPE '\\')"
         )
         values.append(like(id_query))
     if search_query:
         where.append(
-            "(t.title LIKE ? ESCAPE '\\' OR h.title LIKE ? ESCAPE '\\'"
-            " OR t.display_name LIKE ? ESCAPE '\\' OR t.id LIKE ? ESCAPE '\\')"
+            "(lower(t.title) LIKE lower(?) ESCAPE '\\' OR lower(h.title) LIKE lower(?) ESCAPE '\\'"
+            " OR lower(t.display_name) LIKE lower(?) ESCAPE '\\'"
+            " OR lower(t.id) LIKE lower(?) ESCAPE '\\')"
         )
         values += [like(search_query)] * 4
     project = project_compression_tips and not include_children
@@ -146,7 +147,7 @@ def list_sessions_rich(
         f" FROM sessions h JOIN {join}"
         + (f" WHERE {' AND '.join(where)}" if where else "")
         + f" ORDER BY {order} DESC, h.id DESC LIMIT ? OFFSET ?",
-        (*values, limit if limit is not None else -1, offset),
+        (*values, limit if limit is not None else ALL_ROWS, offset),
     )
     for session in found:
         head, started, parent = (
@@ -223,7 +224,7 @@ def search_sessions(
     """Every session as a row of its own, most recently used first."""
     found = rows(
         conn,
-        "SELECT * FROM sessions WHERE ?1 IS NULL OR source = ?1"
+        "SELECT * FROM sessions WHERE CAST(?1 AS TEXT) IS NULL OR source = ?1"
         " ORDER BY COALESCE(last_active, started_at) DESC, id DESC LIMIT ?2 OFFSET ?3",
         (source, limit, offset),
     )
@@ -253,7 +254,7 @@ def list_cron_job_runs(
         conn,
         "SELECT *, (SELECT content FROM messages WHERE session_id = sessions.id"
         "  AND role = 'user' ORDER BY id LIMIT 1) AS preview FROM sessions"
-        " WHERE id >= ?1 AND id < ?2 AND substr(id, length(?1) + 1) GLOB ?3"
+        " WHERE id >= ?1 AND id < ?2 AND glob(?3, substr(id, length(?1) + 1))"
         " ORDER BY started_at DESC, id DESC LIMIT ?4 OFFSET ?5",
         (prefix, prefix + "\U0010ffff", _CRON_TIME, limit, offset),
     )

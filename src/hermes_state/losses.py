@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from .connection import Connection
+from .dialect import Connection
 from .sessions import get_meta, set_meta
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from .codec import (
     encode_json,
     encode_text,
 )
-from .connection import Connection, rows, value
+from .dialect import ALL_ROWS, Connection, rows, value
 from .errors import InvalidMessageError, UnknownSessionError
 
 TEXT_COLUMNS = ("content", "reasoning", "reasoning_content", "api_content")
@@ -30,10 +30,12 @@ _INSERT = (
     " effect_disposition, timestamp, token_count, finish_reason, reasoning, reasoning_content,"
     " reasoning_details, codex_reasoning_items, codex_message_items, platform_message_id, observed,"
     " api_content, origin_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " RETURNING id"
 )
 _COUNT = (
-    "UPDATE sessions SET message_count = message_count + ?, tool_call_count = tool_call_count + ?,"
-    " version = version + 1, last_active = MAX(COALESCE(last_active, 0), ?) WHERE id = ?"
+    "UPDATE sessions SET message_count = message_count + ?1,"
+    " tool_call_count = tool_call_count + ?2, version = version + 1,"
+    " last_active = CASE WHEN last_active > ?3 THEN last_active ELSE ?3 END WHERE id = ?4"
 )
 
 
@@ -99,9 +101,10 @@ def insert_message(
         raise InvalidMessageError(f"A message needs a role such as 'user', not {role!r}")
     if token_count is not None and not isinstance(token_count, int):
         raise InvalidMessageError(f"token_count must be a whole number, not {token_count!r}")
-    at = seconds(timestamp)
+    at = conn.now() if timestamp is None else seconds(timestamp)
     # Most of these are None most of the time, and this is the hottest path of the store.
-    conn.execute(
+    message_id = value(
+        conn,
         _INSERT,
         (
             session_id,
@@ -137,7 +140,7 @@ def insert_message(
             origin_id,
         ),
     )
-    return conn.last_insert_rowid(), at
+    return message_id, at
 
 
 def append_message(
@@ -165,7 +168,7 @@ def append_message(
 
     `content` is text or a list of parts (text, images); `tool_calls` a list of calls.
     """
-    at = seconds(timestamp)
+    at = conn.now() if timestamp is None else seconds(timestamp)
     conn.execute(_COUNT, (1, count_tool_calls(tool_calls), at, session_id))
     if not conn.changes():
         raise UnknownSessionError(session_id)
@@ -271,7 +274,7 @@ def get_messages(
     found = rows(
         conn,
         "SELECT * FROM messages WHERE session_id = ? AND active >= ? ORDER BY id LIMIT ? OFFSET ?",
-        (session_id, 0 if include_inactive else 1, -1 if limit is None else limit, offset),
+        (session_id, 0 if include_inactive else 1, ALL_ROWS if limit is None else limit, offset),
     )
     return [decode_row(row) for row in found]
 

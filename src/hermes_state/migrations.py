@@ -16,8 +16,10 @@ from pathlib import Path
 import apsw
 
 from . import bindings, lineage, schema, titles
-from .connection import Connection, Database, column, open_connection, private_folder, tuples, value
+from .connection import Database, open_connection, private_folder
+from .dialect import Connection, column, tuples, value
 from .errors import NewerStoreError
+from .opening import FileConnection
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ def back_up(database: Database) -> Path:
     target = folder / f"{database.path.stem}-before-upgrade-{stamp}-{os.urandom(3).hex()}.db"
     partial = target.with_suffix(".partial")  # a copy that a crash cut short must not look whole
 
-    def copy(conn: Connection) -> None:
+    def copy(conn: FileConnection) -> None:
         with closing(apsw.Connection(str(partial))) as destination:
             partial.chmod(0o600)
             with destination.backup("main", conn, "main") as backup:

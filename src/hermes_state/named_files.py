@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from .connection import Connection
+from .dialect import Connection
 
 _COLUMNS = {
     "messages": ("content", "tool_calls", "api_content"),

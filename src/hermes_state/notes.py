@@ -11,12 +11,11 @@ A quiet note begins no turn of its own: it waits for the next message.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from . import delegations
 from .codec import decode_content, encode_content, encode_text
-from .connection import Connection, rows, tuples, value
+from .dialect import Connection, rows, tuples, value
 from .inbox import NOTES
 
 WAKING = "note"
@@ -41,7 +40,7 @@ def add_note(
     """Keep a note for a session's conversation; False if there was one of that id before."""
     if source not in (WAKING, QUIET, STEERED):
         raise ValueError(f"{source!r} is no kind of note")
-    now = time.time()
+    now = conn.now()
     conn.execute(
         "INSERT INTO inbox (id, session_id, source, content, state, received_at, updated_at)"
         " VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?5) ON CONFLICT (id) DO NOTHING",
@@ -70,9 +69,12 @@ def take_notes(conn: Connection, session_id: str) -> list[dict[str, Any]]:
     )
     for note in waiting:
         conn.execute(
-            "UPDATE inbox SET state = 'taken', content = NULL, updated_at = ? WHERE id = ?",
-            (time.time(), note["id"]),
+            "UPDATE inbox SET state = 'taken', content = NULL, updated_at = ?"
+            " WHERE id = ? AND state = 'waiting'",
+            (conn.now(), note["id"]),
         )
+        if not conn.changes():
+            continue  # another turn has told it
         message = {"role": "user", "content": decode_content(note["content"])}
         if note["source"] != STEERED:
             message["finish_reason"] = delegations.NOTE
@@ -85,7 +87,7 @@ def drop_notes(conn: Connection, session_id: str) -> int:
     conn.execute(
         "UPDATE inbox AS i SET state = 'dropped', content = NULL, updated_at = ?2"
         f" WHERE i.state = 'waiting' AND i.source IN {NOTES} AND {_OF_CONVERSATION}",
-        (session_id, time.time()),
+        (session_id, conn.now()),
     )
     return conn.changes()
 
@@ -107,7 +109,7 @@ def list_noted(conn: Connection) -> list[str]:
 
     What nobody came for within a week waits for the conversation's next message.
     """
-    oldest = time.time() - LONGEST_SECONDS
+    oldest = conn.now() - LONGEST_SECONDS
     noted = tuples(
         conn,
         "SELECT DISTINCT session_id FROM inbox WHERE state = 'waiting'"

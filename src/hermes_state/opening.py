@@ -18,7 +18,33 @@ from .errors import StoreUnavailableError, UnsafeSQLiteError
 from .lost_log import require_one_log
 from .write_queue import patience_of_this_thread
 
-Connection = apsw.Connection
+
+class FileConnection(apsw.Connection):
+    """A connection to the file, with SQLite's words for what PostgreSQL says otherwise."""
+
+    def now(self) -> float:
+        """The clock of this machine: only its own processes open the file."""
+        return time.time()
+
+    def damage(self) -> list[str]:
+        """What SQLite's own check finds wrong, at most five lines."""
+        found = [str(line) for (line,) in self.execute("PRAGMA integrity_check(5)")]
+        return [] if found == ["ok"] else found
+
+    def index_names(self) -> set[str]:
+        """The names of all indexes that are there."""
+        return {name for (name,) in self.execute("SELECT name FROM sqlite_schema")}
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._number("page_count") * self._number("page_size")
+
+    def unused_size(self) -> int:
+        """Bytes of the file that hold nothing."""
+        return self._number("freelist_count") * self._number("page_size")
+
+    def _number(self, pragma: str) -> int:
+        return int(self.pragma(pragma))
 
 
 def has_wal_reset_bug(version: str) -> bool:
@@ -73,7 +99,7 @@ def patient_busy_handler(timeout: float) -> Callable[[int], bool]:
     return wait
 
 
-def use_wal(connection: Connection, busy_timeout: float) -> None:
+def use_wal(connection: FileConnection, busy_timeout: float) -> None:
     """Switch to WAL; where a network file system does not offer it, the rollback journal stays."""
     wait = patient_busy_handler(busy_timeout)
     for attempt in itertools.count():
@@ -86,7 +112,7 @@ def use_wal(connection: Connection, busy_timeout: float) -> None:
                 raise
 
 
-def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> Connection:
+def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> FileConnection:
     """A connection with our settings; creates a private file if there is none."""
     flags = apsw.SQLITE_OPEN_NOMUTEX | (
         apsw.SQLITE_OPEN_READONLY
@@ -96,7 +122,7 @@ def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> Conne
     require_one_log(path)
     # An empty file may be one that was created just before a crash, and is not private yet.
     is_new = not readonly and (not path.exists() or path.stat().st_size == 0)
-    connection = Connection(str(path), flags=flags, statementcachesize=256)
+    connection = FileConnection(str(path), flags=flags, statementcachesize=256)
     try:
         connection.set_busy_handler(patient_busy_handler(busy_timeout))
         if is_new and path.exists():

@@ -7,12 +7,11 @@ blindly.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .codec import encode_text
-from .connection import Connection, rows
+from .dialect import Connection, rows
 
 OUTBOX = "_outbox"
 """Key under which a message says where it is to be delivered: id, platform, chat_id, …"""
@@ -31,7 +30,7 @@ def add_delivery(
     thread_id: str | None = None,
 ) -> bool:
     """Owe a text to a chat; False if `delivery_id` is known."""
-    now = time.time()
+    now = conn.now()
     conn.execute(
         "INSERT INTO delivery_obligations (obligation_id, session_key, platform, chat_id,"
         " thread_id, content, state, attempts, created_at, updated_at)"
@@ -83,7 +82,7 @@ def begin_delivery(conn: Connection, delivery_id: str) -> bool:
     conn.execute(
         "UPDATE delivery_obligations SET state = 'sending', attempts = attempts + 1,"
         " updated_at = ? WHERE obligation_id = ? AND state = 'pending'",
-        (time.time(), delivery_id),
+        (conn.now(), delivery_id),
     )
     return conn.changes() > 0
 
@@ -97,7 +96,7 @@ def finish_delivery(
     conn.execute(
         "UPDATE delivery_obligations SET state = ?, last_error = ?, updated_at = ?"
         " WHERE obligation_id = ? AND state IN ('sending', 'pending')",
-        (state, encode_text(error, "error"), time.time(), delivery_id),
+        (state, encode_text(error, "error"), conn.now(), delivery_id),
     )
 
 
@@ -106,6 +105,8 @@ def list_deliveries(
 ) -> list[dict[str, Any]]:
     """Deliveries in these states, oldest first."""
     wanted = list(states)
+    if not wanted:
+        return []
     where = f"state IN ({', '.join('?' * len(wanted))})"
     given: list[Any] = list(wanted)
     if session_key is not None:
@@ -123,5 +124,5 @@ def forget_delivered(conn: Connection) -> None:
     conn.execute(
         "DELETE FROM delivery_obligations WHERE state IN ('delivered', 'failed')"
         " AND updated_at < ?",
-        (time.time() - KEPT_SECONDS,),
+        (conn.now() - KEPT_SECONDS,),
     )

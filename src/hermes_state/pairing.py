@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from typing import Any, NamedTuple
 
 from .codec import encode_text
-from .connection import Connection, row, rows, value
+from .dialect import Connection, row, rows, value
 
 CODE_SECONDS = 3600.0
 CODE_PAUSE = 1200.0
@@ -40,7 +39,7 @@ def offer_pairing(
     conn: Connection, platform: str, user_id: str, user_name: str | None = None
 ) -> str | None:
     """A code for a stranger; None if they were given one a moment ago."""
-    now = time.time()
+    now = conn.now()
     conn.execute("DELETE FROM pairing_codes WHERE expires_at <= ?", (now,))
     if not user_id:
         return None
@@ -74,7 +73,7 @@ def offer_pairing(
 
 def approve_pairing(conn: Connection, code: str) -> Paired | None:
     """Let in whoever was given this code; None for a code that is wrong or too old."""
-    now = time.time()
+    now = conn.now()
     if _wrong_tries(conn, now) >= WRONG_TRIES:
         return None
     found = row(
@@ -99,7 +98,7 @@ def approve_pairing(conn: Connection, code: str) -> Paired | None:
 
 def pairing_pause(conn: Connection) -> float:
     """Seconds for which no code is taken, because too many wrong ones were tried; usually 0."""
-    now = time.time()
+    now = conn.now()
     if _wrong_tries(conn, now) < WRONG_TRIES:
         return 0.0
     kept = value(conn, "SELECT value FROM state_meta WHERE key = ?", (_TRIES_KEY,))
@@ -128,7 +127,7 @@ def list_paired(conn: Connection) -> list[dict[str, Any]]:
         conn,
         "SELECT platform, user_id, user_name, MAX(created_at) AS asked_at FROM pairing_codes"
         " WHERE expires_at > ? GROUP BY platform, user_id ORDER BY asked_at DESC LIMIT ?",
-        (time.time(), SHOWN),
+        (conn.now(), SHOWN),
     )
     return [
         *({**one, "waiting": False} for one in found),

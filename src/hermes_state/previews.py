@@ -6,9 +6,7 @@ takes a turn over goes on with the message that its chat sees already.
 
 from __future__ import annotations
 
-import time
-
-from .connection import Connection
+from .dialect import Connection
 from .sessions import get_meta, set_meta
 
 KEPT_SECONDS = 86_400.0
@@ -18,7 +16,7 @@ _PREFIX = "preview:"
 
 def note_preview(conn: Connection, turn: str, message_id: str) -> None:
     """The chat shows the answer of a turn, as far as it is made, in the message with this id."""
-    now = time.time()
+    now = conn.now()
     conn.execute(  # a value is a time, a space, and the message's id
         "DELETE FROM state_meta WHERE key >= ? AND key < ? AND CAST(value AS REAL) < ?",
         (_PREFIX, f"{_PREFIX}\U0010ffff", now - KEPT_SECONDS),

@@ -9,7 +9,7 @@ or deleted, another row may have to become the first.
 from __future__ import annotations
 
 from .changes import note_session_changed
-from .connection import Connection, tuples, value
+from .dialect import Connection, tuples, value
 
 _VISIBLE = "(active = 1 OR compacted = 1)"
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .approvals import delete_approvals
 from .changes import note_session_changed
-from .connection import Connection, column, rows, tuples, value
+from .dialect import Connection, column, rows, tuples, value
 from .lineage import DELEGATE_MARK, get_compression_lineage, is_marked
 from .listing import like
 from .reviews import review_key
@@ -138,7 +137,7 @@ def prune_empty_ghost_sessions(conn: Connection) -> list[Deleted]:
         "SELECT id FROM sessions s WHERE source = 'tui' AND title IS NULL AND started_at < ?"
         " AND NOT EXISTS (SELECT 1 FROM messages WHERE session_id = s.id)"
         " AND NOT EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = s.id)",
-        (time.time() - GHOST_AGE,),
+        (conn.now() - GHOST_AGE,),
     )
     return delete_sessions(conn, found)
 
@@ -156,7 +155,7 @@ def finalize_orphaned_compression_sessions(conn: Connection) -> int:
         " AND EXISTS (SELECT 1 FROM messages WHERE session_id = sessions.id)"
         " AND EXISTS (SELECT 1 FROM sessions p WHERE p.id = sessions.parent_session_id"
         "  AND p.end_reason = 'compression')",
-        (time.time(), time.time() - ORPHAN_AGE),
+        (conn.now(), conn.now() - ORPHAN_AGE),
     )
     return conn.changes()
 
@@ -181,14 +180,14 @@ _EXACT_FILTERS = {
     "chat_type": "s.chat_type = ?",
 }
 _SUBSTRING_FILTERS = {
-    "title_like": "s.title LIKE ? ESCAPE '\\'",
-    "model_like": "s.model LIKE ? ESCAPE '\\'",
-    "branch_like": "s.git_branch LIKE ? ESCAPE '\\'",
+    "title_like": "lower(s.title) LIKE lower(?) ESCAPE '\\'",
+    "model_like": "lower(s.model) LIKE lower(?) ESCAPE '\\'",
+    "branch_like": "lower(s.git_branch) LIKE lower(?) ESCAPE '\\'",
 }
 
 
 def _candidates_where(
-    older_than_days: float | None, source: str | None, filters: dict[str, Any]
+    conn: Connection, older_than_days: float | None, source: str | None, filters: dict[str, Any]
 ) -> tuple[str, list[Any]]:
     where = [
         "s.ended_at IS NOT NULL",
@@ -200,9 +199,9 @@ def _candidates_where(
         # Old means not used since, not begun before: a conversation is kept or let go as a whole.
         where.append(
             "NOT EXISTS (SELECT 1 FROM sessions o WHERE o.conversation_id = s.conversation_id"
-            " AND MAX(o.started_at, COALESCE(o.last_active, 0), o.ended_at) > ?)"
+            " AND (o.started_at > ? OR o.last_active > ? OR o.ended_at > ?))"
         )
-        values.append(time.time() - older_than_days * DAY)
+        values += [conn.now() - older_than_days * DAY] * 3
     if source:
         where.append("s.source = ?")
         values.append(source)
@@ -237,7 +236,7 @@ def list_prune_candidates(
     **filters: Any,
 ) -> list[dict[str, Any]]:
     """What `prune_sessions` or `archive_sessions` would touch with these filters, oldest first."""
-    where, values = _candidates_where(older_than_days, source, filters)
+    where, values = _candidates_where(conn, older_than_days, source, filters)
     return rows(
         conn,
         "SELECT id, source, title, model, started_at, ended_at, message_count, archived"

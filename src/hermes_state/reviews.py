@@ -7,7 +7,7 @@ memory is not disturbed.
 
 from __future__ import annotations
 
-from .connection import Connection, value
+from .dialect import Connection, value
 from .lineage import get_compression_lineage
 from .sessions import get_meta, set_meta
 
@@ -43,6 +43,8 @@ def claim_review(conn: Connection, session_id: str, every: int) -> int:
 
 
 def _count(conn: Connection, segments: list[str]) -> int:
+    if not segments:
+        return 0
     marks = ", ".join("?" * len(segments))
     return int(
         value(

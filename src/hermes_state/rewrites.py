@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .changes import note_session_changed
-from .connection import Connection, row, value
+from .dialect import Connection, row, value
 from .messages import append_messages, decode_row, recount
 from .repeats import release_repeats, settle_repeats
 from .sessions import require_session

@@ -7,7 +7,6 @@ second, in this process or another, gets what the first one made.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from .bindings import move_bindings
 from .changes import note_title_changed
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
-from .connection import Connection, column
+from .dialect import Connection, column
 from .errors import InvalidMessageError, SessionEndedError
 from .lineage import BRANCH_MARK, conversation_facts, get_compression_tip, get_continuation
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
@@ -77,7 +76,7 @@ def rotate_session(
     conn.execute(
         "UPDATE sessions SET ended_at = COALESCE(ended_at, ?), end_reason = 'compression',"
         " version = version + 1 WHERE id = ?",
-        (time.time(), session_id),
+        (conn.now(), session_id),
     )
     carried = {name: parent[name] for name in _CARRIED if parent[name] is not None}
     if system_prompt is not None:
@@ -230,7 +229,7 @@ def branch_session(
         conn.execute(
             "UPDATE sessions SET ended_at = ?, end_reason = 'branched', version = version + 1"
             " WHERE id = ? AND ended_at IS NULL",
-            (time.time(), session_id),
+            (conn.now(), session_id),
         )
     note_title_changed(conn, new_session_id)
     return new_session_id

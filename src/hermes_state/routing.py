@@ -6,7 +6,7 @@ from typing import Any
 
 from .changes import note_session_changed
 from .codec import encode_text
-from .connection import Connection, row, rows, tuples
+from .dialect import Connection, row, rows, tuples
 from .sessions import RECOVERABLE_END_REASONS
 from .titles import make_room_for_title
 
@@ -59,9 +59,9 @@ def list_gateway_sessions(
         "SELECT * FROM (SELECT s.*, ROW_NUMBER() OVER (PARTITION BY session_key"
         "  ORDER BY started_at DESC, id DESC) AS _nth FROM sessions s"
         "  WHERE session_key IS NOT NULL AND session_key <> ''"
-        "  AND (?1 IS NULL OR source = ?1) AND (NOT ?2 OR ended_at IS NULL))"
+        "  AND (CAST(?1 AS TEXT) IS NULL OR source = ?1) AND (?2 = 0 OR ended_at IS NULL)) AS peers"
         " WHERE _nth = 1 ORDER BY started_at DESC",
-        (platform, active_only),
+        (platform, int(active_only)),
     )
     for session in found:
         del session["_nth"]
@@ -86,7 +86,7 @@ def find_session_by_origin(
     found = tuples(
         conn,
         "SELECT id, user_id FROM sessions WHERE source = ? AND chat_id = ? AND ended_at IS NULL"
-        " AND (? IS NULL OR thread_id = ?) ORDER BY started_at DESC, id DESC",
+        " AND (CAST(? AS TEXT) IS NULL OR thread_id = ?) ORDER BY started_at DESC, id DESC",
         (platform, chat_id, thread_id, thread_id),
     )
     owners = {owner for _, owner in found} - {None}
@@ -127,8 +127,9 @@ def find_latest_gateway_session_for_peer(
         return None
     return row(
         conn,
-        "SELECT * FROM sessions WHERE source = ? AND user_id IS ? AND chat_id IS ?"
-        f" AND chat_type IS ? AND thread_id IS ? AND {alive} {newest}",
+        "SELECT * FROM sessions WHERE source = ? AND user_id IS NOT DISTINCT FROM ?"
+        " AND chat_id IS NOT DISTINCT FROM ? AND chat_type IS NOT DISTINCT FROM ?"
+        f" AND thread_id IS NOT DISTINCT FROM ? AND {alive} {newest}",
         (source, user_id, chat_id, chat_type, thread_id),
     )
 

@@ -26,11 +26,12 @@ from .connection import (
     open_connection,
     patient_busy_handler,
     translated,
-    value,
 )
+from .dialect import value
 from .file_header import is_doubtful, is_wrong, mended_copy, read_header
 from .losses import note_loss
 from .migrations import prepare
+from .opening import FileConnection
 from .salvage_rows import bring_over, has_unreadable_text
 
 log = logging.getLogger(__name__)
@@ -139,7 +140,7 @@ def _is_open_to_sqlite(path: Path) -> bool:
     if path.stat().st_size == 0:
         return True  # its log must not be touched
     try:
-        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        with closing(FileConnection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
             return value(connection, "SELECT 1 FROM sqlite_schema LIMIT 1") is not None
     except apsw.Error:
         return False

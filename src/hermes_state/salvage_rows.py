@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from . import schema
-from .connection import BUSY_TIMEOUT, Connection, patient_busy_handler, tuples, value
+from .connection import BUSY_TIMEOUT, patient_busy_handler
+from .dialect import tuples, value
 from .lineage import get_compression_lineage
 from .messages import recount
 from .migrations import settle_old_rows
+from .opening import FileConnection
 
 if TYPE_CHECKING:
     from .salvage import SalvageReport
@@ -30,7 +32,7 @@ _LAST = 2**62
 _UNREADABLE = (apsw.Error, UnicodeDecodeError)
 
 
-def has_unreadable_text(source: Connection) -> bool:
+def has_unreadable_text(source: FileConnection) -> bool:
     """Whether a text in one of our tables is not valid Unicode, which SQLite does not check."""
     try:
         for table in _tables(source):
@@ -41,13 +43,13 @@ def has_unreadable_text(source: Connection) -> bool:
     return False
 
 
-def bring_over(moved: Path, target: Connection, report: SalvageReport) -> None:
+def bring_over(moved: Path, target: FileConnection, report: SalvageReport) -> None:
     """Fill `target` with everything that can be read of the database at `moved`."""
     source = None
     try:
         if moved.stat().st_size == 0:
             raise apsw.NotADBError("it is empty")  # SQLite would delete its -wal
-        source = Connection(str(moved), flags=apsw.SQLITE_OPEN_READONLY)
+        source = FileConnection(str(moved), flags=apsw.SQLITE_OPEN_READONLY)
         # Without this SQLite reads nothing of a file that is too short or has a broken schema.
         source.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1)
         source.set_busy_handler(patient_busy_handler(BUSY_TIMEOUT))
@@ -78,7 +80,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _tables(source: Connection) -> dict[str, bool]:
+def _tables(source: FileConnection) -> dict[str, bool]:
     """The plain tables of a database, and whether their rows have ids."""
     return {
         name: not without_rowid
@@ -91,7 +93,11 @@ def _tables(source: Connection) -> dict[str, bool]:
 
 
 def _copy_table(
-    source: Connection, target: Connection, table: str, has_rowid: bool, report: SalvageReport
+    source: FileConnection,
+    target: FileConnection,
+    table: str,
+    has_rowid: bool,
+    report: SalvageReport,
 ) -> None:
     try:
         found_columns = tuples(source, "SELECT name, type FROM pragma_table_info(?)", (table,))
@@ -127,7 +133,7 @@ def _copy_table(
 
 
 def _prepare_columns(
-    target: Connection, table: str, sql: str, columns: list[tuple[Any, ...]]
+    target: FileConnection, table: str, sql: str, columns: list[tuple[Any, ...]]
 ) -> list[str]:
     """The names of the columns; tables and columns that are not ours are created as they were."""
     if table not in schema.TABLES:
@@ -140,7 +146,7 @@ def _prepare_columns(
 
 
 def _rows_by_id(
-    source: Connection, table: str, columns: list[str], report: SalvageReport
+    source: FileConnection, table: str, columns: list[str], report: SalvageReport
 ) -> Iterator[tuple[Any, ...]]:
     """The rows in the order of their ids, going round what cannot be read."""
     names = ", ".join(map(_quoted, columns))
@@ -169,7 +175,7 @@ def _rows_by_id(
 
 
 def _row_with_bad_text(
-    source: Connection, table: str, columns: list[str], position: int
+    source: FileConnection, table: str, columns: list[str], position: int
 ) -> tuple[int, tuple[Any, ...]]:
     """The first row from `position` on, with marks in the place of bytes that are no text."""
     names = ", ".join(
@@ -186,7 +192,7 @@ def _row_with_bad_text(
     )
 
 
-def _highest_id(source: Connection, table: str) -> int:
+def _highest_id(source: FileConnection, table: str) -> int:
     for question, values in (
         (f"SELECT MAX(rowid) FROM {_quoted(table)}", ()),
         ("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)),
@@ -199,7 +205,7 @@ def _highest_id(source: Connection, table: str) -> int:
 
 
 def _rows_without_id(
-    source: Connection, table: str, columns: list[str], report: SalvageReport
+    source: FileConnection, table: str, columns: list[str], report: SalvageReport
 ) -> Iterator[tuple[Any, ...]]:
     """The rows in the order of their key, as far as they can be read."""
     try:
@@ -210,7 +216,7 @@ def _rows_without_id(
         report.note_damage(table)
 
 
-def _keep_ids_unused(source: Connection, target: Connection) -> None:
+def _keep_ids_unused(source: FileConnection, target: FileConnection) -> None:
     """Ids of rows that were lost are not given to new ones."""
     try:
         highest = tuples(source, "SELECT name, seq FROM sqlite_sequence")
@@ -227,7 +233,7 @@ def _keep_ids_unused(source: Connection, target: Connection) -> None:
         )
 
 
-def _adopt_homeless_messages(conn: Connection) -> None:
+def _adopt_homeless_messages(conn: FileConnection) -> None:
     """A row for every session of which only messages, or a continuation, are left."""
     homeless = tuples(
         conn,
@@ -251,7 +257,7 @@ def _adopt_homeless_messages(conn: Connection) -> None:
         )
 
 
-def _join_conversations(conn: Connection) -> None:
+def _join_conversations(conn: FileConnection) -> None:
     """Put the parts of a conversation that lost a session in the middle one behind the other."""
     broken = tuples(
         conn,

@@ -6,13 +6,12 @@ and never overwrites what is known. Ending is first-writer-wins.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from . import lineage
 from .changes import note_session_changed, touch
 from .codec import encode_json, encode_text
-from .connection import Connection, row, tuples, value
+from .dialect import Connection, row, tuples, value
 from .errors import InvalidMessageError, UnknownSessionError
 from .titles import make_room_for_title
 
@@ -62,7 +61,7 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
         (session_id,),
     )
     if existing is None:
-        facts.setdefault("started_at", time.time())
+        facts.setdefault("started_at", conn.now())
         facts |= {
             "id": encode_text(session_id, "session_id"),
             "source": encode_text(source, "source") or "unknown",
@@ -133,7 +132,7 @@ def end_session(conn: Connection, session_id: str, end_reason: str) -> None:
     conn.execute(
         "UPDATE sessions SET ended_at = ?, end_reason = ?, version = version + 1"
         " WHERE id = ? AND ended_at IS NULL",
-        (time.time(), encode_text(end_reason, "end_reason"), session_id),
+        (conn.now(), encode_text(end_reason, "end_reason"), session_id),
     )
     if end_reason == "compression" and conn.changes():
         lineage.adopt_continuation(conn, session_id)
@@ -164,7 +163,7 @@ def promote_to_session_reset(
         "UPDATE sessions SET ended_at = COALESCE(ended_at, ?), end_reason = ?,"
         " version = version + 1"
         f" WHERE id = ? AND (ended_at IS NULL OR end_reason IN {RECOVERABLE_END_REASONS})",
-        (time.time(), encode_text(reason, "reason"), session_id),
+        (conn.now(), encode_text(reason, "reason"), session_id),
     )
     return conn.changes() > 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .codec import decode_json
-from .connection import Connection
+from .dialect import Connection
 from .lineage import get_compression_tip
 from .messages import append_messages
 from .outbox import add_delivery

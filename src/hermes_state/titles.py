@@ -12,7 +12,7 @@ from typing import Any
 
 from .changes import note_title_changed
 from .codec import without_surrogates
-from .connection import Connection, row, value
+from .dialect import Connection, row, value
 
 MAX_TITLE_LENGTH = 100
 ANYONE: Any = object()
@@ -69,7 +69,7 @@ def _set_title(conn: Connection, session_id: str, title: str, *, only_if_empty: 
         return False
     holder = value(
         conn,
-        "SELECT id FROM sessions WHERE title = ? AND id <> ? AND user_id IS ?",
+        "SELECT id FROM sessions WHERE title = ? AND id <> ? AND user_id IS NOT DISTINCT FROM ?",
         (cleaned, session_id, found["user_id"]),
     )
     if holder is not None:
@@ -162,7 +162,7 @@ _LAST_USED = " ORDER BY COALESCE(last_active, started_at) DESC, id DESC"
 
 def _of(user_id: Any) -> tuple[str, tuple[Any, ...]]:
     """A condition for the sessions of an owner, and its values."""
-    return ("", ()) if user_id is ANYONE else (" AND user_id IS ?", (user_id,))
+    return ("", ()) if user_id is ANYONE else (" AND user_id IS NOT DISTINCT FROM ?", (user_id,))
 
 
 def _numbered_titles(conn: Connection, base: str, user_id: Any) -> list[tuple[int, str]]:

@@ -9,11 +9,10 @@ stay.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from .connection import Connection, tuples
+from .dialect import Connection, tuples
 from .turns import Lease, note_progress
 
 REPEATABLE = ("none", "idempotent")
@@ -30,12 +29,15 @@ class Started(NamedTuple):
 
 def start_runs(conn: Connection, lease: Lease, runs: Iterable[Started]) -> None:
     """Write down that tools are about to run."""
-    now = time.time()
+    now = conn.now()
     for call_id, name, effect in runs:
         conn.execute(
-            "INSERT OR REPLACE INTO tool_runs (conversation_id, fence, call_id, tool_name, effect,"
-            " state, started_at) VALUES (?, ?, ?, ?, ?, 'started', ?)",
-            (*lease, call_id, name, effect, now),
+            "INSERT INTO tool_runs (conversation_id, fence, call_id, tool_name, effect, state,"
+            " started_at) VALUES (?, ?, ?, ?, ?, 'started', ?)"
+            " ON CONFLICT (conversation_id, fence, call_id) DO UPDATE SET finished_at = NULL,"
+            " tool_name = excluded.tool_name, effect = excluded.effect, state = excluded.state,"
+            " started_at = excluded.started_at",
+            (*lease[:2], call_id, name, effect, now),
         )
 
 
@@ -46,7 +48,7 @@ def finish_runs(conn: Connection, lease: Lease, messages: Iterable[Mapping[str, 
         conn.execute(
             "UPDATE tool_runs SET state = 'finished', finished_at = ?"
             " WHERE conversation_id = ? AND fence = ? AND call_id = ?",
-            (time.time(), *lease, message.get("tool_call_id")),
+            (conn.now(), *lease[:2], message.get("tool_call_id")),
         )
     if results:
         note_progress(conn, lease)
@@ -68,7 +70,7 @@ def settle_runs(conn: Connection, conversation_id: str, unknown: Iterable[str]) 
         conn.execute(
             "UPDATE tool_runs SET state = 'unknown', finished_at = ?"
             " WHERE conversation_id = ? AND call_id = ? AND state = 'started'",
-            (time.time(), conversation_id, call_id),
+            (conn.now(), conversation_id, call_id),
         )
     conn.execute(
         "DELETE FROM tool_runs WHERE conversation_id = ? AND state = 'started'",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from hermes_base.redaction import redact_value
 
 from .codec import encode_text
-from .connection import Connection, tuples
+from .dialect import Connection, tuples
 from .import_check import NUMBERS, TEXT_FACTS, is_safe_id, validate_import
 from .lineage import (
     adopt_continuation,
@@ -79,7 +79,8 @@ def export_all(
     """Every session (of a source) with its messages, oldest first; `redact=False` for a backup."""
     ids = tuples(
         conn,
-        "SELECT id FROM sessions WHERE ?1 IS NULL OR source = ?1 ORDER BY started_at, id",
+        "SELECT id FROM sessions WHERE CAST(?1 AS TEXT) IS NULL OR source = ?1"
+        " ORDER BY started_at, id",
         (source,),
     )
     return [session for (one,) in ids if (session := export_session(conn, one, redact))]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from .codec import decode_content, decode_json, encode_content, encode_json
-from .connection import Connection, row, tuples, value
+from .dialect import Connection, row, tuples, value
 from .history import OUTCOME_UNKNOWN, tool_result, unique_calls
 from .inbox import mark_taken
 from .lineage import get_compression_lineage, get_compression_tip
@@ -21,7 +21,7 @@ from .notes import has_notes, take_notes
 from .outbox import enqueue_deliveries
 from .sessions import create_session, reopen_session
 from .tool_runs import REPEATABLE, Started, finish_runs, settle_runs, start_runs, unfinished_runs
-from .turns import TURN_RUNNING, Lease, end_lease, get_turn, require_lease, take_lease
+from .turns import TURN_RUNNING, Lease, end_lease, get_turn, holds, require_lease, take_lease
 from .usage import update_token_counts
 
 ROW_ID = "_row"
@@ -186,7 +186,7 @@ def deliver_results(
 def end_turn(conn: Connection, lease: Lease) -> bool:
     """End a turn whose last step did not; what it left open is closed. False if it was lost."""
     turn = get_turn(conn, lease.conversation_id)
-    if turn is None or turn["fence"] != lease.fence or turn["state"] != TURN_RUNNING:
+    if turn is None or not holds(conn, lease):
         return False
     tip = get_compression_tip(conn, turn["session_id"])
     append_messages(conn, tip, close_ends(conn, tip, lease.conversation_id))

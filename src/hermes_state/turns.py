@@ -1,23 +1,23 @@
 """The turn each conversation is in: who runs it, under which number, and what becomes of it.
 
 A turn is held by a lease: an owner, a fencing number that only grows, and a heartbeat. Whoever
-writes a step shows the number; once another process has taken the turn over the number is old, and
-nothing can be written under it any more, however late its process wakes up. One row per
-conversation: the next turn takes the place of the last.
+writes a step shows owner and number; once another process has taken the turn over they are old, and
+nothing can be written under them any more, however late that process wakes up. (The number alone
+would not do: a database server that went on from a copy which lacked the last commits may give a
+number out twice.) One row per conversation: the next turn takes the place of the last.
 
 A turn is abandoned when its owner has ended, or has not been heard of for LEASE_SECONDS.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hermes_base.process import is_gone, this_process
 
 from .codec import decode_json, encode_json
-from .connection import Connection, row, rows
+from .dialect import Connection, row, rows, value
 from .errors import ConversationBusyError, LeaseLostError
 
 LEASE_SECONDS = 20.0
@@ -31,6 +31,7 @@ class Lease(NamedTuple):
 
     conversation_id: str
     fence: int
+    owner: str
 
 
 def take_lease(
@@ -45,48 +46,65 @@ def take_lease(
     `deliver_to` says where its answer is owed to, for whoever has to end it. `given_up` is a lease
     that the caller held and works on no more.
     """
-    now = time.time()
+    now = conn.now()
     found = row(
         conn,
         "SELECT fence, state, owner, heartbeat_at FROM turns WHERE conversation_id = ?",
         (conversation_id,),
     )
     is_held = found is not None and found["state"] == TURN_RUNNING and not is_abandoned(found, now)
-    if is_held and found is not None and given_up != (conversation_id, found["fence"]):
+    if is_held and found is not None and not _is_of(given_up, conversation_id, found):
         raise ConversationBusyError(conversation_id)
     fence = 1 if found is None else found["fence"] + 1
+    owner = this_process()
     conn.execute(
         "INSERT INTO turns (conversation_id, session_id, state, owner, fence, heartbeat_at,"
         " started_at, attempts, deliver_to) VALUES (?1, ?2, 'running', ?3, ?4, ?5, ?5, 1, ?6)"
         " ON CONFLICT (conversation_id) DO UPDATE SET session_id = ?2, state = 'running',"
         " owner = ?3, fence = ?4, heartbeat_at = ?5, started_at = ?5, attempts = 1,"
-        " fruitless = 0, deliver_to = ?6",
+        " fruitless = 0, deliver_to = ?6 WHERE turns.fence = ?4 - 1",
         (
             conversation_id,
             session_id,
-            this_process(),
+            owner,
             fence,
             now,
             encode_json(dict(deliver_to), "deliver_to") if deliver_to else None,
         ),
     )
-    return Lease(conversation_id, fence)
+    if not conn.changes():  # somebody was quicker: the number is taken
+        raise ConversationBusyError(conversation_id)
+    return Lease(conversation_id, fence, owner)
+
+
+def _is_of(lease: Lease | None, conversation_id: str, turn: Mapping[str, Any]) -> bool:
+    return lease == (conversation_id, turn["fence"], turn["owner"])
 
 
 def require_lease(conn: Connection, lease: Lease) -> None:
     """Raise LeaseLostError unless the turn is still run under this lease."""
-    for fence, state in conn.execute(
-        "SELECT fence, state FROM turns WHERE conversation_id = ?", (lease.conversation_id,)
-    ):
-        if fence == lease.fence and state == TURN_RUNNING:
-            return
-    raise LeaseLostError(lease.conversation_id)
+    if not holds(conn, lease):
+        raise LeaseLostError(lease.conversation_id)
+
+
+def holds(conn: Connection, lease: Lease) -> bool:
+    """Whether the turn is still run under this lease."""
+    return (
+        value(
+            conn,
+            "SELECT 1 FROM turns WHERE conversation_id = ? AND fence = ? AND owner = ?"
+            " AND state = 'running'",
+            lease,
+        )
+        is not None
+    )
 
 
 def note_progress(conn: Connection, lease: Lease) -> None:
     """A tool has come to its end: whatever stopped the processes before, it was not this turn."""
     conn.execute(
-        "UPDATE turns SET fruitless = 0 WHERE conversation_id = ? AND fence = ? AND fruitless > 0",
+        "UPDATE turns SET fruitless = 0 WHERE conversation_id = ? AND fence = ? AND owner = ?"
+        " AND fruitless > 0",
         lease,
     )
 
@@ -104,7 +122,7 @@ def end_lease(conn: Connection, lease: Lease) -> bool:
     """The turn has ended; False if it was not held any more."""
     conn.execute(
         "UPDATE turns SET state = 'ended', deliver_to = NULL"
-        " WHERE conversation_id = ? AND fence = ? AND state = 'running'",
+        " WHERE conversation_id = ? AND fence = ? AND owner = ? AND state = 'running'",
         lease,
     )
     ended = conn.changes() > 0
@@ -118,12 +136,12 @@ def end_lease(conn: Connection, lease: Lease) -> bool:
 
 def beat(conn: Connection, leases: Iterable[Lease]) -> list[Lease]:
     """Say that these turns are being worked on; returns those that somebody else has by now."""
-    now = time.time()
+    now = conn.now()
     lost = []
     for lease in leases:
         conn.execute(
             "UPDATE turns SET heartbeat_at = ? WHERE conversation_id = ? AND fence = ?"
-            " AND state = 'running'",
+            " AND owner = ? AND state = 'running'",
             (now, *lease),
         )
         if not conn.changes():
@@ -136,12 +154,12 @@ def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list
 
     Each with its conversation's `source`, `session_key`, `user_id` and `cwd`.
     """
-    now = time.time()
+    now = conn.now()
     found = rows(
         conn,
         "SELECT t.*, s.source, s.session_key, s.user_id, s.cwd, s.parent_session_id,"
         " s.title FROM turns t JOIN sessions s ON s.id = t.session_id"
-        " WHERE t.state = 'running' AND (?1 IS NULL OR t.conversation_id = ?1)"
+        " WHERE t.state = 'running' AND (CAST(?1 AS TEXT) IS NULL OR t.conversation_id = ?1)"
         " ORDER BY t.started_at, t.conversation_id",
         (conversation_id,),
     )
@@ -159,15 +177,16 @@ def get_turn(conn: Connection, conversation_id: str) -> dict[str, Any] | None:
 def seize(conn: Connection, conversation_id: str, fence: int) -> Lease | None:
     """Take an abandoned turn over under the next number; None if somebody was first."""
     found = get_turn(conn, conversation_id)
-    now = time.time()
+    now = conn.now()
     if found is None or found["fence"] != fence or not is_abandoned(found, now):
         return None
+    owner = this_process()
     conn.execute(
         "UPDATE turns SET fence = fence + 1, owner = ?, heartbeat_at = ?, attempts = attempts + 1,"
-        " fruitless = fruitless + 1 WHERE conversation_id = ?",
-        (this_process(), now, conversation_id),
+        " fruitless = fruitless + 1 WHERE conversation_id = ? AND fence = ? AND owner = ?",
+        (owner, now, conversation_id, fence, found["owner"]),
     )
-    return Lease(conversation_id, fence + 1)
+    return Lease(conversation_id, fence + 1, owner) if conn.changes() else None
 
 
 def forget_session(conn: Connection, session_id: str, conversation_id: str) -> None:

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .connection import Connection, Database, value
+from .connection import Database
+from .dialect import Connection
 from .errors import StoreError
 from .sessions import get_meta, set_meta
 
@@ -81,12 +82,8 @@ def vacuum(database: Database) -> int:
     """Rewrite the file without its unused pages; returns how many bytes became free."""
 
     def work(conn: Connection) -> int:
-        before = _size(conn)
+        before = conn.size()
         conn.execute("VACUUM")
-        return max(0, before - _size(conn))
+        return max(0, before - conn.size())
 
     return database.outside_transaction(work)
-
-
-def _size(conn: Connection) -> int:
-    return int(value(conn, "PRAGMA page_count")) * int(value(conn, "PRAGMA page_size"))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from .codec import encode_text
-from .connection import Connection
+from .dialect import Connection
 from .errors import InvalidMessageError
 
 _TOKENS = (
@@ -159,7 +158,7 @@ def _add_model_usage(
     cost_status: str | None,
     cost_source: str | None,
 ) -> None:
-    now = time.time()
+    now = conn.now()
     names = (*_COUNTS, "estimated_cost_usd", "actual_cost_usd")
     added = ", ".join(f"{name} = session_model_usage.{name} + excluded.{name}" for name in names)
     conn.execute(
@@ -167,8 +166,9 @@ def _add_model_usage(
         f" billing_mode, task, {', '.join(names)}, cost_status, cost_source, first_seen, last_seen)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (session_id, model, billing_provider, billing_base_url, billing_mode, task)"
-        f" DO UPDATE SET {added}, cost_status = COALESCE(excluded.cost_status, cost_status),"
-        " cost_source = COALESCE(excluded.cost_source, cost_source),"
+        f" DO UPDATE SET {added}, cost_status = COALESCE(excluded.cost_status,"
+        " session_model_usage.cost_status),"
+        " cost_source = COALESCE(excluded.cost_source, session_model_usage.cost_source),"
         " last_seen = excluded.last_seen",
         (
             session_id,

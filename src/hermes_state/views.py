@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .codec import decode_content, plain_text
-from .connection import Connection, rows, value
+from .dialect import Connection, rows, value
 from .history import repair_message_sequence
 from .lineage import get_compression_lineage
 from .messages import CONVERSATION_SQL, decode_row, load_conversation, read_conversation
@@ -36,7 +36,7 @@ def get_messages_as_conversation(
 # one that belongs to another conversation.
 _DISPLAY = CONVERSATION_SQL.replace(
     "active >= ?",
-    "(active = 1 OR compacted = 1 OR ?) AND (origin_id IS NULL OR NOT EXISTS ("
+    "(active = 1 OR compacted = 1 OR ? = 1) AND (origin_id IS NULL OR NOT EXISTS ("
     " SELECT 1 FROM messages o JOIN sessions s ON s.id = o.session_id"
     " WHERE (o.id = messages.origin_id"
     "  OR (o.origin_id = messages.origin_id AND o.id < messages.id))"
@@ -51,7 +51,7 @@ def display_history(
     conversation: list[dict[str, Any]] = []
     own = value(conn, "SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
     for segment in _segments_up_to(conn, session_id):
-        conversation += read_conversation(conn, _DISPLAY, (segment, include_inactive, own))
+        conversation += read_conversation(conn, _DISPLAY, (segment, int(include_inactive), own))
     return conversation
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from .connection import Connection
+from .dialect import Connection
 from .lineage import get_compression_lineage
 from .sessions import get_meta, set_meta
 

@@ -305,7 +305,7 @@ def test_the_heart_beats_while_a_turn_runs(db: SessionDB) -> None:
     beating.begin(db, lease, lost.set)
     while db.list_abandoned_turns():
         threading.Event().wait(0.005)
-    beating.begin(db, Lease("another", 7), lost.set)
+    beating.begin(db, Lease("another", 7, "somebody"), lost.set)
     assert lost.wait(30), "nobody said that the lease is not ours"
     beating.end(db, lease)
     db.end_turn(lease)

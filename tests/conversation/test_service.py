@@ -230,7 +230,7 @@ def _end(house: House) -> None:
         conn.execute("UPDATE turns SET owner = ?", (this_process(),))
 
     house.db._database.write(change)
-    house.db.end_turn(Lease(SESSION, turn["fence"]))
+    house.db.end_turn(Lease(SESSION, turn["fence"], turn["owner"]))
 
 
 async def test_who_does_not_want_to_wait_is_not_answered(house: House) -> None:

@@ -21,7 +21,7 @@ from gateway.platforms.base import MessageEvent
 from gateway.session import SessionSource
 from hermes_base.process import this_process
 from hermes_state import Lease, SessionDB
-from hermes_state.connection import Connection
+from hermes_state.dialect import Connection
 from hermes_state.turn_log import CUT_OFF as CLOSED
 
 from .chats import Chats, echo, gateway
@@ -177,7 +177,7 @@ async def test_a_turn_that_was_taken_away_is_left_without_a_word(tmp_path: Path)
         # The other process answers.
         turn = chats.db.get_turn(session_id)
         assert turn is not None
-        lease = Lease(session_id, turn["fence"])
+        lease = Lease(session_id, turn["fence"], turn["owner"])
         chats.db.record_step(
             session_id, [{"role": "assistant", "content": "theirs"}], lease=lease, ends=True
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_state import AsyncSessionDB, SessionDB, StoreClosedError, UnknownSessionError
-from hermes_state.connection import Connection
+from hermes_state.dialect import Connection
 
 
 @pytest.fixture

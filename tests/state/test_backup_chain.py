@@ -21,7 +21,8 @@ from hermes_state.backup.chain import add_point, chosen_point, rebuild
 from hermes_state.backup.point import Point, list_points
 from hermes_state.backup.thin import thin
 from hermes_state.backup.verify import verify_points
-from hermes_state.connection import open_connection, tuples
+from hermes_state.connection import open_connection
+from hermes_state.dialect import tuples
 
 from .. import seeds
 from .children import Child, killed

@@ -3,12 +3,12 @@
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from hermes_state import SessionDB, compression_state
+from hermes_state import SessionDB
+from hermes_state.opening import FileConnection
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_an_expired_lock_is_free(chat: SessionDB) -> None:
 
 def test_a_lock_can_be_held_for_longer(chat: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(compression_state, "time", SimpleNamespace(time=lambda: now[0]))
+    monkeypatch.setattr(FileConnection, "now", lambda conn: now[0])
     chat.try_acquire_compression_lock("s1", "a", ttl_seconds=300)
     now[0] += 299
     assert chat.refresh_compression_lock("s1", "a", ttl_seconds=300) is True

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hermes_state import SessionDB, StoreClosedError
-from hermes_state.connection import Connection, FairLock
+from hermes_state.connection import FairLock
+from hermes_state.dialect import Connection
 
 PATIENCE = 30.0
 """How long to wait for a state that must come; only a hanging test ever waits that long."""

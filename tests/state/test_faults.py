@@ -23,11 +23,11 @@ from hermes_state import (
     UnsafeSQLiteError,
 )
 from hermes_state.connection import (
-    Connection,
     has_wal_reset_bug,
     patient_busy_handler,
     require_safe_sqlite,
 )
+from hermes_state.opening import FileConnection
 
 from .. import skips
 from . import old_store
@@ -44,12 +44,12 @@ def talk(path: Path, *texts: str) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[Connection]:
+def locked(path: Path) -> Iterator[FileConnection]:
     """Another connection holds the write lock.
 
     One of apsw: within a process, the locks of two SQLite libraries do not see each other.
     """
-    other = Connection(str(path))
+    other = FileConnection(str(path))
     other.execute("BEGIN IMMEDIATE")
     yield other
     other.close()
@@ -410,7 +410,7 @@ def test_a_fork_during_a_write_does_not_hang(db_path: Path) -> None:
     with SessionDB(db_path) as db:
         inside, leave = threading.Event(), threading.Event()
 
-        def slow(_: Connection) -> None:
+        def slow(_: FileConnection) -> None:
             inside.set()
             assert leave.wait(30)
 
@@ -436,7 +436,7 @@ def test_an_error_inside_a_write_takes_all_of_it_back(
 ) -> None:
     db.create_session("s", "cli")
 
-    def work(conn: Connection) -> None:
+    def work(conn: FileConnection) -> None:
         conn.execute("UPDATE sessions SET title = 'half' WHERE id = 's'")
         conn.execute("INSERT INTO state_meta VALUES ('half', 'done')")
         raise error("stop")

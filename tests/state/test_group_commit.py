@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_state import SessionDB, StoreClosedError, StoreError, StoreFullError
-from hermes_state.connection import GROUP_WORKS, Connection
+from hermes_state.connection import GROUP_WORKS
+from hermes_state.dialect import Connection
 from hermes_state.errors import StoreIOError
 
 from .memory import memory_folder

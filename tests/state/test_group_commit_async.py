@@ -9,7 +9,8 @@ import apsw
 import pytest
 
 from hermes_state import SessionDB, StoreBusyError, StoreClosedError, StoreError, StoreFullError
-from hermes_state.connection import GROUP_WORKS, Connection
+from hermes_state.connection import GROUP_WORKS
+from hermes_state.dialect import Connection
 from hermes_state.group_commit import GroupWriter
 
 from .writers import PATIENCE, Recorder, failing, locked_elsewhere, note, notes

@@ -14,13 +14,16 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
+from hermes_base.process import this_process
 from hermes_state import SessionDB, StoreFullError
-from hermes_state.connection import Connection
+from hermes_state.dialect import Connection
 from hermes_state.tool_runs import Started
 from hermes_state.turns import Lease
 
 from .memory import memory_folder
 from .surface import arguments, dump, method_names
+
+RUNNING = Lease("running", 1, this_process())
 
 DAY = 86_400.0
 
@@ -186,15 +189,15 @@ TABLE = [
     m("begin_turn", "s", session_id="s", message=say("x")[0], source="cli", facts={}, leased=True),
     m("begin_turn", "cut-off", session_id="cut-off", message=say("x")[0], source="cli", facts={},
       leased=True, deliver_to={"id": "x"}),
-    m("record_step", "running", session_id="running", lease=Lease("running", 1), ends=True,
+    m("record_step", "running", session_id="running", lease=RUNNING, ends=True,
       messages=[{"role": "tool", "tool_call_id": "t", "content": "done"}, *say("x")]),
-    m("record_step", "running", session_id="running", lease=Lease("running", 1),
+    m("record_step", "running", session_id="running", lease=RUNNING,
       messages=[{"role": "tool", "tool_call_id": "t", "content": "done"}],
       starts=[Started("t2", "send", "none")]),
     m("compact_seen", "s2", session_id="running", seen=[], messages=say("sum"),
-      new_session_id="s2", lease=Lease("running", 1)),
-    m("end_turn", lease=Lease("running", 1)),
-    m("beat_turns", leases=[Lease("running", 1), Lease("s", 1)]),
+      new_session_id="s2", lease=RUNNING),
+    m("end_turn", lease=RUNNING),
+    m("beat_turns", leases=[RUNNING, Lease("s", 1, "nobody")]),
     m("take_over_turn", "cut-off", conversation_id="cut-off", fence=1),
     m("close_abandoned_turn", "cut-off", conversation_id="cut-off", fence=1, notice="cut off"),
     m("append_missing", "s", session_id="s", messages=say("one", "x"), source="cli", facts={}),

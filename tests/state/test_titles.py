@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_state import SessionDB
-from hermes_state.connection import Connection
+from hermes_state.dialect import Connection
 from hermes_state.titles import MAX_TITLE_LENGTH, sanitize_title
 
 from .memory import MEMORY

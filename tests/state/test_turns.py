@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hermes_base.process import this_process
 from hermes_state import SessionDB
 from hermes_state import turns as turns_module
 from hermes_state.errors import ConversationBusyError, LeaseLostError
@@ -68,7 +69,7 @@ def test_one_turn_at_a_time(db: SessionDB) -> None:
         begin(db, "Me too")
     assert dump(db) == before
     db.record_step("s", [{"role": "assistant", "content": "Yes"}], lease=lease, ends=True)
-    assert lease_of(db) == Lease("s", 2)
+    assert lease_of(db) == Lease("s", 2, this_process())
 
 
 def test_a_turn_ends_with_its_last_step_and_cannot_be_written_afterwards(db: SessionDB) -> None:
@@ -85,7 +86,9 @@ def test_whoever_lost_the_lease_can_write_nothing(db: SessionDB) -> None:
     old = lease_of(db)
     abandon(db)
     taken = db.take_over_turn("s", old.fence)
-    assert taken is not None and taken.lease == Lease("s", 2) and taken.attempts == 2
+    assert (
+        taken is not None and taken.lease == Lease("s", 2, this_process()) and taken.attempts == 2
+    )
     before = dump(db)
     late: list[Any] = [
         lambda: db.record_step("s", [{"role": "assistant", "content": "late"}], lease=old),
@@ -223,7 +226,7 @@ def test_the_next_question_closes_what_nobody_took_over(db: SessionDB) -> None:
     db.record_step("s", [reply(("a", "send"), ("b", "send"))], lease=lease, starts=[run])
     abandon(db)
     recorded = begin(db, "Still there?")
-    assert recorded.others_wrote and recorded.lease == Lease("s", 2)
+    assert recorded.others_wrote and recorded.lease == Lease("s", 2, this_process())
     assert texts(db)[2:] == [OUTCOME_UNKNOWN, NOT_STARTED, CUT_OFF, "Still there?"]
     assert [one["state"] for one in db.list_tool_runs("s")] == ["unknown"]
 

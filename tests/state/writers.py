@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from hermes_state import SessionDB
-from hermes_state.connection import Connection
+from hermes_state.dialect import Connection
 
 PATIENCE = 30.0
 """How long to wait for a state that must come; only a hanging test ever waits that long."""

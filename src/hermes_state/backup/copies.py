@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import apsw
 
-from ..connection import BUSY_TIMEOUT, open_connection, translated, tuples, value
+from ..connection import BUSY_TIMEOUT, open_connection, translated
+from ..dialect import tuples, value
 from ..errors import StoreCorruptedError, StoreError, StoreUnavailableError
+from ..opening import FileConnection
 from ..sqlite_errors import is_full
 
 _COUNTED = ("sessions", "messages")
@@ -141,7 +143,7 @@ def is_in_use(path: Path) -> bool:
     return False
 
 
-def _counts(connection: apsw.Connection) -> tuple[int, int]:
+def _counts(connection: FileConnection) -> tuple[int, int]:
     sessions, messages = (
         int(value(connection, f"SELECT COUNT(*) FROM {table}")) for table in _COUNTED
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..connection import tuples
+from ..dialect import tuples
 from .batch import pieces
 from .engine import SearchIndex
 from .index import IndexConnection, parts

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-from ..connection import tuples
+from ..dialect import tuples
 from .clock import WorkClock
 from .filters import Filters
 from .index import IndexConnection, facet

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from ..connection import Connection, translated, tuples, value
+from ..connection import translated
+from ..dialect import tuples, value
+from ..opening import FileConnection
 from . import pairs as search_pairs
 from . import spans as search_spans
 from .batch import BATCH_ROWS, Batch
@@ -82,7 +84,7 @@ class Position(NamedTuple):
         return self.message_seq >= message_seq and self.change_seq >= change_seq
 
 
-def position(conn: Connection) -> Position | None:
+def position(conn: FileConnection) -> Position | None:
     """Where the index stands; None if the file holds no index that we can read."""
     if conn.pragma("user_version", schema="main") != FORMAT:
         return None
@@ -97,7 +99,7 @@ def position(conn: Connection) -> Position | None:
     return Position(*found[0]) if found else None
 
 
-def common_words(conn: Connection) -> frozenset[str]:
+def common_words(conn: FileConnection) -> frozenset[str]:
     """The words whose pairs are in the index."""
     return frozenset(str(value(conn, "SELECT common_words FROM feed")).split())
 
@@ -196,7 +198,7 @@ def optimize(file: IndexFile, conn: IndexConnection) -> int:
     return len(tables)
 
 
-def _merge(conn: Connection, tables: Iterable[str]) -> None:
+def _merge(conn: FileConnection, tables: Iterable[str]) -> None:
     try:
         for table in tables:
             conn.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..connection import Connection, tuples
+from ..dialect import tuples
+from ..opening import FileConnection
 from .index import facet
 
 _ANY_SESSION = ((), (), (), None, None, None)
@@ -35,7 +36,7 @@ class Filters(NamedTuple):
         """Whether a title may be a hit: not when the wanted role or conversation is known."""
         return not self.roles and self.session_id is None and self.conversation_id is None
 
-    def required(self, conn: Connection) -> list[list[str]]:
+    def required(self, conn: FileConnection) -> list[list[str]]:
         """Lists of facets, of each of which a document must have one."""
         if self[:6] == _ANY_SESSION:
             return []

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
-from ..connection import tuples
+from ..dialect import tuples
 from .collect import Candidate
 from .document import as_text, calls_text, content_text, cut_content_text
 from .index import IndexConnection

@@ -30,16 +30,16 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 
 from ..connection import (
-    Connection,
     patient_busy_handler,
     private_folder,
     require_safe_sqlite,
     translated,
-    tuples,
     use_wal,
 )
+from ..dialect import tuples
 from ..errors import StoreClosedError, StoreUnavailableError
 from ..lost_log import require_one_log
+from ..opening import FileConnection
 from . import spans as search_spans
 from . import vocabulary as search_vocabulary
 from .rank import Scorer
@@ -71,7 +71,7 @@ def facet(kind: str, value: str) -> str:
     return f"§{kind}{blake2b(value.encode(errors='replace'), digest_size=8).hexdigest()}"
 
 
-def parts(conn: Connection) -> list[int]:
+def parts(conn: FileConnection) -> list[int]:
     """The numbers of the full-text tables there are, ascending."""
     names = tuples(
         conn, "SELECT name FROM sqlite_schema WHERE name GLOB 'doc_[0-9]*' AND rootpage = 0"
@@ -79,7 +79,7 @@ def parts(conn: Connection) -> list[int]:
     return sorted(int(name[4:]) for (name,) in names)
 
 
-def create_part(conn: Connection, part: int) -> None:
+def create_part(conn: FileConnection, part: int) -> None:
     """Make the full-text table for messages with these ids if there is none yet."""
     if part not in parts(conn):
         conn.execute(f"CREATE VIRTUAL TABLE doc_{part} USING {_DOCUMENTS}")
@@ -87,7 +87,7 @@ def create_part(conn: Connection, part: int) -> None:
         conn.execute(f"INSERT INTO doc_{part} (doc_{part}, rank) VALUES ('hashsize', 16777216)")
 
 
-def create(conn: Connection) -> None:
+def create(conn: FileConnection) -> None:
     """Make an empty index, dropping whatever was in the file."""
     names = tuples(
         conn,
@@ -114,7 +114,7 @@ class Outline(NamedTuple):
     has_titles: bool
 
 
-class IndexConnection(Connection):
+class IndexConnection(FileConnection):
     """A connection to `search.db` with `state.db` attached read-only as `state`."""
 
     files: tuple[FileId, FileId]
@@ -197,7 +197,7 @@ class IndexFile:
             raise
         return conn
 
-    def _attach_store(self, conn: Connection) -> None:
+    def _attach_store(self, conn: FileConnection) -> None:
         require_one_log(self.state_path)
         try:
             conn.execute("ATTACH ? AS state", (self.state_path.as_uri() + "?mode=ro",))

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence, Set
 
-from ..connection import tuples
+from ..dialect import tuples
 from . import vocabulary
 from .clock import WorkClock
 from .collect import BLOCK, Candidate, Collector, Wanted, collect_titles

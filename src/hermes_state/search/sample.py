@@ -10,7 +10,8 @@ import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..connection import Connection, tuples
+from ..dialect import tuples
+from ..opening import FileConnection
 from .query import Term
 from .spans import PART_BITS
 
@@ -29,7 +30,7 @@ class Sample(NamedTuple):
     """In how many messages a word occurs, of those of which it is known: in a small index."""
 
 
-def sample(conn: Connection, terms: Sequence[Term], parts: Sequence[int]) -> Sample:
+def sample(conn: FileConnection, terms: Sequence[Term], parts: Sequence[int]) -> Sample:
     """Look how often the terms of a query occur; `parts` are the numbers of the tables."""
     if len(terms) < 2 or not parts:
         return Sample(dict.fromkeys(terms, _UNKNOWN), {})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..connection import Connection
+from ..opening import FileConnection
 from .document import as_text, calls_text, content_text, cut_calls_text, cut_content_text
 
 MOST_BYTES = 1 << 24
@@ -52,7 +52,7 @@ SOURCE_ROWS = (
 """Gives the fields of SourceMessage; a condition follows."""
 
 
-def texts_of(conn: Connection, message: SourceMessage) -> Iterable[str]:
+def texts_of(conn: FileConnection, message: SourceMessage) -> Iterable[str]:
     """The texts of a message that can be found: what it says, then what it calls."""
     if message.content_size <= _DECODED:
         yield content_text(as_text(message.content))
@@ -65,7 +65,7 @@ def texts_of(conn: Connection, message: SourceMessage) -> Iterable[str]:
         yield cut_calls_text(name, _beginning(conn, "tool_calls", message.id))
 
 
-def _beginning(conn: Connection, column: str, message_id: int) -> str:
+def _beginning(conn: FileConnection, column: str, message_id: int) -> str:
     with conn.blob_open("state", "messages", column, message_id, False) as blob:
         found = blob.read(MOST_BYTES)
     return found.decode(errors="replace")

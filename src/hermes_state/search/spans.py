@@ -12,7 +12,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..connection import Connection, tuples
+from ..dialect import tuples
+from ..opening import FileConnection
 
 SCHEMA = (
     "CREATE TABLE span (first_id INTEGER PRIMARY KEY, first_time REAL NOT NULL,"
@@ -37,7 +38,7 @@ class Range(NamedTuple):
     last_time: float
 
 
-def extend(conn: Connection, times: Iterable[tuple[int, float]]) -> None:
+def extend(conn: FileConnection, times: Iterable[tuple[int, float]]) -> None:
     """Enter new messages (id, time), in the order of their ids."""
     last = tuples(conn, "SELECT * FROM span ORDER BY first_id DESC LIMIT 1")
     spans: list[list[float]] = [list(last[0])] if last else []
@@ -55,7 +56,7 @@ def extend(conn: Connection, times: Iterable[tuple[int, float]]) -> None:
     conn.executemany("INSERT OR REPLACE INTO span VALUES (?, ?, ?)", spans)
 
 
-def include(conn: Connection, times: Iterable[tuple[int, float]]) -> None:
+def include(conn: FileConnection, times: Iterable[tuple[int, float]]) -> None:
     """Enter messages that were read again, or late."""
     for message_id, time in times:
         start = message_id >> PART_BITS << PART_BITS
@@ -75,7 +76,7 @@ def include(conn: Connection, times: Iterable[tuple[int, float]]) -> None:
 class Spans:
     """All spans, as they were read."""
 
-    def __init__(self, conn: Connection) -> None:
+    def __init__(self, conn: FileConnection) -> None:
         rows = tuples(conn, "SELECT first_id, first_time, last_time FROM span ORDER BY first_id")
         self._spans: list[Range] = []
         for row, following in itertools.pairwise([*rows, (_END, 0.0, 0.0)]):

@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..connection import Connection, tuples, value
+from ..dialect import tuples, value
+from ..opening import FileConnection
 from .query import Term, can_be_widened
 from .text import is_unspaced
 
@@ -60,7 +61,7 @@ def is_listed(word: str) -> bool:
     )
 
 
-def add_words(conn: Connection, counted: Counter[str], known: set[str]) -> None:
+def add_words(conn: FileConnection, counted: Counter[str], known: set[str]) -> None:
     """Enter the words of a batch that are new; `known` remembers them for the next batch."""
     if len(known) > _MOST_KNOWN:
         known.clear()
@@ -82,12 +83,12 @@ OCCURS = "(SELECT 1 FROM word WHERE word = ?)"
 """An expression that is NULL for a listed word that no message contains."""
 
 
-def may_occur(conn: Connection, word: str) -> bool:
+def may_occur(conn: FileConnection, word: str) -> bool:
     """False if it is certain that no message contains the word."""
     return not is_listed(word) or value(conn, f"SELECT {OCCURS}", (word,)) is not None
 
 
-def beginning_with(conn: Connection, start: str, limit: int) -> list[tuple[int, str]]:
+def beginning_with(conn: FileConnection, start: str, limit: int) -> list[tuple[int, str]]:
     """Numbers and words that begin with `start`, the commonest first."""
     end = start[:-1] + chr(ord(start[-1]) + 1)
     if len(start) < 3:
@@ -108,7 +109,7 @@ def beginning_with(conn: Connection, start: str, limit: int) -> list[tuple[int, 
     )
 
 
-def containing(conn: Connection, parts: Sequence[str], limit: int) -> dict[str, list[str]]:
+def containing(conn: FileConnection, parts: Sequence[str], limit: int) -> dict[str, list[str]]:
     """For each part (three letters or more) words that contain it, the commonest first."""
     words: dict[str, list[str]] = {part: [] for part in parts}
     for first in range(0, len(parts), _PARTS_AT_ONCE):
@@ -130,7 +131,7 @@ def _pieces(part: str) -> str:
     return f'"{part[1:4]}" AND "{part[last - 1 : -1]}"'
 
 
-def expand_prefix(conn: Connection, term: Term, limit: int) -> list[Term]:
+def expand_prefix(conn: FileConnection, term: Term, limit: int) -> list[Term]:
     """What a term stands for: itself, or words that begin with its last one.
 
     SQLite can look for a prefix itself. It then merges all that is known of every such word, which
@@ -152,7 +153,7 @@ def expand_prefix(conn: Connection, term: Term, limit: int) -> list[Term]:
     return [Term((word,)) for word in dict.fromkeys([last, *(word for _, word in found)])]
 
 
-def widen(conn: Connection, terms: Sequence[Term], limit: int) -> dict[Term, list[Term]]:
+def widen(conn: FileConnection, terms: Sequence[Term], limit: int) -> dict[Term, list[Term]]:
     """What each term stands for when its bare words may also be parts of longer ones."""
     widenable = [term for term in terms if can_be_widened(term)]
     parts = [term.words[0] for term in widenable if _is_part(term)]

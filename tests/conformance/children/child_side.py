@@ -22,7 +22,7 @@ from agent.model import ModelRequest
 from agent.scripted import Call, ScriptedModel, Step, calls, say
 from gateway.platforms.base import Capabilities
 from hermes_state import SessionDB
-from hermes_state.connection import Connection
+from hermes_state.dialect import Connection
 from tools.base import ToolContext, tool
 from tools.registry import Registry
 

@@ -1,0 +1,93 @@
+"""What the functions of this package ask of a connection, whichever database is behind it.
+
+A statement is written once, in words that SQLite and PostgreSQL both know, with `?` or `?1` for its
+values. What has no common words is a method here. (Four functions that PostgreSQL lacks are made in
+its schema: see `server_schema`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import apsw
+
+ALL_ROWS = 2**62
+"""A LIMIT that leaves nothing out."""
+
+
+class Cursor(Protocol):
+    """The result of a statement."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def get_description(self) -> Any: ...
+
+
+class Connection(Protocol):
+    """A connection within a transaction of a work, or outside of one."""
+
+    def execute(self, statement: str, values: Any = (), /) -> Cursor:
+        """Run a statement; its result is read by walking it."""
+        ...
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
+        """Run a statement once for each row of values."""
+        ...
+
+    def changes(self) -> int:
+        """How many rows the last statement has inserted, updated or deleted."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since 1970 by the clock of the store: one clock for all who use it."""
+        ...
+
+    def damage(self) -> list[str]:
+        """What the database finds wrong with its own files, at most a few; empty if nothing."""
+        ...
+
+    def index_names(self) -> set[str]:
+        """The names of all indexes that are there."""
+        ...
+
+    def size(self) -> int:
+        """Bytes on disk."""
+        ...
+
+    def unused_size(self) -> int:
+        """Bytes of those that hold nothing and that a vacuum would give back."""
+        ...
+
+
+def rows(connection: Connection, sql: str, values: Any = ()) -> list[dict[str, Any]]:
+    """The result of a query as dicts."""
+    cursor = connection.execute(sql, values)
+    try:
+        names = [column[0] for column in cursor.get_description()]
+    except apsw.ExecutionCompleteError:  # apsw's word for an empty result
+        return []
+    return [dict(zip(names, found, strict=True)) for found in cursor]
+
+
+def row(connection: Connection, sql: str, values: Any = ()) -> dict[str, Any] | None:
+    """The first row of a query as a dict, or None."""
+    found = rows(connection, sql, values)
+    return found[0] if found else None
+
+
+def tuples(connection: Connection, sql: str, values: Any = ()) -> list[tuple[Any, ...]]:
+    """The result of a query, read to its end, so that it may be changed while it is walked."""
+    return connection.execute(sql, values).fetchall()
+
+
+def column(connection: Connection, sql: str, values: Any = ()) -> list[Any]:
+    """The first column of a query, read to its end."""
+    return [found[0] for found in connection.execute(sql, values)]
+
+
+def value(connection: Connection, sql: str, values: Any = ()) -> Any:
+    """The first column of the first row, or None."""
+    first = connection.execute(sql, values).fetchone()
+    return None if first is None else first[0]
