@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from agent.ids import new_session_id
+
 if TYPE_CHECKING:
     from agent.events import Watcher
     from agent.outcome import NotStarted, TurnOutcome
@@ -90,8 +92,12 @@ class Door(Generic[W]):
         raise NotImplementedError
 
     def asked(self, work: W) -> str:
-        """The text of the message, as event hooks are shown it."""
+        """The text of the message, as event hooks and linked chats are shown it."""
         return ""
+
+    def name(self, work: W) -> str:
+        """The name of the message or the turn, under which linked chats are shown it once."""
+        return new_session_id()
 
     async def gather(self, work: W) -> bool:
         """Before the conversation's place is waited for: whatever the message still needs.

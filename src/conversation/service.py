@@ -26,6 +26,7 @@ from hermes_base.process import this_process
 from hermes_state import TURN_RUNNING, Lease, StoreError, is_abandoned
 
 from .door import Abandoned, Door, NotNowError
+from .mirror import Linked, LinkedChats, Mirror
 from .pace import Pace, watch_progress
 from .patience import retry_until_stored
 from .places import TurnPlaces
@@ -64,10 +65,13 @@ class Conversations:
         spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]] | None = None,
         agents: dict[str, Any] | None = None,
         pace: Pace | None = None,
+        linked: Linked | None = None,
+        send: Callable[[str], object] = lambda key: None,
     ) -> None:
         """Nothing further is begun once `is_running` says no. `limit` is how many turns may run at
         once, None for any number. `agents` gets the agent of every running turn, by the key of its
-        door. `pace` is shared by those of one process, where it has several."""
+        door. `pace` and `linked` are shared by those of one process, where it has several; `send`
+        has what a chat is owed sent now."""
         self._db = db
         self._settings = settings
         self._hooks = hooks
@@ -80,6 +84,7 @@ class Conversations:
         self._queues: dict[str, deque[Any]] = {}
         self.agents: dict[str, Any] = {} if agents is None else agents
         self.places = TurnPlaces(db.sync)
+        self.mirror = Mirror(db, linked or LinkedChats(db.sync), self.spawn, send)
         self.since = time.time()
         """Turns that this process began earlier are another run's (it executed itself again)."""
         self.not_started: set[str] = set()
@@ -290,6 +295,7 @@ class Conversations:
         except StoreError as error:
             # What is remembered holds meanwhile, and after a start the key heals itself.
             log.error("What became of the turn in %s could not be stored: %s", door.key, error)
+        await self.mirror.answer(door.key, outcome.session_id, door.name(work), outcome.text)
         return outcome
 
     async def _watched(
@@ -303,6 +309,10 @@ class Conversations:
         origin = door.origin(work)
         session_context.set_session_vars(**origin.context())
         events = TurnEvents(self._hooks(), self._db, self.spawn, origin, door.asked(work))
+        if isinstance(request, Question):
+            await self.mirror.question(
+                door.key, origin.session_id, origin, door.name(work), door.asked(work)
+            )
         await events.start()
         await door.begin(work, agent)
         async with watched(

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .asking import Questions
     from .chat_turns import ChatTurns
     from .delivery import Delivery
-    from .links import Links
     from .platforms.base import PlatformAdapter
     from .session_store import SessionStore
 
@@ -58,7 +57,6 @@ class ChatParts:
     agents: AgentSource
     adapters: Mapping[Platform, PlatformAdapter]
     delivery: Delivery
-    links: Links
     questions: Questions
     abandoned: AbandonedTurns
     titles: dict[str, str]
@@ -183,7 +181,6 @@ class ChatDoor(Door[Inbound]):
         inbound.began_in = entry.session_id
         if inbound.taken is None and not inbound.is_noted:
             await self._tell_reset(entry, source)
-            await self.mirror_question(inbound)
         return await parts.agents.agent_for(self.key, entry, source)
 
     def request(self, inbound: Inbound) -> TurnRequest:
@@ -209,6 +206,10 @@ class ChatDoor(Door[Inbound]):
     def asked(self, inbound: Inbound) -> str:
         """The message's text."""
         return inbound.event.text
+
+    def name(self, inbound: Inbound) -> str:
+        """The message's name in the inbox."""
+        return inbound.inbox_id
 
     async def begin(self, inbound: Inbound, agent: Any) -> None:
         """Show that something happens."""
@@ -253,7 +254,6 @@ class ChatDoor(Door[Inbound]):
                 await parts.recount(key, entry.session_id)
         finally:
             await self._settle_steered()
-        await parts.links.mirror_answer(key, outcome.session_id, inbound.inbox_id, outcome.text)
 
     async def _settle_steered(self) -> None:
         """What the turn was given to read and has read waits no longer."""
@@ -282,10 +282,10 @@ class ChatDoor(Door[Inbound]):
             await parts.delivery.forget_preview(turn_name(inbound))
 
     async def mirror_question(self, inbound: Inbound) -> None:
-        """Show the linked chats what is asked."""
+        """Show the linked chats a message that the running turn reads."""
         session_id = self._parts.store.peek_session_id(self.key) or ""
-        await self._parts.links.mirror_question(
-            self.key, session_id, inbound.event.source, inbound.inbox_id, inbound.event.text
+        await self._turns.conversations.mirror.question(
+            self.key, session_id, self.origin(inbound), inbound.inbox_id, inbound.event.text
         )
 
     async def say(self, inbound: Inbound, text: str) -> None:

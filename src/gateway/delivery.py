@@ -11,10 +11,11 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from conversation.mirror import MIRRORED
 from conversation.patience import retry_until_stored
 from hermes_state import StoreError
 
@@ -56,13 +57,16 @@ class Delivery:
         config: GatewayConfig,
         home: Path,
         spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]],
+        may_see: Callable[[str], Awaitable[bool]],
     ) -> None:
-        """`adapters` are those that are connected at the time."""
+        """`adapters` are those that are connected at the time; `may_see` says whether a chat may be
+        shown what was said elsewhere in its conversation."""
         self._db = db
         self._adapters = adapters
         self._config = config
         self._home = home
         self._spawn = spawn
+        self._may_see = may_see
         self._chats: dict[str, asyncio.Task[None]] = {}
         self._streams: dict[str, Stream] = {}
         """What chats see of answers before their end, by the turn or the delivery."""
@@ -106,7 +110,13 @@ class Delivery:
             log.error("What %s is told could not be stored: %s", session_key, error)
             await self._send_once({"obligation_id": delivery_id, "content": text, **to})
             return
-        self._wake(session_key)
+        self.wake_chat(session_key)
+
+    async def look(self) -> None:
+        """Send what other processes owe to chats whose platform is connected."""
+        for row in await self._db.list_deliveries(("pending",)):
+            if self._adapter(row["platform"]) is not None:
+                self.wake_chat(row["session_key"])
 
     async def _send_once(self, row: dict[str, Any]) -> None:
         """Send a text that is in no store; never raises."""
@@ -154,7 +164,7 @@ class Delivery:
 
     async def flush(self, session_key: str, turn: str | None = None) -> None:
         """Send what a chat is owed; with it ends what was followed for a turn."""
-        task = self._wake(session_key)
+        task = self.wake_chat(session_key)
         await asyncio.wait([task], timeout=self._config.drain_timeout)
         if turn is None or not task.done():
             return
@@ -173,7 +183,7 @@ class Delivery:
         db = self._db
         self._left = await db.list_deliveries(("sending",))
         for key in {row["session_key"] for row in await db.list_deliveries(("pending",))}:
-            self._wake(key)
+            self.wake_chat(key)
         await db.forget_delivered()
 
     async def resume_platform(self, platform: Platform) -> None:
@@ -190,7 +200,7 @@ class Delivery:
                 self._left.append(row)
         for row in await self._db.list_deliveries(("pending",)):
             if row["platform"] == platform.value:
-                self._wake(row["session_key"])
+                self.wake_chat(row["session_key"])
 
     async def _settle_unsure(self, row: dict[str, Any]) -> None:
         if self._may_repeat(row):
@@ -224,7 +234,8 @@ class Delivery:
             return True
         return not outgoing(row["content"], self.working_directory, self._home)[1]
 
-    def _wake(self, session_key: str) -> asyncio.Task[None]:
+    def wake_chat(self, session_key: str) -> asyncio.Task[None]:
+        """Have what a chat is owed sent now."""
         running = self._chats.get(session_key)
         if running is None or running.done():
             running = self._chats[session_key] = self._spawn(self._empty(session_key))
@@ -242,7 +253,7 @@ class Delivery:
         finally:
             self._chats.pop(session_key, None)
         if await db.list_deliveries(("pending",), session_key):
-            self._wake(session_key)
+            self.wake_chat(session_key)
 
     async def _deliver(self, row: dict[str, Any]) -> bool:
         """Send one text, however long its platform makes us wait; False if nobody can take it."""
@@ -260,6 +271,9 @@ class Delivery:
                     lambda: db.begin_delivery(delivery_id), "A delivery"
                 ):
                     return True  # somebody else has it
+                if delivery_id.startswith(MIRRORED) and not await self._may_see(row["session_key"]):
+                    await self._finish(delivery_id, "failed", "this chat may not see it any more")
+                    return True
                 await self._send_or_say_why(adapter, row)
                 await self._finish(delivery_id, "delivered")
             except SendError as error:

@@ -1,7 +1,8 @@
 """One conversation in several chats: joined with a code, left with /unlink, seen by all of them.
 
 Each chat keeps its own entry; those of one conversation name the same session and follow it
-together. Whoever asks is answered in their chat; the others see question and answer, marked.
+together. Whoever asks is answered in their chat; the others see question and answer, marked
+(`conversation.mirror`).
 Nobody gets into a conversation without a code that was given in one of its own direct chats.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
+
+from conversation.mirror import LinkedChat
 
 from .link_codes import LinkCodeError, LinkCodes
 from .session import SessionEntry, SessionSource
@@ -23,9 +26,6 @@ if TYPE_CHECKING:
     from .session_store import SessionStore
 
 log = logging.getLogger(__name__)
-
-SHOWN = 12_000
-"""Characters of a message that other chats are shown."""
 
 
 class Links:
@@ -117,34 +117,31 @@ class Links:
         await self._tell(others, "🔗 The link was ended. This chat has a conversation of its own.")
         return f"{len(others)} chat(s) are no longer in this conversation."
 
-    async def mirror_question(
-        self, key: str, session_id: str, source: SessionSource, name: str, text: str
-    ) -> None:
-        """Show the other chats of a conversation what was asked; `name` is the message's, once."""
-        if others := self._store.linked_with(session_id, key):
-            told = f"💬 {_who(source)}: {text[:SHOWN]}"
-            await self._tell(await self._allowed(others), told, f"{name}:asked")
-
-    async def mirror_answer(self, key: str, session_id: str, name: str, text: str) -> None:
-        """Show the other chats of a conversation what was answered."""
-        others = self._store.linked_with(session_id, key)
-        if others and text:
-            told = f"🤖 {text[:SHOWN]}"
-            await self._tell(await self._allowed(others), told, f"{name}:answered")
-
-    async def _allowed(self, entries: list[SessionEntry]) -> list[SessionEntry]:
-        """Those whose person may still talk here: whoever is shut out reads nothing more either."""
-        return [
-            entry
-            for entry in entries
-            if entry.origin is not None and await self._authorization.admits(entry.origin)
-        ]
-
-    async def _tell(self, entries: list[SessionEntry], text: str, name: str | None = None) -> None:
+    async def _tell(self, entries: list[SessionEntry], text: str) -> None:
         for entry in entries:
             if entry.origin is not None:
-                once = f"{name}:{entry.session_key}" if name else None
-                await self._delivery.say(entry.origin, entry.session_key, text, name=once)
+                await self._delivery.say(entry.origin, entry.session_key, text)
+
+
+def linked_chats(store: SessionStore, session_id: str, key: str) -> list[LinkedChat]:
+    """The other chats that see what is said in a session."""
+    return [
+        LinkedChat(
+            entry.session_key, entry.origin.platform.value, entry.origin.chat_id,
+            entry.origin.thread_id,
+        )
+        for entry in store.linked_with(session_id, key)
+        if entry.origin is not None
+    ]  # fmt: skip
+
+
+async def may_see(store: SessionStore, authorization: Authorization, key: str) -> bool:
+    """Whether a chat is still linked, and its person may still talk here: whoever is shut out reads
+    nothing more either."""
+    entry = store.entry(key)
+    if entry is None or not entry.linked or entry.origin is None:
+        return False
+    return await authorization.admits(entry.origin)
 
 
 def _begin(db: SessionDB, entry: SessionEntry, source: SessionSource) -> None:

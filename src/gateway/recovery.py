@@ -81,6 +81,7 @@ class Recovery:
                 platforms = self.recovered.intersection(connected)
                 await self.abandoned.look(platforms, self.turns.begin_with)
                 await self.notes.look(platforms)
+                await self.delivery.look()
             except StoreError as error:
                 log.warning("Turns that nobody runs are looked for again: %s", error)
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .agent_source import AgentSource
     from .asking import Questions
     from .chat_turns import ChatTurns
-    from .links import Links
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +126,6 @@ class RequestParts:
 
     db: AsyncSessionDB
     agents: AgentSource
-    links: Links
     questions: Questions
     turns: ChatTurns
     """Those of the chats; a request may find one abandoned in its conversation."""
@@ -172,7 +170,6 @@ class RequestDoor(Door[_Asked]):
         if agent is None:
             agent = await parts.agents.agent_for(key, entry, source)
             parts.agents.keep_uncounted(key, agent)
-        await parts.links.mirror_question(key, session_id, source, request.id, self.asked(asked))
         return agent
 
     def request(self, asked: _Asked) -> TurnRequest:
@@ -205,6 +202,10 @@ class RequestDoor(Door[_Asked]):
         """The question's text."""
         return event_of(asked.request).text
 
+    def name(self, asked: _Asked) -> str:
+        """The request's."""
+        return asked.request.id
+
     async def begin(self, asked: _Asked, agent: Any) -> None:
         """Its agent is in use."""
         self._parts.agents.cache.touch(self.key)
@@ -223,9 +224,6 @@ class RequestDoor(Door[_Asked]):
         if agent is not None:
             agents.cache.note_weight(self.key, agent)
             agents.keep_uncounted(self.key, agent)
-        await self._parts.links.mirror_answer(
-            self.key, outcome.session_id, asked.request.id, outcome.text
-        )
 
     async def deliver(self, asked: _Asked, outcome: TurnOutcome) -> None:
         """Hand the outcome to whoever waits for it."""

@@ -7,6 +7,7 @@ what it needs.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import sys
 import time
@@ -36,7 +37,7 @@ from .dispatch_hook import DispatchHook
 from .expiry import Expiry, prune, watch_expiry
 from .handoff import Handoffs
 from .link_codes import LinkCodes
-from .links import Links
+from .links import Links, linked_chats, may_see
 from .notes import NoteTurns
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
@@ -98,7 +99,10 @@ class GatewayRunner:
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
         self.authorization = Authorization(config, session_db)
-        self.delivery = Delivery(session_db, self.adapters, config, home, self.spawn)
+        self.delivery = Delivery(
+            session_db, self.adapters, config, home, self.spawn,
+            may_see=functools.partial(may_see, self.session_store, self.authorization),
+        )  # fmt: skip
         self.conversations = Conversations(
             session_db,
             lambda: self.settings.agent,
@@ -107,6 +111,8 @@ class GatewayRunner:
             limit=config.max_concurrent_sessions,
             spawn=self.spawn,
             agents=self._running_agents,
+            linked=functools.partial(linked_chats, self.session_store),
+            send=self.delivery.wake_chat,
         )
         self._wire()
 
@@ -131,7 +137,7 @@ class GatewayRunner:
             self.conversations,
             options,
             ChatParts(
-                config, db, store, agents, adapters, delivery, links, self.questions, abandoned,
+                config, db, store, agents, adapters, delivery, self.questions, abandoned,
                 self.chat_titles, self.is_running,
                 follow=lambda *chat: self._follow_rotation(*chat),
                 recount=lambda *chat: self._refresh_agent_cache_message_count(*chat),
@@ -150,9 +156,7 @@ class GatewayRunner:
             config, db, store, authorization, delivery, self.questions, self.turns, self.hook,
             commands,
         )  # fmt: skip
-        self.request_parts = RequestParts(
-            db, agents, links, self.questions, self.turns, self.is_running
-        )
+        self.request_parts = RequestParts(db, agents, self.questions, self.turns, self.is_running)
         self.handoffs = Handoffs(
             db, store, config, adapters, authorization, delivery, places, chats.switch_chat,
             self._evict_cached_agent,

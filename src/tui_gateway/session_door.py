@@ -20,6 +20,7 @@ from agent.threads import run_to_end
 from conversation import abandoned
 from conversation.door import Abandoned, Door, NotNowError, Origin
 from conversation.event_hooks import hooks_of
+from conversation.mirror import LinkedChats
 from conversation.pace import Pace
 from conversation.service import Conversations
 from hermes_base import session_context
@@ -155,6 +156,10 @@ class SessionDoor(Door[Work]):
         from hermes_state import plain_text
 
         return plain_text(work.content) if isinstance(work, Prompt) else ""
+
+    def name(self, work: Work) -> str:
+        """The prompt's name in the inbox."""
+        return work.inbox_id if isinstance(work, Prompt) else super().name(work)
 
     def watch(self, work: Work, agent: Any) -> Watcher | None:
         """The answer's text, as it comes."""
@@ -294,13 +299,18 @@ def run(hub: Hub, sid: str, session: Session, first: Prompt | Notes | Abandoned)
         hooks = hooks_of(hermes_home())
         conversations = Conversations(
             _for_coroutines(hub.get_db()), lambda: hub.get_config().agent, lambda: hooks,
-            pace=_PACE,
+            pace=_PACE, linked=_linked_chats(hub.get_db()),
         )  # fmt: skip
         run_to_end(conversations.run(door, first))
     except Exception:
         # The boundary of the thread: the session takes prompts again, and what waits is on disk.
         log.exception("The turns in %s have ended", sid)
         door.release()
+
+
+@functools.lru_cache(maxsize=1)
+def _linked_chats(db: SessionDB) -> LinkedChats:
+    return LinkedChats(db)
 
 
 @functools.lru_cache(maxsize=1)

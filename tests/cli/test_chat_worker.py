@@ -119,6 +119,21 @@ def test_event_hooks_hear_of_a_compression_between_turns(
     assert last != first["id"]
 
 
+def test_linked_chats_are_shown_what_is_said(hermes: Hermes, server: ModelServer) -> None:
+    server.say("Hello.")
+    hermes.run("-Q", "-q", "Hi")
+    with hermes.store() as db:
+        (session,) = db.list_sessions_rich()
+        origin = {"platform": "local", "chat_id": "7", "user_id": "u"}
+        entry = {"session_id": session["id"], "linked": True, "origin": origin}
+        db.create_bindings({"chat": entry})
+    server.say("Again.")
+    assert hermes.run("-Q", "--resume", session["id"], "-q", "More").stdout == "Again.\n"
+    with hermes.store() as db:
+        owed = [(row["chat_id"], row["content"]) for row in db.list_deliveries()]
+    assert owed == [("7", "💬 At the computer: More"), ("7", "🤖 Again.")]
+
+
 def test_a_silent_turn_is_told_of_and_stopped(hermes: Hermes, server: ModelServer) -> None:
     configure(hermes, "agent:\n  gateway_timeout_warning: 0.1\n  gateway_timeout: 1.5\n")
     server.say(threading.Event())

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from agent.scripted import Call, Step, say
+from conversation.door import Origin
+from conversation.mirror import LinkedChats, Mirror
 from gateway import link_codes
 from gateway.config import Platform, PlatformConfig, ResetPolicy
 from gateway.link_codes import LinkCodeError, LinkCodes
@@ -20,6 +22,7 @@ from gateway.platforms.base import MessageEvent
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.requests import Request, Requests
 from gateway.session import SessionSource
+from hermes_state import AsyncSessionDB, SessionDB
 
 from .chats import Chats, echo, gateway
 
@@ -132,8 +135,30 @@ async def test_whoever_is_shut_out_reads_nothing_more(tmp_path: Path) -> None:
         platforms = chats.runner.config.platforms
         platforms[Platform.LOCAL] = PlatformConfig(enabled=True, allowed_users=["u1"])
         await chats.ask("not for bob")
+        await until(lambda: len(chats.db.list_deliveries(("failed",), chats.key("2"))) == 2)
         owed = chats.db.list_deliveries(("pending", "sending"), chats.key("2"))
         assert (owed, chats.local.texts("2")) == ([], before)
+
+
+async def test_what_is_said_in_another_process_is_seen_too(tmp_path: Path) -> None:
+    """A window or a terminal in the same conversation writes to the store; the gateway sends it."""
+    async with gateway(tmp_path) as chats:
+        await chats.ask("one")
+        await link(chats, second="2", user_id="bob")
+        with SessionDB(chats.db.db_path) as db:
+            mirror = Mirror(AsyncSessionDB(db), LinkedChats(db), asyncio.ensure_future)
+            session_id, origin = chats.session_id(), Origin("tui", chats.session_id())
+            for _ in range(2):  # once, however often it is told
+                await mirror.question("window", session_id, origin, "m1", "from the window")
+            await mirror.answer("window", session_id, "m1", "seen by all")
+            for chat in ("1", "2"):
+                await shown(chats, "🤖 seen by all", chat)
+                texts = chats.local.texts(chat)
+                assert texts.count("💬 At the computer: from the window") == 1
+            await chats.ask("/unlink", chat_id="2", user_id="bob")
+            assert [chat.session_key for chat in LinkedChats(db)(session_id, "window")] == [
+                chats.key("1")
+            ]
 
 
 def test_codes_end_are_few_and_work_once() -> None:

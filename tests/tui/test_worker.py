@@ -1,4 +1,5 @@
-"""What the conversations' one worker gives a live session: event hooks and a silence watch."""
+"""What the conversations' one worker gives a live session: event hooks, a silence watch, and linked
+chats that see what is said."""
 
 from __future__ import annotations
 
@@ -60,6 +61,22 @@ def test_event_hooks_hear_of_a_compression_between_turns(gateway: Gateway) -> No
     found = [one for one in heard(told) if one["event"] == "session:compress"]
     assert [(one["old_session_id"], one["session_id"]) for one in found] == [
         (before, gateway.key(sid))
+    ]
+
+
+def test_linked_chats_are_shown_what_is_said(gateway: Gateway) -> None:
+    gateway.script([say("Hello."), say("Again.")])
+    sid = gateway.open()
+    gateway.ask(sid, "Hi")
+    origin = {"platform": "local", "chat_id": "7", "user_id": "u"}
+    for name, linked in (("linked", True), ("bound", False)):
+        entry = {"session_id": gateway.key(sid), "linked": linked, "origin": origin}
+        gateway.db.create_bindings({name: entry})
+    gateway.ask(sid, "More")
+    owed = gateway.db.list_deliveries()
+    assert [(row["session_key"], row["chat_id"], row["content"]) for row in owed] == [
+        ("linked", "7", "💬 At the computer: More"),
+        ("linked", "7", "🤖 Again."),
     ]
 
 

@@ -1,0 +1,130 @@
+"""What is said in a conversation, shown in the chats that are linked to it, wherever it was said.
+
+The texts are deliveries of the store's outbox, each under a name of its own. The gateway sends
+them, whichever process wrote them, and looks at that moment whether the chat may still see them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes_state import StoreError
+
+from .patience import retry_until_stored
+
+if TYPE_CHECKING:
+    from hermes_state import AsyncSessionDB, SessionDB
+
+    from .door import Origin
+
+log = logging.getLogger(__name__)
+
+MIRRORED = "say:mirror:"
+"""What the names of these deliveries begin with."""
+
+SHOWN = 12_000
+"""Characters of a message that other chats are shown."""
+
+
+class LinkedChat(NamedTuple):
+    """A chat that sees what is said in its conversation elsewhere."""
+
+    session_key: str
+    platform: str
+    chat_id: str
+    thread_id: str | None = None
+
+
+Linked = Callable[[str, str], Iterable[LinkedChat]]
+"""The chats that are linked to a session's conversation, but for the one with a key."""
+
+
+class LinkedChats:
+    """The linked chats of a store, read again when its bindings have changed; for threads."""
+
+    def __init__(self, db: SessionDB) -> None:
+        self._db = db
+        self._lock = threading.Lock()
+        self._version: int | None = None
+        self._chats: dict[str, tuple[str, LinkedChat]] = {}
+
+    def __call__(self, session_id: str, key: str) -> list[LinkedChat]:
+        """See `Linked`."""
+        with self._lock:
+            changes = self._db.list_binding_changes(self._version)
+            # A store that stands in for a real one may answer anything.
+            if changes is not None and isinstance(changes.changed, dict):
+                self._apply(changes)
+            linked = list(self._chats.values())
+        return [chat for bound, chat in linked if bound == session_id and chat.session_key != key]
+
+    def _apply(self, changes: Any) -> None:
+        self._version = changes.version
+        for key, binding in changes.changed.items():
+            self._chats.pop(key, None)
+            if '"linked"' in binding.entry_json:
+                entry = json.loads(binding.entry_json)
+                origin = entry.get("origin") or {}
+                if entry.get("linked") and origin.get("chat_id"):
+                    chat = LinkedChat(
+                        key, origin["platform"], origin["chat_id"], origin.get("thread_id")
+                    )
+                    self._chats[key] = (entry["session_id"], chat)
+        if changes.keys is not None:
+            self._chats = {key: chat for key, chat in self._chats.items() if key in changes.keys}
+
+
+class Mirror:
+    """Shows the linked chats of conversations what is asked and answered elsewhere in them."""
+
+    def __init__(
+        self,
+        db: AsyncSessionDB,
+        linked: Linked,
+        spawn: Callable[[Coroutine[Any, Any, object]], object],
+        send: Callable[[str], object] = lambda key: None,
+    ) -> None:
+        """`send` has what a chat is owed sent now; where nobody can, the gateway finds it."""
+        self._db, self._linked, self._spawn, self._send = db, linked, spawn, send
+
+    async def question(
+        self, key: str, session_id: str, origin: Origin, name: str, text: str
+    ) -> None:
+        """Show what was asked; `name` is the message's, under which it is shown once."""
+        await self._show(key, session_id, f"{name}:asked", f"💬 {_who(origin)}: {text[:SHOWN]}")
+
+    async def answer(self, key: str, session_id: str, name: str, text: str) -> None:
+        """Show what was answered, if anything was."""
+        if text:
+            await self._show(key, session_id, f"{name}:answered", f"🤖 {text[:SHOWN]}")
+
+    async def _show(self, key: str, session_id: str, name: str, text: str) -> None:
+        try:
+            chats = list(self._linked(session_id, key))
+        except StoreError as error:
+            log.warning("Which chats are linked to %s is not known now: %s", session_id, error)
+            return
+        for chat in chats:
+            try:
+                await self._add(chat, name, text)
+            except StoreError as error:
+                log.warning("%s is shown what was said later: %s", chat.session_key, error)
+                self._spawn(self._add_when_possible(chat, name, text))
+
+    async def _add_when_possible(self, chat: LinkedChat, name: str, text: str) -> None:
+        await retry_until_stored(lambda: self._add(chat, name, text), "What a linked chat is shown")
+
+    async def _add(self, chat: LinkedChat, name: str, text: str) -> None:
+        delivery_id = f"{MIRRORED}{name}:{chat.session_key}"
+        await self._db.add_delivery(delivery_id, text, **chat._asdict())
+        self._send(chat.session_key)
+
+
+def _who(origin: Origin) -> str:
+    if origin.chat_id is None:
+        return "At the computer"
+    return f"{origin.user_name or origin.user_id or 'Somebody'} ({origin.platform})"
