@@ -28,7 +28,7 @@ class ModelServer:
     """Answers chat completions with the next scripted reply: pieces of text, or an HTTP status."""
 
     url: str = ""
-    replies: queue.Queue[list[Piece] | int] = field(default_factory=queue.Queue)
+    replies: queue.Queue[list[Piece] | int | None] = field(default_factory=queue.Queue)
     requests: list[dict[str, Any]] = field(default_factory=list)
     streaming: threading.Event = field(default_factory=threading.Event)
     """Set when a reply waits in its middle."""
@@ -47,6 +47,10 @@ class ModelServer:
         """Answer the next request with this HTTP status."""
         self.replies.put(status)
 
+    def close(self) -> None:
+        """Hang up on whoever waits for a reply that nobody has written."""
+        self.replies.put(None)
+
 
 class Handler(BaseHTTPRequestHandler):
     script: ModelServer
@@ -55,6 +59,9 @@ class Handler(BaseHTTPRequestHandler):
         size = int(self.headers["Content-Length"])
         self.script.requests.append(json.loads(self.rfile.read(size)))
         reply = self.script.replies.get(timeout=60)
+        if reply is None:
+            self.script.replies.put(None)  # for the next one who waits
+            return
         if isinstance(reply, int):
             self.send_error(reply)
             return
@@ -94,6 +101,7 @@ def server() -> Iterator[ModelServer]:
     thread.start()
     yield script
     httpd.shutdown()
+    script.close()
     httpd.server_close()
 
 

@@ -148,8 +148,10 @@ async def test_what_nobody_watches_ends_after_its_time(home: Path) -> None:
 
 
 async def test_a_message_is_taken_once_though_its_answer_was_lost(
-    home: Path, provider: ScriptedProvider
+    tmp_path: Path, provider: ScriptedProvider
 ) -> None:
+    # Each is a turn of its own: quick ones would be answered together.
+    home = configure(tmp_path / "home", provider, display={"busy_input_mode": "queue"})
     async with ws_server(home) as server:
         wire = Cuttable(server)
         async with Client(wire) as client:
