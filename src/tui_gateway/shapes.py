@@ -83,6 +83,8 @@ class Opened(TypedDict):
     on this machine, and history.changed tells when it has ended."""
     inflight: Inflight | None
     pending: list[PendingQuestion]
+    asked_elsewhere: list[str]
+    """What the other process asks the person now; it is answered there."""
     started_at: float
     latest_seq: int
     epoch: str

@@ -29,16 +29,24 @@ def begin(hub: Hub, sid: str, session: Session) -> None:
     turn = abandoned.open_turn(hub.get_db(), live.current_key(session))
     if turn is None or turn["owner"] == this_process():
         return
-    if session.get("viewed") == (turn["conversation_id"], turn["fence"]):
-        return
-    end(hub, sid, session)
-    session["viewed"] = (turn["conversation_id"], turn["fence"])
+    wanted = (turn["conversation_id"], turn["fence"])
+    with session["history_lock"]:  # an opening and the thread that looks may both come
+        if session.get("viewed") == wanted:
+            return
+        end(hub, sid, session)
+        session["viewed"] = wanted
 
     def show(numbered: Numbered) -> None:
-        if session.get("viewed") == (turn["conversation_id"], turn["fence"]):
+        if session.get("viewed") == wanted:
             _show(hub, sid, session, numbered.event)
 
-    session["view"] = follow(hermes_home(), turn["owner"], turn["conversation_id"], show)
+    view = follow(hermes_home(), turn["owner"], turn["conversation_id"], show)
+    with session["history_lock"]:
+        if session.get("viewed") == wanted:
+            session["view"] = view
+            return
+    if view is not None:
+        view.close()  # it has ended while we connected
 
 
 def end(hub: Hub, sid: str, session: Session) -> None:
@@ -48,6 +56,7 @@ def end(hub: Hub, sid: str, session: Session) -> None:
     if view is not None:
         view.close()
     with session["history_lock"]:
+        session["asked_elsewhere"] = {}
         is_shown = session.pop("is_viewing", False) and session.get("inflight") is not None
         if is_shown and not session.get("running"):
             session["inflight"] = None
@@ -68,11 +77,15 @@ def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
             agents.emit_text(hub, sid, session, "message.delta", event.text)
         elif name == "TurnFinished":
             session["inflight"], session["is_viewing"] = None, False
+            session["asked_elsewhere"] = {}
             complete = {"text": event.text, "usage": {}, "status": event.status}
             hub.emit("message.complete", sid, complete)
         elif name == "QuestionAsked":
-            text = described(event)
+            # Kept for whoever opens the session now, and so does not see this event.
+            text = session["asked_elsewhere"][event.request_id] = described(event)
             hub.emit("status.update", sid, {"kind": "notice", "text": text})
+        elif name == "QuestionClosed":
+            session["asked_elsewhere"].pop(event.request_id, None)
         elif name not in _NOT_SHOWN:
             agents.translator(hub, sid, session)(event)
 

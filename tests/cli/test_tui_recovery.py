@@ -83,11 +83,13 @@ async def test_what_happens_before_the_conversation_is_drawn_is_not_missed(tmp_p
 async def test_an_answer_of_another_process_is_shown_when_it_is_there(tmp_path: Path) -> None:
     server = StandIn()
     server.messages = [ASKED]
-    server.answers["session.resume"] = lambda _: {**server.opened(), "status": "elsewhere"}
+    elsewhere = {"status": "elsewhere", "asked_elsewhere": ["Waits for an answer in tui: Which?"]}
+    server.answers["session.resume"] = lambda _: {**server.opened(), **elsewhere}
     async with make_app(server, tmp_path, Opening(resume="stored-1")).run_test() as pilot:
         app = await opened(pilot)
-        await until(pilot, lambda: app.chat.query(Notice), "the notice")
-        assert "Another process is answering" in app.chat.query_one(Notice).text
+        await until(pilot, lambda: len(app.chat.query(Notice)) > 1, "the notices")
+        told = [notice.text for notice in app.chat.query(Notice)]
+        assert told == ["Another process is answering here.", *elsewhere["asked_elsewhere"]]
         server.messages = [ASKED, {"role": "assistant", "content": "Done.", "timestamp": 2.0}]
         server.emit("history.changed")
         await until(pilot, lambda: app.chat.query(Answer), "the answer")

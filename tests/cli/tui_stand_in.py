@@ -79,6 +79,7 @@ class StandIn:
             "status": "idle",
             "inflight": None,
             "pending": [],
+            "asked_elsewhere": [],
             "started_at": 0.0,
             "latest_seq": self._seq,
             "epoch": "e",

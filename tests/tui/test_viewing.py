@@ -147,7 +147,11 @@ async def test_a_question_to_somebody_else_is_shown_and_answered_there(
         assert shown.startswith("Waits for an answer in tui (within ")
         async with stdio_client(home) as late:
             opened = await late.resume(first["session_key"])
-            await notice(late, opened["session_id"], "rm -rf doomed")
+            if not opened["asked_elsewhere"]:  # it is told as soon as it is known there
+                await notice(late, opened["session_id"], "rm -rf doomed")
+            told = (await late.activate(opened["session_id"]))["asked_elsewhere"]
+            assert ["rm -rf doomed" in text for text in told] == [True]
         assert await runs.approve(first["session_id"], "deny") == 1
         assert (await turn_ends(watches, sid)).payload["text"] == "answer p"
+        assert (await watches.activate(sid))["asked_elsewhere"] == []
         await turn_ends(runs)

@@ -160,6 +160,8 @@ class ChatScreen(Screen[None]):
             await self.turn.resume_answer(inflight["assistant"])
         if opened["status"] == "elsewhere":
             await self.tell("Another process is answering here.")
+        for question_elsewhere in opened["asked_elsewhere"]:
+            await self.tell(question_elsewhere)
         self._tell_info(cast(dict[str, Any], opened["info"]))
         await self._tell_config_warning(cast(dict[str, Any], opened["info"]))
         for question in opened["pending"]:

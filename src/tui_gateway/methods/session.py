@@ -147,6 +147,7 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
             {"type": question.kind, "payload": question.payload}
             for question in list(asking.pending_of(session).values())
         ]
+        asked_elsewhere = list(session.get("asked_elsewhere", {}).values())
     key = live.current_key(session)
     messages = [] if is_new else shapes.stored_messages(call.db, key)
     return {
@@ -160,6 +161,7 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
         "status": "running" if running else "elsewhere" if session.get("elsewhere") else "idle",
         "inflight": inflight,
         "pending": pending,
+        "asked_elsewhere": asked_elsewhere,
         "started_at": session["started_at"],
         "latest_seq": latest_seq,
         "epoch": EPOCH,
