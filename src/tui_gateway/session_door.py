@@ -26,7 +26,7 @@ from conversation.service import Conversations
 from hermes_base import session_context
 from hermes_state import AsyncSessionDB, SessionDB, TakenTurn
 
-from . import agents, asking, history, inbox, live, turn_ends
+from . import agents, asking, history, inbox, live, other_processes, turn_ends
 from .hub import Hub, Session
 from .inbox import SOURCE, Notes, Prompt, mark_running
 
@@ -58,6 +58,8 @@ class SessionDoor(Door[Work]):
         """Whether nothing further is run now: the store takes nothing, or a session is closed."""
         self._told_nothing = False
         """Whether notes were to be told and were not: by another process, perhaps."""
+        self._was_overtaken = False
+        """Whether an abandoned turn was to be taken over and is another process's by now."""
         self._is_claimed = True
         self._refusal: Exception | None = None
 
@@ -75,6 +77,11 @@ class SessionDoor(Door[Work]):
             self._tell_end()
             mark_running(session, work)
             self._is_claimed = work is not None
+        if self._was_overtaken and work is None:
+            # Only now: who looks because of it is to find that no turn runs here.
+            other_processes.note_elsewhere(self._hub, self.key, session)
+            history.reload(self._hub, self.key, session)
+        self._was_overtaken = False
         return work
 
     def _first(self) -> Prompt | Notes | None:
@@ -283,8 +290,11 @@ class SessionDoor(Door[Work]):
         """Make it this session's turn, or close it; clients are shown either."""
         settings = self._hub.get_config().agent
         taken = abandoned.take_over_turn(self._hub.get_db(), turn.row, settings)
+        if taken is None:
+            self._was_overtaken = True
+            return None
         history.reload(self._hub, self.key, self._session)
-        return None if taken is None else Taken(taken)
+        return Taken(taken)
 
 
 _PACE = Pace()
