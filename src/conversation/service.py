@@ -32,7 +32,7 @@ from .patience import retry_until_stored
 from .places import TurnPlaces
 from .silence import watched
 from .turn_events import TurnEvents
-from .watching import publish_turn
+from .watching import publish_agent
 
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
@@ -321,10 +321,8 @@ class Conversations:
             stopped_by=door.stopped_by,
         ) as silence:  # fmt: skip
             door.begun(work)
-            watch = watch_all(
-                publish_turn(agent), door.watch(work, agent), watch_progress(alive), silence,
-                events.watch,
-            )  # fmt: skip
+            publish_agent(agent)
+            watch = watch_all(door.watch(work, agent), watch_progress(alive), silence, events.watch)
             outcome = await door.run(agent, request, watch)
         await events.end(outcome)
         return outcome

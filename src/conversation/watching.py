@@ -1,8 +1,10 @@
-"""Publishing the events of turns to whoever watches their conversation, in any process."""
+"""Publishing what happens with agents to whoever watches their conversation, in any process."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,8 @@ from .events import ConversationLog, Logs
 from .relay import Relay
 
 if TYPE_CHECKING:
-    from agent.events import Watcher
+    from agent.agent import AIAgent
+    from agent.events import Event, Watcher
 
 LOGS = Logs()
 """Of this process."""
@@ -19,16 +22,34 @@ _relays: dict[Path, Relay] = {}
 _lock = threading.Lock()
 
 
-def publish_turn(agent: Any) -> Watcher | None:
-    """A watcher that publishes a turn's events; None if nobody could find its conversation.
+@dataclass(frozen=True, slots=True)
+class _Publisher:
+    """Publishes in a conversation; its log is looked up, as one of long ago may be forgotten."""
 
-    `agent` may be a stand-in for one, which nobody can watch.
+    conversation_id: str
+
+    def __call__(self, event: Event) -> None:
+        LOGS.log(self.conversation_id).publish(event)
+
+
+def publish_agent(agent: Any) -> None:
+    """Publish what happens with an agent, in turns and beside them, from now on.
+
+    `agent` may be a stand-in for one, or have no store: nobody could find its conversation.
     """
     from agent.agent import AIAgent
 
-    if not isinstance(agent, AIAgent) or agent.db is None:
-        return None
-    return open_log(agent.workspace.home, agent.conversation_id).publish
+    if isinstance(agent, AIAgent) and agent.db is not None:
+        conversation_id = agent.conversation_id
+        open_log(agent.workspace.home, conversation_id)
+        agent.add_watcher(_Publisher(conversation_id))
+
+
+def follow_agent(agent: AIAgent, watch: Watcher) -> Callable[[], None]:
+    """Hear what is published of an agent's conversation here, from now on; returns how to stop."""
+    publish_agent(agent)
+    log = LOGS.log(agent.conversation_id)
+    return log.subscribe(log.number, lambda numbered: watch(numbered.event))
 
 
 def open_log(home: Path, conversation_id: str) -> ConversationLog:

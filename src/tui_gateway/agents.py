@@ -1,10 +1,12 @@
 """The agent of a live session: built with the first prompt, its events turned into the protocol's.
 
-The engine's events are typed; here each becomes an event of the protocol, in one place.
+The events of its conversation are typed and numbered (`conversation.events`); here each becomes an
+event of the protocol, in one place, whichever process it comes from.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +42,7 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     from agent.build import build_agent, build_models
     from conversation.event_hooks import hooks_of
     from conversation.turn_events import compression_events, tell_beside
+    from conversation.watching import follow_agent
     from tools.services import Services
 
     from .asking import SessionAsker
@@ -58,7 +61,6 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
         platform="tui",
         user_id=session.get("user_id"),
         cwd=Path(session["cwd"]),
-        on_event=translator(hub, sid, session),
         asker=asker,
         services=Services(sudo_password=asker.sudo_password),
     )
@@ -74,6 +76,7 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     hooks = hooks_of(config.home)
     events = compression_events(lambda: hooks, tell_beside, agent.platform, agent.user_id)
     agent.holders.add("event hooks", events)
+    session["unfollow"] = follow_agent(agent, translator(hub, sid, session))
     return agent
 
 
@@ -126,7 +129,7 @@ def _own_id(session: Session) -> str:
 
 
 def translator(hub: Hub, sid: str, session: Session) -> Callable[[Event], None]:
-    """A function that turns the engine's events into those of the protocol."""
+    """A function that turns a conversation's events into those of the protocol."""
 
     def on_event(event: Event) -> None:
         translate = _TRANSLATIONS.get(type(event).__name__)
@@ -151,6 +154,12 @@ def _turn_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
     walls.follow(hub, sid, session)
     if session.get("stop_wanted"):  # while the turn was being prepared
         agent.interrupt()
+
+
+def _text(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    if session.get("inflight") is None:
+        message_begins(hub, sid, session)
+    emit_text(hub, sid, session, "message.delta", event.text, session.get("renderer"))
 
 
 def _reasoning(hub: Hub, sid: str, session: Session, event: Any) -> None:
@@ -225,10 +234,13 @@ def _background(hub: Hub, sid: str, session: Session, event: Any) -> None:
 
 
 def _note_stored(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    from . import prompts
+    """Run what waits, in a thread: whoever publishes the event waits for nobody."""
+    from .prompts import run_waiting
 
     if hub.get_sessions().get(sid) is session:
-        prompts.run_waiting(hub, sid, session)
+        threading.Thread(
+            target=run_waiting, args=(hub, sid, session), name="hermes-notes", daemon=True
+        ).start()
 
 
 def _title_set(hub: Hub, sid: str, session: Session, event: Any) -> None:
@@ -242,6 +254,7 @@ def _reviewed(hub: Hub, sid: str, session: Session, event: Any) -> None:
 
 _TRANSLATIONS: dict[str, Callable[[Hub, str, Session, Any], None]] = {
     "TurnStarted": _turn_started,
+    "TextStreamed": _text,
     "ReasoningStreamed": _reasoning,
     "StreamRestarted": _restarted,
     "ToolStarted": _tool_started,

@@ -51,6 +51,8 @@ def finalize(hub: Hub, session: Session, end_reason: str) -> None:
     close = getattr(agent, "close", None)
     if close is not None:
         _attempt("closing the agent", close)
+    if (unfollow := session.get("unfollow")) is not None:
+        unfollow()
 
 
 def finalize_all(hub: Hub, end_reason: str, seconds: float) -> None:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from conversation.door import Abandoned
 from hermes_base.process import is_gone, this_process
 
 from . import live
@@ -90,11 +91,16 @@ def mark_running(session: Session, work: object | None, *, is_stopped: bool = Fa
     session["prompt_id"] = None if work is None else prompt_id(work)
     session["stop_wanted"] = is_stopped
     session["inflight"] = None
-    done = session.setdefault("turn_done", threading.Event())
-    if work is None:
-        done.set()
+    _set(session, "turn_done", work is None)
+    _set(session, "take_over_settled", not isinstance(work, Abandoned))
+
+
+def _set(session: Session, name: str, is_set: bool) -> None:
+    event = session.setdefault(name, threading.Event())
+    if is_set:
+        event.set()
     else:
-        done.clear()
+        event.clear()
 
 
 def prompt_id(work: object) -> str:

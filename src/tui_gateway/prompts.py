@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+TAKE_OVER_SECONDS = 2.0
+"""How long whoever opens a conversation waits to be told whose its abandoned turn is."""
+
 
 def submit(
     hub: Hub, sid: str, session: Session, content: Any, message_id: str | None = None
@@ -109,6 +112,12 @@ def run_waiting(hub: Hub, sid: str, session: Session, *, is_opened: bool = False
     is_wanted = first(hub, session) is not None or abandoned.has_abandoned_turn(db, key)
     if is_wanted and _claim(session):
         _go_on(hub, sid, session)
+
+
+def await_take_over(session: Session) -> None:
+    """Wait a moment until an abandoned turn is this process's, or another's, or closed."""
+    if (settled := session.get("take_over_settled")) is not None:
+        settled.wait(TAKE_OVER_SECONDS)
 
 
 def begin_with(hub: Hub, session: Session, turn: Abandoned) -> None:

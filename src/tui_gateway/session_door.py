@@ -12,7 +12,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agent.events import watch_text
 from agent.home import hermes_home
 from agent.outcome import NotStarted, TurnOutcome, outcome_from_dict
 from agent.request import Question, TakenOver, TurnRequest, WaitingNotes
@@ -169,16 +168,11 @@ class SessionDoor(Door[Work]):
         return work.inbox_id if isinstance(work, Prompt) else super().name(work)
 
     def watch(self, work: Work, agent: Any) -> Watcher | None:
-        """The answer's text, as it comes."""
+        """How the answer's text is rendered, as it comes."""
         hub, session = self._hub, self._session
-        renderer = hub.make_stream_renderer(session.get("cols", 80))
-
-        def stream(text: str) -> None:
-            if session.get("inflight") is None:
-                agents.message_begins(hub, self.key, session)
-            agents.emit_text(hub, self.key, session, "message.delta", text, renderer)
-
-        return watch_text(stream)
+        session["renderer"] = hub.make_stream_renderer(session.get("cols", 80))
+        # What the conversation's log tells is translated already; a stand-in for an agent has none.
+        return None if session.get("unfollow") else agents.translator(hub, self.key, session)
 
     async def run(self, agent: Any, request: TurnRequest, watch: Watcher) -> TurnOutcome:
         """Run the turn. A stand-in for an agent may have only the public door, for questions."""

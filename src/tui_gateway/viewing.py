@@ -73,8 +73,6 @@ def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
             return  # a turn of our own has begun
         if name == "TurnStarted":
             _begin_message(hub, sid, session)
-        elif name == "TextStreamed":
-            agents.emit_text(hub, sid, session, "message.delta", event.text)
         elif name == "TurnFinished":
             session["inflight"], session["is_viewing"] = None, False
             session["asked_elsewhere"] = {}
@@ -95,4 +93,5 @@ def _begin_message(hub: Hub, sid: str, session: Session) -> None:
     tip = db.get_compression_tip(live.current_key(session))
     asked: dict[str, Any] = db.get_last_user_message(tip) or {}
     session["prompt"], session["is_viewing"] = asked.get("content"), True
+    session["renderer"] = hub.make_stream_renderer(session.get("cols", 80))
     agents.message_begins(hub, sid, session, asked.get("timestamp"))

@@ -73,6 +73,7 @@ def resume(
             session["close_on_disconnect"] = close_on_disconnect
             sid = live.add(call.hub, session, call.peer)
     prompts.run_waiting(call.hub, sid, session, is_opened=True)
+    prompts.await_take_over(session)
     other_processes.note_elsewhere(call.hub, sid, session)
     return _opened(call, sid, session)
 
