@@ -30,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     skips.find_programs_of_venv()
     summary.choose_seed()
     config.addinivalue_line("markers", "long: takes many seconds, and so is begun first")
+    config.addinivalue_line("markers", "sqlite: about SQLite's files, pages and logs alone")
     start_up.share_rewriting(config)
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

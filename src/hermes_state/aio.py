@@ -8,6 +8,7 @@ in a thread. The steps of turns run in a transaction they share with those of ot
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from . import turn_log
 from .db import SessionDB
 from .dialect import Connection
+from .group_commit import cancel_later
 
 if TYPE_CHECKING:
     from .salvage import SalvageReport
@@ -62,10 +64,12 @@ class _Grouped(Generic[P, R]):
     def __get__(
         self, store: AsyncSessionDB, owner: type | None = None
     ) -> Callable[P, Coroutine[Any, Any, R]]:
-        function = self._function
+        function, name = self._function, self._name
 
-        @functools.wraps(getattr(store._db, self._name))
+        @functools.wraps(getattr(store._db, name))
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if store._db.is_on_server:  # whose own group commit does the same
+                return await store._run_to_its_end(getattr(store._db, name), *args, **kwargs)
             return await store._db.group_writer.write(lambda conn: function(conn, *args, **kwargs))
 
         return call
@@ -108,6 +112,22 @@ class AsyncSessionDB:
         if self._closed:
             return work()  # the threads are gone; a closed store refuses at once, by name
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def _run_to_its_end(
+        self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """The same for a write whose outcome its caller must know, cancelled meanwhile or not."""
+        running = asyncio.ensure_future(self._run(function, *args, **kwargs))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if running.cancelled():
+                raise
+            while not running.done():
+                with contextlib.suppress(asyncio.CancelledError):  # raised with the next wait
+                    await asyncio.wait([running])
+            cancel_later()
+            return running.result()
 
     async def close(self) -> None:
         """Close the wrapped store and the threads; closing twice is fine."""

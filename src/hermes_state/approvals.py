@@ -23,7 +23,7 @@ import os
 from typing import Any, NamedTuple
 
 from .codec import decode_json, encode_json, encode_text
-from .dialect import Connection, column, row, rows
+from .dialect import Connection, at_most, column, row, rows
 from .sessions import require_session
 
 CHOICES = ("once", "session", "always", "deny")
@@ -306,7 +306,7 @@ def list_approvals(
         conn,
         f"SELECT {_SHOWN} FROM approvals WHERE (CAST(?1 AS TEXT) IS NULL OR session_id = ?1)"
         " AND (CAST(?2 AS TEXT) IS NULL OR user_id = ?2) ORDER BY created_at DESC, id LIMIT ?3",
-        (session_id, user_id, limit),
+        (session_id, user_id, at_most(limit)),
     )
     return [_shown(conn, one) for one in found]
 

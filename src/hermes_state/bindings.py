@@ -245,7 +245,8 @@ def _fields(entry_json: str | None) -> dict[str, Any] | None:
 def _text(conn: Connection, session_key: str, scope: str) -> str | None:
     text = value(
         conn,
-        "SELECT entry_json FROM gateway_routing WHERE scope = ? AND session_key = ?",
+        "SELECT entry_json FROM gateway_routing WHERE scope = ? AND session_key = ?"
+        + conn.lock_row,
         (scope, encode_text(session_key, "session_key")),
     )
     return None if text is None else str(text)

@@ -22,7 +22,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import apsw
 
@@ -109,6 +109,8 @@ class LostLogError(StoreUnavailableError):
 
 class Database:
     """The writer, the readers and their locks for one file."""
+
+    is_server: Literal[False] = False
 
     def __init__(self, path: Path, *, busy_timeout: float = BUSY_TIMEOUT) -> None:
         require_safe_sqlite()

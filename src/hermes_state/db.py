@@ -68,6 +68,8 @@ def _writes(
 ) -> Callable[Concatenate[SessionDB, P], R]:
     @functools.wraps(function)
     def method(self: SessionDB, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.is_on_server:
+            return _write_on_server(self, method, function, args, kwargs)
         return self._execute_write(lambda conn: function(conn, *args, **kwargs))
 
     return method
@@ -83,6 +85,33 @@ def _reads(
     return method
 
 
+def _write_on_server(
+    db: SessionDB,
+    method: Callable[..., Any],
+    function: Callable[..., R],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> R:
+    """Run a write that is alone in what it concerns, with arguments that last for a second run."""
+    from . import locks
+
+    scope, tell = _lock_of(method)
+    given = locks.lasting(args)
+    named = dict(zip(kwargs, locks.lasting(kwargs.values()), strict=True))
+    return db._execute_write(
+        lambda conn: function(conn, *given, **named), scope(*given, **named), tell=tell
+    )
+
+
+@functools.cache
+def _lock_of(method: Callable[..., Any]) -> tuple[Callable[..., str | None], bool]:
+    """Whose lock a method needs, from its arguments; whether others wait for what it writes."""
+    from . import locks
+
+    name = next(name for name, own in vars(SessionDB).items() if own is method)
+    return locks.scope_of(method, name), name not in locks.QUIET
+
+
 def default_path() -> Path:
     """`state.db` in the Hermes home."""
     home = os.environ.get("HERMES_HOME")
@@ -93,11 +122,17 @@ class SessionDB:
     """Sessions and their messages in one SQLite file; may be shared by any number of threads."""
 
     def __init__(
-        self, db_path: Path | str | None = None, *, busy_timeout: float = BUSY_TIMEOUT
+        self,
+        db_path: Path | str | None = None,
+        *,
+        busy_timeout: float = BUSY_TIMEOUT,
+        server: str | None = None,
     ) -> None:
         """Open (or create, or upgrade) the store; by default the one in the Hermes home.
 
-        A damaged file is moved aside and salvaged; `salvage_report` then says what was saved.
+        A damaged file is moved aside and salvaged; `salvage_report` then says what was saved. With
+        `server`, the address of a PostgreSQL database (`postgresql://…`), the store is there, and
+        `db_path` only says beside which name this machine keeps what it can make anew.
         """
         self.db_path = (Path(db_path) if db_path is not None else default_path()).absolute()
         self.on_conversations_deleted: Callable[[list[str]], None] | None = None
@@ -105,11 +140,24 @@ class SessionDB:
         store can go too; must not raise."""
         self._search_index: SearchIndex | None = None
         self._opening_search = threading.Lock()
-        self._database, self.salvage_report = open_store(self.db_path, busy_timeout)
+        self._database, self.salvage_report = open_store(self.db_path, busy_timeout, server)
         self._database.before_rejoin = self._close_search
 
-    def _execute_write(self, work: Callable[[Connection], R]) -> R:
-        """Run `work(connection)` in one write transaction and return what it returns."""
+    @property
+    def is_on_server(self) -> bool:
+        """Whether the store is a database server, which other machines may use too."""
+        return self._database.is_server
+
+    def _execute_write(
+        self, work: Callable[[Connection], R], about: str | None = None, *, tell: bool = True
+    ) -> R:
+        """Run `work(connection)` in one write transaction and return what it returns.
+
+        On a server it is alone in the conversation of the session `about`, or in the store, and
+        with `tell` whoever waits for a change is woken.
+        """
+        if self._database.is_server:
+            return self._database.write(work, about, tell)
         return self._database.write(work)
 
     @functools.cached_property
@@ -124,7 +172,12 @@ class SessionDB:
         """For whoever waits for a change, made here or by another process."""
         from .wake import Wake
 
-        wake = Wake(self.db_path)
+        if self._database.is_server:
+            from .server_wake import ServerWake
+
+            wake: Wake = ServerWake(self._database)
+        else:
+            wake = Wake(self.db_path)
         self._database.on_commit = wake.ring
         return wake
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .codec import decode_json, encode_json, encode_text
-from .dialect import Connection, rows, tuples, value
+from .dialect import Connection, at_most, rows, tuples, value
 
 RUNNING = "running"
 ENDED = ("completed", "failed", "interrupted")
@@ -100,7 +100,7 @@ def list_delegations(
         f"SELECT d.* FROM async_delegations d WHERE {pending}{_OF_CONVERSATION}"
         " AND (CAST(?2 AS TEXT) IS NULL OR d.state = ?2)"
         " ORDER BY d.dispatched_at DESC, d.rowid DESC LIMIT ?3",
-        (session_id, state, limit),
+        (session_id, state, at_most(limit)),
     )
     return [_decoded(one) for one in found]
 

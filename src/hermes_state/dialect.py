@@ -16,6 +16,11 @@ ALL_ROWS = 2**62
 """A LIMIT that leaves nothing out."""
 
 
+def at_most(limit: int | None) -> int:
+    """A LIMIT; None and what is below zero leave nothing out."""
+    return ALL_ROWS if limit is None or limit < 0 else limit
+
+
 class Cursor(Protocol):
     """The result of a statement."""
 
@@ -27,6 +32,9 @@ class Cursor(Protocol):
 
 class Connection(Protocol):
     """A connection within a transaction of a work, or outside of one."""
+
+    lock_row: str
+    """Ends a SELECT whose row is changed according to what it says; nobody else may meanwhile."""
 
     def execute(self, statement: str, values: Any = (), /) -> Cursor:
         """Run a statement; its result is read by walking it."""
@@ -68,7 +76,11 @@ def rows(connection: Connection, sql: str, values: Any = ()) -> list[dict[str, A
         names = [column[0] for column in cursor.get_description()]
     except apsw.ExecutionCompleteError:  # apsw's word for an empty result
         return []
-    return [dict(zip(names, found, strict=True)) for found in cursor]
+    found = [dict(zip(names, values, strict=True)) for values in cursor]
+    if "rowid" in names:  # a column there, which a file has without naming it
+        for one in found:
+            del one["rowid"]
+    return found
 
 
 def row(connection: Connection, sql: str, values: Any = ()) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@
     │   └── StoreClosedError     this SessionDB was closed
     ├── StoreBusyError           another process held the write lock for too long
     ├── StoreFullError           no room left on the disk
+    ├── StoreOutcomeUnknownError nobody can say whether a commit counts
     ├── StoreCorruptedError      the file is damaged
     ├── StoreIOError             the operating system reported a read or write error
     ├── NewerStoreError          written by a newer Hermes
@@ -40,6 +41,13 @@ class StoreBusyError(StoreError):
 
 class StoreFullError(StoreError):
     """No room left on the disk; the write was refused as a whole."""
+
+
+class StoreOutcomeUnknownError(StoreError):
+    """A server went away during a commit and cannot be asked: it may or may not have been written.
+
+    Never to be taken for "nothing was written": what is done again may be done twice.
+    """
 
 
 class StoreCorruptedError(StoreError):

@@ -194,7 +194,9 @@ class _LoopQueue:
         except BaseException as error:  # noqa: BLE001 - raised where each of them is awaited
             return error
         finally:
-            self._db._database.name_errors(batch)
+            database = self._db._database
+            if not database.is_server:
+                database.name_errors(batch)
         return None
 
     def _run_in_thread(self, batch: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
-from .dialect import Connection, row, rows
+from .dialect import Connection, at_most, row, rows
 from .errors import AlreadyTakenError
 from .lineage import get_compression_lineage
 
@@ -85,7 +85,7 @@ def list_waiting(
         where.append("source = ?")
         given.append(source)
     return _messages(
-        conn, f"{' AND '.join(where)} ORDER BY received_at, rowid LIMIT ?", *given, limit
+        conn, f"{' AND '.join(where)} ORDER BY received_at, rowid LIMIT ?", *given, at_most(limit)
     )
 
 

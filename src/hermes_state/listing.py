@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dialect import ALL_ROWS, Connection, rows, value
+from .dialect import Connection, at_most, rows, value
 from .views import preview
 
 _IS_BRANCH = (
@@ -47,7 +47,7 @@ def like(text: str) -> str:
 def _under(folder: str) -> tuple[str, list[Any]]:
     folder = folder.rstrip("/") or "/"
     prefix = folder if folder == "/" else folder + "/"
-    return "(t.cwd = ? OR substr(t.cwd, 1, ?) = ?)", [folder, len(prefix), prefix]
+    return "(t.cwd = ? OR substr(t.cwd, 1, CAST(? AS INTEGER)) = ?)", [folder, len(prefix), prefix]
 
 
 def _filters(
@@ -147,7 +147,7 @@ def list_sessions_rich(
         f" FROM sessions h JOIN {join}"
         + (f" WHERE {' AND '.join(where)}" if where else "")
         + f" ORDER BY {order} DESC, h.id DESC LIMIT ? OFFSET ?",
-        (*values, limit if limit is not None else ALL_ROWS, offset),
+        (*values, at_most(limit), offset),
     )
     for session in found:
         head, started, parent = (
@@ -226,7 +226,7 @@ def search_sessions(
         conn,
         "SELECT * FROM sessions WHERE CAST(?1 AS TEXT) IS NULL OR source = ?1"
         " ORDER BY COALESCE(last_active, started_at) DESC, id DESC LIMIT ?2 OFFSET ?3",
-        (source, limit, offset),
+        (source, at_most(limit), offset),
     )
     for session in found:
         if session["last_active"] is None:
@@ -256,7 +256,7 @@ def list_cron_job_runs(
         "  AND role = 'user' ORDER BY id LIMIT 1) AS preview FROM sessions"
         " WHERE id >= ?1 AND id < ?2 AND glob(?3, substr(id, length(?1) + 1))"
         " ORDER BY started_at DESC, id DESC LIMIT ?4 OFFSET ?5",
-        (prefix, prefix + "\U0010ffff", _CRON_TIME, limit, offset),
+        (prefix, prefix + "\U0010ffff", _CRON_TIME, at_most(limit), offset),
     )
     for session in found:
         session["preview"] = preview(session["preview"], 60)

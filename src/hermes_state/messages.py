@@ -19,7 +19,7 @@ from .codec import (
     encode_json,
     encode_text,
 )
-from .dialect import ALL_ROWS, Connection, rows, value
+from .dialect import Connection, at_most, rows, value
 from .errors import InvalidMessageError, UnknownSessionError
 
 TEXT_COLUMNS = ("content", "reasoning", "reasoning_content", "api_content")
@@ -274,7 +274,7 @@ def get_messages(
     found = rows(
         conn,
         "SELECT * FROM messages WHERE session_id = ? AND active >= ? ORDER BY id LIMIT ? OFFSET ?",
-        (session_id, 0 if include_inactive else 1, ALL_ROWS if limit is None else limit, offset),
+        (session_id, 0 if include_inactive else 1, at_most(limit), offset),
     )
     return [decode_row(row) for row in found]
 

@@ -14,10 +14,15 @@ from .migrations import prepare, refuse_newer
 
 if TYPE_CHECKING:
     from .salvage import SalvageReport
+    from .server import ServerDatabase
 
 
-def open_store(path: Path, busy_timeout: float) -> tuple[Database, SalvageReport | None]:
+def open_store(
+    path: Path, busy_timeout: float, server: str | None = None
+) -> tuple[Database | ServerDatabase, SalvageReport | None]:
     """Open (or create, or upgrade) the store; a report says what was saved of a damaged one."""
+    if server is not None:
+        return open_server(server, busy_timeout), None
     marker = damage_marker(path)
     report: SalvageReport | None = None
     try:
@@ -35,6 +40,18 @@ def open_store(path: Path, busy_timeout: float) -> tuple[Database, SalvageReport
         raise StoreUnavailableError(
             f"{path} cannot be opened ({error.strerror}). Check its permissions."
         ) from error
+
+
+def open_server(address: str, busy_timeout: float) -> ServerDatabase:
+    """Open the store in a database of a server."""
+    try:
+        from .server import ServerDatabase
+    except ImportError as error:
+        raise StoreUnavailableError(
+            "A store on PostgreSQL needs the package psycopg, which is not installed. Install it"
+            " with the extra `postgres`."
+        ) from error
+    return ServerDatabase(address, busy_timeout=busy_timeout)
 
 
 def _salvaged(

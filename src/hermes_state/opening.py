@@ -22,6 +22,8 @@ from .write_queue import patience_of_this_thread
 class FileConnection(apsw.Connection):
     """A connection to the file, with SQLite's words for what PostgreSQL says otherwise."""
 
+    lock_row = ""  # a file has one writer
+
     def now(self) -> float:
         """The clock of this machine: only its own processes open the file."""
         return time.time()

@@ -222,7 +222,7 @@ def _candidates_where(
             values.append(int(bool(given)))
         elif name == "cwd_prefix":
             prefix = str(given).rstrip("/") + "/"
-            where.append("(s.cwd = ? OR substr(s.cwd, 1, ?) = ?)")
+            where.append("(s.cwd = ? OR substr(s.cwd, 1, CAST(? AS INTEGER)) = ?)")
             values += [str(given).rstrip("/") or "/", len(prefix), prefix]
         else:
             raise TypeError(f"there is no filter {name!r} for sessions")

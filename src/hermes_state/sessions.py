@@ -121,7 +121,7 @@ def resolve_session_id(conn: Connection, session_id_or_prefix: str) -> str | Non
     length = len(session_id_or_prefix)
     found = tuples(
         conn,
-        "SELECT id FROM sessions WHERE substr(id, 1, ?) = ? LIMIT 2",
+        "SELECT id FROM sessions WHERE substr(id, 1, CAST(? AS INTEGER)) = ? LIMIT 2",
         (length, session_id_or_prefix),
     )
     return found[0][0] if len(found) == 1 else None

@@ -14,6 +14,7 @@ from .sessions import get_meta, set_meta
 
 if TYPE_CHECKING:
     from .db import SessionDB
+    from .server import ServerDatabase
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +79,11 @@ def maybe_auto_prune_and_vacuum(
     return report
 
 
-def vacuum(database: Database) -> int:
-    """Rewrite the file without its unused pages; returns how many bytes became free."""
+def vacuum(database: Database | ServerDatabase) -> int:
+    """Give back what is unused; returns how many bytes became free.
+
+    A file is rewritten without its unused pages; on a server dead rows make room for others.
+    """
 
     def work(conn: Connection) -> int:
         before = conn.size()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .codec import decode_content, plain_text
-from .dialect import Connection, rows, value
+from .dialect import Connection, at_most, rows, value
 from .history import repair_message_sequence
 from .lineage import get_compression_lineage
 from .messages import CONVERSATION_SQL, decode_row, load_conversation, read_conversation
@@ -83,7 +83,7 @@ def list_recent_user_messages(
         for message_id, at, content in conn.execute(
             "SELECT id, timestamp, content FROM messages WHERE session_id = ? AND role = 'user'"
             " AND active >= ? ORDER BY id DESC LIMIT ?",
-            (session_id, 0 if include_inactive else 1, limit),
+            (session_id, 0 if include_inactive else 1, at_most(limit)),
         )
     ]
 

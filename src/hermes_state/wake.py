@@ -46,7 +46,7 @@ _EVENT = struct.Struct("iIII")
 class Wake:
     """Tells whoever waits that the store at a path has changed; usable by threads and loops."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._log_path = os.fsencode(f"{path}-wal")
         self._changed = threading.Condition()
         self._futures: set[asyncio.Future[None]] = set()

@@ -1,11 +1,41 @@
-"""Fixtures for the store: real SQLite files in a temporary folder."""
+"""Fixtures for the store: real SQLite files in a temporary folder, and real PostgreSQL databases.
+
+Every test here runs on both, but for those that are about SQLite's files, pages and logs, which are
+marked `sqlite`. On a server, a store that is opened at a path is a database of its own.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import hermes_state.db
 from hermes_state import SessionDB
+
+from .. import postgres
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test once for each database that it is about."""
+    about_files = metafunc.definition.get_closest_marker("sqlite") is not None
+    metafunc.parametrize(
+        "database", ["sqlite"] if about_files else ["sqlite", "postgres"], indirect=True
+    )
+
+
+@pytest.fixture(autouse=True)
+def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Which database is behind the store."""
+    kind: str = getattr(request, "param", "sqlite")  # unittest's tests have no parameters
+    if kind == "sqlite":
+        yield kind
+        return
+    stores = postgres.Stores()
+    monkeypatch.setattr(hermes_state.db, "open_store", stores.open_store)
+    yield kind
+    stores.forget()
 
 
 @pytest.fixture

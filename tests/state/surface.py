@@ -4,6 +4,8 @@ import inspect
 from typing import Any
 
 from hermes_state import SessionDB
+from hermes_state.dialect import rows
+from hermes_state.schema import TABLES
 from hermes_state.turns import Lease
 
 UNKNOWN = "nobody"
@@ -68,11 +70,10 @@ def arguments(name: str, **given: Any) -> dict[str, Any]:
 
 
 def dump(db: SessionDB) -> dict[str, list[tuple[Any, ...]]]:
-    """Everything in the file."""
-    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
+    """Everything in the store."""
     return db._database.read(
         lambda conn: {
-            table: conn.execute(f"SELECT * FROM {table}").fetchall()
-            for (table,) in conn.execute(tables).fetchall()
+            table: [tuple(found.values()) for found in rows(conn, f"SELECT * FROM {table}")]
+            for table in TABLES
         }
     )

@@ -13,6 +13,8 @@ import pytest
 from hermes_state import SessionDB, StoreError
 from hermes_state.backup.copies import check_copy, copy_store, is_in_use
 
+pytestmark = pytest.mark.sqlite
+
 
 def test_a_copy_taken_amid_writes_is_one_state_of_the_store(db: SessionDB, tmp_path: Path) -> None:
     db.create_session("s", "cli")

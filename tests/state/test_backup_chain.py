@@ -28,6 +28,9 @@ from .. import seeds
 from .children import Child, killed
 from .memory import memory_folder
 
+pytestmark = pytest.mark.sqlite
+
+
 Rows = dict[str, list[Any]]
 
 

@@ -19,6 +19,9 @@ from hermes_state import (
 from .memory import memory_folder
 from .surface import UNKNOWN, arguments, dump, method_names, parameters
 
+pytestmark = pytest.mark.sqlite
+
+
 # What these are asked to write, they may write, whether or not there is such a session.
 CREATES = {
     "accept_message",

@@ -12,6 +12,9 @@ from hermes_state.search.check import missing_from_index
 from hermes_state.tool_runs import Started
 from hermes_state.turn_log import CUT_OFF, Recorded
 
+pytestmark = pytest.mark.sqlite
+
+
 CALLS = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
 
 

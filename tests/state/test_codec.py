@@ -16,6 +16,9 @@ from hermes_state.codec import JSON_MARK, decode_content, encode_content, encode
 
 from .. import seeds
 
+pytestmark = pytest.mark.sqlite
+
+
 any_text = st.text(st.characters(exclude_categories=()))
 awkward_text = any_text | st.sampled_from(
     ["", "\x00", "a\x00b", JSON_MARK, JSON_MARK + "[1]", JSON_MARK + "{", "\ud800", "x\udfff"]

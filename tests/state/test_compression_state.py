@@ -10,6 +10,8 @@ import pytest
 from hermes_state import SessionDB
 from hermes_state.opening import FileConnection
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture
 def chat(db: SessionDB) -> SessionDB:

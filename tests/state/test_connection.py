@@ -13,6 +13,9 @@ from hermes_state import SessionDB, StoreClosedError
 from hermes_state.connection import FairLock
 from hermes_state.dialect import Connection
 
+pytestmark = pytest.mark.sqlite
+
+
 PATIENCE = 30.0
 """How long to wait for a state that must come; only a hanging test ever waits that long."""
 

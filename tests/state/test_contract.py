@@ -8,6 +8,9 @@ import pytest
 
 from hermes_state import AsyncSessionDB, SessionDB
 
+pytestmark = pytest.mark.sqlite
+
+
 # Method → its parameters as they are written in a call; "*" starts the keyword-only ones.
 METHODS: dict[str, str] = {
     "close": "",

@@ -25,6 +25,9 @@ from .kill_model import Operation, State, check_whole, choose, observe, perform
 from .memory import memory_folder
 from .test_faults import as_a_stranger, raised, shared_folder  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.sqlite
+
+
 SEED = seeds.seed()
 NAMES = {"full": StoreFullError, "read-only": StoreReadOnlyError, "io": StoreIOError}
 

@@ -33,6 +33,9 @@ from .. import skips
 from . import old_store
 from .children import in_child
 
+pytestmark = pytest.mark.sqlite
+
+
 NOBODY = 65534
 
 

@@ -12,6 +12,9 @@ from hermes_state.losses import acknowledge_losses, list_losses
 from .damage import check_sound, damaged_files, leave_wal, read_back
 from .memory import memory_folder
 
+pytestmark = pytest.mark.sqlite
+
+
 MESSAGES = 200
 USER_VERSION = range(60, 64)
 

@@ -29,6 +29,9 @@ from .writers import (
     notes,
 )
 
+pytestmark = pytest.mark.sqlite
+
+
 R = TypeVar("R")
 
 

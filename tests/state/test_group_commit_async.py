@@ -15,6 +15,9 @@ from hermes_state.group_commit import GroupWriter
 
 from .writers import PATIENCE, Recorder, failing, locked_elsewhere, note, notes
 
+pytestmark = pytest.mark.sqlite
+
+
 R = TypeVar("R")
 
 

@@ -18,6 +18,9 @@ from .children import Child, in_child
 from .kill_model import Operation, State, check_whole, choose, observe, perform
 from .memory import memory_folder
 
+pytestmark = pytest.mark.sqlite
+
+
 ROUNDS = seeds.times(20, 200)
 SEED = seeds.seed()
 

@@ -17,6 +17,8 @@ from hermes_state import SessionDB, StoreUnavailableError, lost_log
 
 from .damage import check_sound
 
+pytestmark = pytest.mark.sqlite
+
 
 class StoreProcess:
     """A process that has the store open and does with it what it is sent."""

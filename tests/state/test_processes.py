@@ -15,6 +15,9 @@ from . import old_store
 from .children import Child, in_child, race
 from .kill_model import check_whole, observe
 
+pytestmark = pytest.mark.sqlite
+
+
 PROCESSES = 8
 
 

@@ -23,6 +23,9 @@ from hermes_state.turns import Lease
 from .memory import memory_folder
 from .surface import arguments, dump, method_names
 
+pytestmark = pytest.mark.sqlite
+
+
 RUNNING = Lease("running", 1, this_process())
 
 DAY = 86_400.0

@@ -11,6 +11,9 @@ import pytest
 
 from hermes_state import SessionDB, StoreBusyError
 
+pytestmark = pytest.mark.sqlite
+
+
 DAY = 86_400.0
 
 

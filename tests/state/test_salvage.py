@@ -25,6 +25,8 @@ from .damage import (
     read_back,
 )
 
+pytestmark = pytest.mark.sqlite
+
 
 def readable_ids(path: Path, ids: list[int]) -> set[int]:
     """Which messages SQLite still finds one by one."""

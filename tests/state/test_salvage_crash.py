@@ -27,6 +27,8 @@ from .damage import (
     read_back,
 )
 
+pytestmark = pytest.mark.sqlite
+
 
 def damaged_store(path: Path) -> Written:
     """A store with a damaged page, and more messages in the -wal; what can be read of it."""

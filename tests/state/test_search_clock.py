@@ -8,6 +8,8 @@ import pytest
 
 from hermes_state.search.clock import WorkClock
 
+pytestmark = pytest.mark.sqlite
+
 
 class Clocks:
     """Both clocks of a thread, moved by hand."""

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from .search_store import SearchStore
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SearchStore]:

@@ -26,6 +26,8 @@ from hermes_state.search.index import FORMAT
 from .children import Child, race
 from .search_store import SearchStore
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SearchStore]:

@@ -24,6 +24,8 @@ from hermes_state.search.document import (
 
 from .search_store import SearchStore
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SearchStore]:

@@ -16,6 +16,9 @@ from hermes_state.search.text import words
 from .search_store import SearchStore
 from .test_search_query import typed_text
 
+pytestmark = pytest.mark.sqlite
+
+
 VOCABULARY = [
     "deploy",
     "deployed",

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from hermes_state.search.query import MAX_PHRASE, MAX_TERMS, Query, Term, build, parse
 
+pytestmark = pytest.mark.sqlite
+
+
 SYNTAX = ['"', "*", "(", ")", ":", "^", "-", "+", "NOT", "AND", "OR", "NEAR", "NEAR(a b, 2)", "{a}"]
 typed_text = st.one_of(
     st.text(st.characters(exclude_categories=[]), max_size=60),

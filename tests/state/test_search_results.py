@@ -10,6 +10,8 @@ import pytest
 
 from .search_store import SearchStore
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SearchStore]:

@@ -13,6 +13,8 @@ from hermes_state.search.engine import SearchIndex
 
 from .search_store import SearchStore
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:

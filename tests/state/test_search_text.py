@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from hermes_state.search.document import calls_text, content_text, cut_content_text
 from hermes_state.search.text import MAX_WORD, fold, is_unspaced, located_words, words
 
+pytestmark = pytest.mark.sqlite
+
+
 any_text = st.text(st.characters(exclude_categories=[]), max_size=80)
 
 

@@ -27,6 +27,9 @@ from .. import seeds
 from .memory import MEMORY
 from .store_model import Message, Refused, Row, Session, StoreModel
 
+pytestmark = pytest.mark.sqlite
+
+
 MOST_SESSIONS = 9
 SEARCHES = hasattr(SessionDB, "search_messages")
 REFUSALS = (ValueError, SessionEndedError)

@@ -14,6 +14,9 @@ from hermes_state.titles import MAX_TITLE_LENGTH, sanitize_title
 
 from .memory import MEMORY
 
+pytestmark = pytest.mark.sqlite
+
+
 UNSEEN = [
     "\x00", "\x07", "\x1b", "\x7f", "\x9f",  # control
     "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad",  # zero width

@@ -20,6 +20,9 @@ from hermes_state.turns import LEASE_SECONDS, Lease
 
 from .surface import dump
 
+pytestmark = pytest.mark.sqlite
+
+
 TO = {"id": "in1", "to": {"session_key": "k", "platform": "local", "chat_id": "7"}}
 
 

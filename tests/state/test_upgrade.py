@@ -18,6 +18,9 @@ from hermes_state.schema import OWN_SCHEMA_VERSION
 from . import old_store
 from .children import Child, in_child
 
+pytestmark = pytest.mark.sqlite
+
+
 Contents = dict[str, list[tuple[Any, ...]]]
 
 

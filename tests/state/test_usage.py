@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from hermes_state import SessionDB
 
+pytestmark = pytest.mark.sqlite
+
+
 TOKENS = (
     "input_tokens",
     "output_tokens",

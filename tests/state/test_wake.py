@@ -16,6 +16,9 @@ import pytest
 from hermes_state import SessionDB
 from hermes_state import wake as module
 
+pytestmark = pytest.mark.sqlite
+
+
 LONG = 60.0
 """A wait that ends only by being woken."""
 

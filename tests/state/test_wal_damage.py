@@ -24,6 +24,9 @@ from .children import killed
 from .damage import check_sound
 from .memory import memory_folder
 
+pytestmark = pytest.mark.sqlite
+
+
 HEADER, FRAME = 32, 24 + 4096
 FOLDED, LATE = 10, 25
 """How many messages are in the file itself, and how many in its log alone."""

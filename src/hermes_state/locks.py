@@ -1,0 +1,121 @@
+"""Which lock each write needs on a server, where writes of others run at the same time.
+
+A file has one writer, so a work may read, decide and write. On a server these three keep that true:
+
+- the **store**'s lock: nobody else writes. For what concerns several conversations: deleting,
+  importing, moving sessions from one conversation to another, titles and chats that must be unique.
+- a **conversation**'s lock: nobody else writes in it. For every step of a turn, for appending,
+  compressing and taking over.
+- **row**: none but that nobody has the store's. For a statement that says by itself what must still
+  be so (`AND state = 'pending'`, `ON CONFLICT DO NOTHING`): the server looks at the newest row
+  before it changes it.
+
+Guards in the statements are the second line: a lease is changed only under the number and owner
+that were read, a note is told only while it waits, a parent has one continuation by an index. A
+write that meets one of these is run again with the store's lock.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+Scope = str | None
+"""Whose lock: a session's conversation, by the session's id; no conversation's; the store's."""
+
+STORE: Scope = None
+ROW: Scope = ""
+
+_SESSION = "session_id"
+
+CONVERSATION: dict[str, str] = {
+    # method: the parameter that names the conversation, by any session of it, its id or a lease
+    **dict.fromkeys(
+        (
+            "create_session", "ensure_session", "end_session", "reopen_session",
+            "promote_to_session_reset", "set_session_archived", "update_session_cwd",
+            "update_session_meta", "update_system_prompt", "update_session_model",
+            "update_session_billing_route", "set_expiry_finalized",
+            "set_session_title", "set_auto_title_if_empty",
+            "rotate_session", "archive_and_compact", "compact_seen",
+            "append_message", "append_messages", "set_latest_user_api_content",
+            "begin_turn", "begin_noted_turn", "record_step", "append_missing", "deliver_results",
+            "update_token_counts", "record_auxiliary_usage", "claim_review",
+            "set_wall_mode", "set_wall_folders", "record_gateway_session_peer",
+            "request_handoff", "claim_handoff", "complete_handoff", "fail_handoff",
+            "record_compression_failure_cooldown", "clear_compression_failure_cooldown",
+            "set_compression_fallback_streak",
+        ),
+        _SESSION,
+    ),
+    "take_over_turn": "conversation_id",
+    "close_abandoned_turn": "conversation_id",
+    "end_turn": "lease",
+}  # fmt: skip
+"""Writes that are alone in a conversation."""
+
+ROWS: frozenset[str] = frozenset({
+    "set_meta", "beat_turns",
+    "accept_message", "begin_command", "drop_message", "forget_taken",
+    "add_delivery", "revise_delivery", "begin_delivery", "finish_delivery", "forget_delivered",
+    "note_preview", "forget_preview",
+    "create_delegation", "finish_delegation", "lose_delegation", "add_note", "drop_notes",
+    "update_binding",
+    "try_acquire_compression_lock", "refresh_compression_lock", "release_compression_lock",
+    "create_approval", "decide_approval", "settle_approval", "take_late_answer",
+    "renew_approval_token", "decide_own_approval", "record_approval", "cancel_approval",
+    "expire_approvals", "grant_patterns", "revoke_grant", "revoke_pattern",
+})  # fmt: skip
+"""Writes whose statements guard themselves, or the row that they read (`locked`)."""
+
+WHOLE_STORE: frozenset[str] = frozenset({
+    "backfill_repo_roots", "branch_session",
+    "rewind_to_message", "restore_rewound", "replace_messages", "clear_messages",
+    "offer_pairing", "approve_pairing", "revoke_pairing",
+    "save_gateway_routing_entry", "replace_gateway_routing_entries",
+    "delete_gateway_routing_entries", "create_bindings", "rebind_key", "move_bindings",
+    "forget_bindings", "import_sessions", "archive_sessions",
+    "finalize_orphaned_compression_sessions", "mend_store",
+})  # fmt: skip
+"""Writes that are alone in the store: rare ones."""
+
+QUIET: frozenset[str] = frozenset({
+    "beat_turns", "append_message", "append_messages", "update_token_counts",
+    "record_auxiliary_usage", "note_preview", "forget_preview", "refresh_compression_lock",
+    "update_system_prompt", "forget_taken", "forget_delivered",
+})  # fmt: skip
+"""Writes that nobody in another process waits for: they wake nobody."""
+
+
+def scope_of(function: Callable[..., Any], name: str) -> Callable[..., Scope]:
+    """What tells, from a call's arguments, whose lock a write needs."""
+    if name in ROWS:
+        return lambda *args, **kwargs: ROW
+    if name not in CONVERSATION:
+        return lambda *args, **kwargs: STORE
+    wanted = CONVERSATION[name]
+    # The first parameter is the connection.
+    position = list(inspect.signature(function).parameters).index(wanted) - 1
+
+    def scope(*args: Any, **kwargs: Any) -> Scope:
+        given = args[position] if len(args) > position else kwargs.get(wanted)
+        if _moves_sessions(name, args, kwargs):
+            return STORE
+        conversation = getattr(given, "conversation_id", given)
+        return conversation if isinstance(conversation, str) else STORE
+
+    return scope
+
+
+def _moves_sessions(name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a write may move sessions from one conversation to another."""
+    if name == "end_session":
+        return "compression" in (*args[1:], kwargs.get("end_reason"))
+    facts = kwargs.get("facts") or kwargs
+    return isinstance(facts, Mapping) and facts.get("parent_session_id") is not None
+
+
+def lasting(values: Iterable[Any]) -> list[Any]:
+    """Arguments that can be walked more than once: a work may be run again."""
+    return [list(value) if hasattr(value, "__next__") else value for value in values]

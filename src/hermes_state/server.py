@@ -1,0 +1,396 @@
+"""A store on a PostgreSQL server, for as many processes and machines as use it.
+
+The same works run here as on a file, each in a transaction of its own on one connection of a pool.
+On a file every write is alone; here it is alone in its conversation, or in the store where it
+concerns several (`locks` says which), by advisory locks that are taken first and held to the end.
+Under READ COMMITTED each statement then sees what the lock's last holder has written.
+
+A commit whose answer was lost is usually there. So each write marks its commit: whoever lost the
+connection asks, and takes the mark away from the old one, which can commit nothing after that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import errors as pg
+
+from . import server_schema
+from .dialect import Connection
+from .errors import (
+    InvalidMessageError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreOutcomeUnknownError,
+)
+from .locks import STORE, Scope
+from .server_connection import ServerConnection, adapt
+from .server_errors import CONFLICTS, named
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CONNECTIONS = 8
+"""How many connections a process has at most; further threads wait for one."""
+
+IDLE_SECONDS = 60.0
+"""A connection that was not used for so long is asked for a sign of life before it is relied on."""
+
+STATEMENT_SECONDS = 60
+IDLE_IN_TRANSACTION_SECONDS = 10
+"""A process that stops in the middle of a write holds others up for so long, and then loses it;
+less than a turn's lease."""
+
+_CONNECTION_SETTINGS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "application_name": "hermes",
+}
+
+CHANNEL = "hermes"
+"""Where others are told that something was written."""
+
+
+def is_server(address: object) -> bool:
+    """Whether an address names a server, not a file."""
+    return isinstance(address, str) and address.startswith(("postgresql://", "postgres://"))
+
+
+def shown(address: str) -> str:
+    """The address without its password, for people and logs."""
+    parts = urlsplit(address)
+    where = parts.hostname or dict(_query(parts.query)).get("host") or "localhost"
+    port = f":{parts.port}" if parts.port else ""
+    return f"postgresql://{where}{port}/{parts.path.lstrip('/')}"
+
+
+def _query(text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split("&"):
+        name, _, given = part.partition("=")
+        yield name, given
+
+
+class _LostCommitError(Exception):
+    """The connection broke while a commit was on its way."""
+
+
+class ServerDatabase:
+    """A pool of connections, and how works run on them."""
+
+    is_server: Literal[True] = True
+
+    def __init__(
+        self, address: str, *, busy_timeout: float, connections: int = CONNECTIONS
+    ) -> None:
+        self.address = address
+        self.path = shown(address)
+        """For messages to people: where the store is."""
+        self.busy_timeout = busy_timeout
+        self.before_rejoin: Callable[[], None] | None = None  # a file's matter
+        self.on_commit: Callable[[], None] | None = None
+        """Called after every commit of this process."""
+        self._idle: list[ServerConnection] = []
+        self._places = threading.BoundedSemaphore(connections)
+        self._closed = False
+        self._pid = os.getpid()
+        self._prepare()
+
+    # Connections
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection of its own, outside the pool, with our settings."""
+        milliseconds = {
+            "lock_timeout": max(1, int(self.busy_timeout * 1000)),
+            "statement_timeout": STATEMENT_SECONDS * 1000,
+            "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_SECONDS * 1000,
+        }
+        options = " ".join(f"-c {name}={number}" for name, number in milliseconds.items())
+        given = psycopg.conninfo.conninfo_to_dict(self.address)
+        settings = {**_CONNECTION_SETTINGS, **given}
+        settings["options"] = f"{options} {given.get('options', '')}".strip()
+        raw = psycopg.connect(autocommit=True, **settings)
+        raw.prepare_threshold = 3
+        raw.prepared_max = 400
+        adapt(raw)
+        return raw
+
+    def _new_connection(self) -> ServerConnection:
+        try:
+            return ServerConnection(self.connect())
+        except psycopg.Error as error:
+            raise named(error, self.path) from error
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[ServerConnection]:
+        """One of the pool's connections; thrown away if it breaks."""
+        if not self._places.acquire(timeout=self.busy_timeout):
+            raise StoreBusyError(
+                f"All connections to {self.path} were in use for {self.busy_timeout:.0f} seconds;"
+                " nothing was written. Try again."
+            )
+        try:
+            connection = self._take_idle() or self._new_connection()
+            try:
+                yield connection
+            finally:
+                connection.forget_clock()
+                self._give_back(connection)
+        finally:
+            self._places.release()
+
+    def _take_idle(self) -> ServerConnection | None:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if time.monotonic() - connection.last_used < IDLE_SECONDS or _is_alive(connection):
+                return connection
+            connection.raw.close()
+
+    def _give_back(self, connection: ServerConnection) -> None:
+        raw = connection.raw
+        is_idle = raw.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        if raw.closed or raw.broken or not is_idle or self._closed:
+            raw.close()
+            return
+        connection.last_used = time.monotonic()
+        self._idle.append(connection)
+
+    def _drop_idle(self) -> None:
+        """Close what is idle: a server that was restarted has forgotten all of them."""
+        with contextlib.suppress(IndexError):  # another thread may take the last
+            while True:
+                self._idle.pop().raw.close()
+
+    def require_open(self) -> None:
+        """Raise StoreClosedError if this store was closed, or belongs to a parent process."""
+        if self._closed:
+            raise StoreClosedError(f"The store {self.path} is closed.")
+        if os.getpid() != self._pid:
+            raise StoreClosedError(
+                f"The store {self.path} was opened before a fork; open it again in the child."
+            )
+
+    def close(self) -> None:
+        """Close every connection; what is under way ends first in its own thread."""
+        if os.getpid() != self._pid:
+            return  # the connections belong to the process that forked us
+        self._closed = True
+        self._drop_idle()
+
+    # Works
+
+    def write(self, work: Callable[[Connection], T], about: Scope = STORE, tell: bool = True) -> T:
+        """Run `work` in one transaction: all of it is durable when this returns, or none.
+
+        A work whose transaction was lost, or met another's, is run again; it must not have effects
+        outside of it. `about` is whose lock it needs; with `tell` whoever waits is woken.
+        """
+        self.require_open()
+        scope, tries = about, 0
+        while True:
+            tries += 1
+            try:
+                with self._connection() as connection:
+                    result = self._run(connection, work, scope, tell)
+                break
+            except CONFLICTS as error:
+                if scope is STORE:
+                    raise named(error, self.path) from error
+                scope = STORE
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                self._drop_idle()
+                if tries > 2 or not _is_lost(error):
+                    raise named(error, self.path) from error
+            except (psycopg.Error, UnicodeError, OverflowError, TypeError) as error:
+                translated = self._name_of(error)
+                if translated is None:
+                    raise
+                raise translated from error
+        if self.on_commit is not None:
+            self.on_commit()
+        return result
+
+    def _run(
+        self,
+        connection: ServerConnection,
+        work: Callable[[Connection], T],
+        scope: Scope,
+        tell: bool,
+    ) -> T:
+        key = "NULL" if scope is None else connection.quoted(scope)
+        begun = connection.run_script(f"BEGIN; SELECT hermes_lock({key})").fetchone()
+        assert begun is not None
+        connection.set_clock(begun[0])
+        try:
+            result = work(connection)
+        except BaseException:
+            _roll_back(connection)
+            raise
+        try:
+            self._commit(connection, tell)
+        except _LostCommitError as lost:
+            if not self._was_committed(connection):
+                raise pg.AdminShutdown(f"the connection was lost: {lost}") from lost
+        return result
+
+    def _commit(self, connection: ServerConnection, tell: bool) -> None:
+        """Commit with a mark; _LostCommitError if nobody knows whether it counts."""
+        notify = f"NOTIFY {CHANNEL}; " if tell else ""
+        try:
+            if not connection.mark:
+                connection.mark = os.urandom(12).hex()
+                marked = (
+                    f"INSERT INTO {server_schema.COMMIT_MARKS} (id, seq)"
+                    f" VALUES ('{connection.mark}', 1)"
+                )
+            else:
+                marked = f"SELECT hermes_mark('{connection.mark}', {connection.commits + 1})"
+            connection.run_script(f"{notify}{marked}; COMMIT")
+            connection.commits += 1
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            if not connection.raw.broken and not connection.raw.closed:
+                _roll_back(connection)
+                raise
+            raise _LostCommitError(str(error)) from error
+        except pg.SerializationFailure:
+            connection.raw.close()  # its mark was taken away: another connection goes on
+            raise
+        except BaseException:
+            _roll_back(connection)
+            raise
+
+    def _was_committed(self, lost: ServerConnection) -> bool:
+        """Whether the last write of a connection that broke is there; if not, it never will be.
+
+        Taking the mark away waits for the old transaction if that is still under way, and keeps it
+        from committing if it has not marked yet.
+        """
+        deadline = time.monotonic() + self.busy_timeout
+        number = lost.commits + 1
+        while True:
+            try:
+                raw = self.connect()
+                try:
+                    with raw.transaction():
+                        found = raw.execute(
+                            f"INSERT INTO {server_schema.COMMIT_MARKS} (id, seq) VALUES (%s, 0)"
+                            " ON CONFLICT (id) DO UPDATE SET seq ="
+                            f" -{server_schema.COMMIT_MARKS}.seq RETURNING seq",
+                            (lost.mark,),
+                        ).fetchone()
+                finally:
+                    raw.close()
+                return found is not None and abs(found[0]) == number
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if time.monotonic() > deadline:
+                    raise StoreOutcomeUnknownError(
+                        f"The connection to {self.path} broke while a commit was on its way, and"
+                        " the server cannot be asked whether it counts. Look before doing it again."
+                    ) from error
+                time.sleep(0.2)
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a transaction that sees one state of the store throughout."""
+        self.require_open()
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                with self._connection() as connection:
+                    connection.run_script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                    try:
+                        result = work(connection)
+                        connection.run_script("COMMIT")
+                    except BaseException:
+                        _roll_back(connection)
+                        raise
+                    return result
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                self._drop_idle()
+                if tries > 2 or not _is_lost(error):
+                    raise named(error, self.path) from error
+            except (psycopg.Error, UnicodeError, OverflowError, TypeError) as error:
+                translated = self._name_of(error)
+                if translated is None:
+                    raise
+                raise translated from error
+
+    def outside_transaction(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` on a connection outside a transaction (VACUUM and the like)."""
+        self.require_open()
+        try:
+            with self._connection() as connection:
+                connection.run_script("SET statement_timeout = 0")
+                try:
+                    return work(connection)
+                finally:
+                    connection.run_script("RESET statement_timeout")
+        except psycopg.Error as error:
+            raise named(error, self.path) from error
+
+    def _name_of(self, error: Exception) -> StoreError | None:
+        """The store's own error; None for a mistake in the call."""
+        if isinstance(error, psycopg.Error):
+            return named(error, self.path)
+        if isinstance(error, TypeError) and not str(error).startswith("Bad binding argument"):
+            return None
+        return InvalidMessageError(f"A value that cannot be stored: {error}")
+
+    # Opening
+
+    def _prepare(self) -> None:
+        """Create or upgrade the tables; refuse what cannot hold a store."""
+        try:
+            with self._connection() as connection:
+                if server_schema.is_current(connection, self.path):
+                    return
+                server_schema.require_fit(connection, self.path)
+                connection.run_script("BEGIN")
+                try:
+                    server_schema.upgrade(connection, self.path)
+                    connection.run_script("COMMIT")
+                except BaseException:
+                    _roll_back(connection)
+                    raise
+                # Statements that were prepared before the tables changed are not to be used again.
+                connection.raw.close()
+        except psycopg.Error as error:
+            raise named(error, self.path) from error
+
+
+def _is_alive(connection: ServerConnection) -> bool:
+    try:
+        connection.run_script("SELECT 1")
+    except psycopg.Error:
+        return False
+    return True
+
+
+def _is_lost(error: psycopg.Error) -> bool:
+    """Whether the connection broke: nothing of its transaction counts, and another may do."""
+    if isinstance(error, pg.AdminShutdown | pg.CrashShutdown | pg.IdleInTransactionSessionTimeout):
+        return True
+    return error.sqlstate is None
+
+
+def _roll_back(connection: ServerConnection) -> None:
+    """End a transaction that failed; a connection that cannot is thrown away."""
+    try:
+        connection.run_script("ROLLBACK")
+    except psycopg.Error:
+        connection.raw.close()

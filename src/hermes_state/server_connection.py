@@ -1,0 +1,223 @@
+"""A connection to PostgreSQL that the functions of this package use as they use SQLite's.
+
+Statements come as they are; only `?` and `?1` become `$1`. Values go over without loss: PostgreSQL
+cannot keep a NUL in a text, so NUL, and the character that stands for it, are written as two
+characters and read back as the one they were. Whole numbers are 64 bits, truth values are 0 and 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Buffer, Dumper, Loader
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import StrDumper
+
+ESCAPE = "\ue000"
+"""Stands for NUL, with a `0` behind it, and for itself, with a `1`."""
+
+
+def escape_nul(text: str) -> str:
+    """The text as the server keeps it."""
+    if "\0" in text or ESCAPE in text:
+        return text.replace(ESCAPE, ESCAPE + "1").replace("\0", ESCAPE + "0")
+    return text
+
+
+def unescape_nul(text: str) -> str:
+    """The text that `escape_nul` was given."""
+    return _ESCAPED.sub(_unescaped, text) if ESCAPE in text else text
+
+
+_ESCAPED = re.compile(f"{ESCAPE}([01])")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return "\0" if match[1] == "0" else ESCAPE
+
+
+class _TextDumper(StrDumper):
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(escape_nul(obj))
+
+
+class _TextLoader(Loader):
+    def load(self, data: Buffer) -> str:
+        return unescape_nul(bytes(data).decode())
+
+
+class _TruthDumper(Int8Dumper):
+    def dump(self, obj: Any) -> Buffer | None:
+        return super().dump(int(obj))
+
+
+class _TruthLoader(Loader):
+    def load(self, data: Buffer) -> int:
+        return int(bytes(data) == b"t")
+
+
+class _NumberLoader(Loader):
+    """Sums of whole numbers have a type of their own there."""
+
+    def load(self, data: Buffer) -> int | float:
+        text = bytes(data).decode()
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+class _BytesDumper(Dumper):
+    """No column holds bytes; who brings them hears it as from SQLite."""
+
+    def dump(self, obj: Any) -> Buffer | None:
+        raise TypeError(f"Bad binding argument type supplied: {type(obj).__name__}")
+
+
+def adapt(connection: psycopg.Connection[Any]) -> None:
+    """Have values go over as they do with SQLite."""
+    adapters = connection.adapters
+    adapters.register_dumper(str, _TextDumper)
+    adapters.register_dumper(int, Int8Dumper)
+    adapters.register_dumper(bool, _TruthDumper)
+    for kind in (bytes, bytearray, memoryview):
+        adapters.register_dumper(kind, _BytesDumper)
+    for name in ("text", "varchar", "bpchar", "name"):
+        adapters.register_loader(name, _TextLoader)
+    adapters.register_loader("bool", _TruthLoader)
+    adapters.register_loader("numeric", _NumberLoader)
+
+
+_PARTS = re.compile(r"'[^']*'|\"[^\"]*\"|\?(\d*)|[^'\"?]+|['\"]")
+
+
+@functools.lru_cache(2048)
+def numbered(statement: str) -> bytes:
+    """The statement with `$1` for `?` and `?1`; what stands in quotes stays."""
+    count = 0
+    parts: list[str] = []
+    for match in _PARTS.finditer(statement):
+        part = match[0]
+        if part[0] == "?":
+            count += 1
+            part = f"${match[1] or count}"
+        parts.append(part)
+    return "".join(parts).encode()
+
+
+class ServerCursor(psycopg.RawCursor[Any]):
+    """The result of a statement, as SQLite's is read: of one that gives no rows, none."""
+
+    def __iter__(self) -> Any:
+        return iter(self.fetchall())
+
+    def fetchone(self) -> Any:
+        """The next row, or None."""
+        return super().fetchone() if self.description is not None else None
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        return super().fetchall() if self.description is not None else []
+
+    def get_description(self) -> list[tuple[str]]:
+        """The names of the columns."""
+        return [(column.name,) for column in self.description or ()]
+
+
+class ServerConnection:
+    """One connection, with PostgreSQL's words for what SQLite says otherwise."""
+
+    lock_row = " FOR UPDATE"
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self.raw = raw
+        self._changes = 0
+        self._clock: tuple[float, float] | None = None
+        self.mark = ""
+        """Under which commits of this connection are marked, once it has written."""
+        self.commits = 0
+        """The number of its last commit, marked in the store with it."""
+        self.last_used = time.monotonic()
+
+    def execute(self, statement: str, values: Any = (), /) -> ServerCursor:
+        """Run a statement; its result has come whole."""
+        cursor = ServerCursor(self.raw)
+        cursor.execute(numbered(statement), values)
+        self._changes = cursor.rowcount
+        return cursor
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Run a statement once for each row of values."""
+        ServerCursor(self.raw).executemany(numbered(statement), list(rows))
+
+    def run_script(self, script: str) -> ServerCursor:
+        """Run statements without values in one go; the result is that of the last."""
+        cursor = ServerCursor(self.raw)
+        cursor.execute(script.encode())
+        while cursor.nextset():
+            pass
+        return cursor
+
+    def quoted(self, text: str) -> str:
+        """A text as a literal, for a script."""
+        return pq.Escaping(self.raw.pgconn).escape_literal(escape_nul(text).encode()).decode()
+
+    def changes(self) -> int:
+        """How many rows the last statement has inserted, updated or deleted."""
+        return max(0, self._changes)
+
+    def set_clock(self, server_time: float) -> None:
+        """The server's clock has just been read."""
+        self._clock = (server_time, time.monotonic())
+
+    def forget_clock(self) -> None:
+        """A transaction is over: the next one reads the clock anew."""
+        self._clock = None
+
+    def now(self) -> float:
+        """The server's clock, read once in a transaction and counted on from there."""
+        if self._clock is None:
+            ((server_time,),) = self.execute(f"SELECT {CLOCK}").fetchall()
+            self.set_clock(server_time)
+        assert self._clock is not None
+        read, at = self._clock
+        return read + time.monotonic() - at
+
+    def damage(self) -> list[str]:
+        """Nothing: the server looks after its files itself, with checksums where it was told to."""
+        return []
+
+    def index_names(self) -> set[str]:
+        """The names of all indexes that are there."""
+        return {
+            name
+            for (name,) in self.execute(
+                "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema()"
+            )
+        }
+
+    def size(self) -> int:
+        """Bytes of the tables and their indexes."""
+        return self._sum("pg_total_relation_size(c.oid)")
+
+    def unused_size(self) -> int:
+        """Bytes of rows that are dead and not yet free for others, as the server counts them."""
+        ((unused,),) = self.execute(
+            "SELECT COALESCE(SUM(CASE WHEN n_live_tup + n_dead_tup > 0 THEN"
+            " pg_relation_size(relid) * n_dead_tup / (n_live_tup + n_dead_tup) END), 0)"
+            " FROM pg_stat_user_tables WHERE schemaname = current_schema()"
+        ).fetchall()
+        return int(unused)
+
+    def _sum(self, what: str) -> int:
+        ((total,),) = self.execute(
+            f"SELECT COALESCE(SUM({what}), 0) FROM pg_class c JOIN pg_namespace n"
+            " ON n.oid = c.relnamespace WHERE n.nspname = current_schema() AND c.relkind = 'r'"
+        ).fetchall()
+        return int(total)
+
+
+CLOCK = "CAST(extract(epoch FROM clock_timestamp()) AS double precision)"

@@ -1,0 +1,69 @@
+"""Waking up when something was written to a store on a server: its notifications.
+
+A notification is a hint and may be lost with its connection; whoever waits looks again by itself
+after its own time-out. While the server cannot be reached, whoever waits is woken now and then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from .server import CHANNEL
+from .wake import Wake
+
+if TYPE_CHECKING:
+    from .server import ServerDatabase
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
+
+
+class ServerWake(Wake):
+    """Tells whoever waits that the store on a server has changed."""
+
+    def __init__(self, database: ServerDatabase) -> None:
+        super().__init__(None)
+        self._database = database
+
+    def _notice(self, ended: int) -> None:
+        failures = 0
+        try:
+            while True:
+                try:
+                    connection = self._database.connect()
+                    try:
+                        connection.execute(f"LISTEN {CHANNEL}")
+                        failures = 0
+                        self.ring()  # what was written before we listened
+                        if self._follow(connection, ended):
+                            return
+                    finally:
+                        connection.close()
+                except psycopg.Error as error:
+                    log.info("The server's notifications cannot be heard: %s", error)
+                wait = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
+                failures += 1
+                if select.select([ended], [], [], wait)[0]:
+                    return
+                self.ring()
+        finally:
+            os.close(ended)
+
+    def _follow(self, connection: psycopg.Connection[Any], ended: int) -> bool:
+        """Ring with every notification, until the end; False if the connection is lost."""
+        while True:
+            ready = select.select([connection.fileno(), ended], [], [])[0]
+            if ended in ready:
+                return True
+            connection.pgconn.consume_input()
+            heard = False
+            while connection.pgconn.notifies() is not None:
+                heard = True
+            if heard:
+                self.ring()
