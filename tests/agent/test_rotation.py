@@ -233,7 +233,7 @@ def test_a_turn_is_taken_over_where_its_process_had_moved_to(db: SessionDB) -> N
     told = recorder(agent)
     lease = abandoned_turn(db, "s")
     db.rotate_session("s", "s2", [{"role": "user", "content": "Go."}])
-    taken = db.take_over_turn(*lease)
+    taken = db.take_over_turn(lease.conversation_id, lease.fence)
     assert taken is not None
     assert agent.run_blocking(TakenOver(taken)).text == "ok"
     assert told == [Rotation("s", "s2", "s", in_turn=True, elsewhere=True)]
@@ -243,7 +243,8 @@ def test_a_turn_of_another_conversation_is_no_rotation(db: SessionDB) -> None:
     store_talk(db, "s", 2)
     agent, _ = agent_on(db, session_id="another")
     told = recorder(agent)
-    taken = db.take_over_turn(*abandoned_turn(db, "s"))
+    lease = abandoned_turn(db, "s")
+    taken = db.take_over_turn(lease.conversation_id, lease.fence)
     assert taken is not None
     assert agent.run_blocking(TakenOver(taken)).session_id == "s"
     assert told == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -9,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 from tools.base import ToolContext, Workspace
@@ -99,7 +99,7 @@ class World:
         for place in _SYSTEM:
             if Path(place).exists():
                 found[place] = sorted(os.listdir(place))  # noqa: PTH208 - names are enough
-        found["connections"] = self.connections
+        found["connections"] = self._count_connections()
         stat = Path(f"/proc/{self.victim.pid}/stat").read_text()
         found["victim"] = (self.victim.poll(), stat.rpartition(")")[2].split()[0] == "T")
         return found
@@ -119,19 +119,22 @@ class World:
         for server in self._servers:
             server.close()
 
-    def _serve(self, server: socket.socket, *, is_stream: bool = True) -> socket.socket:
-        if is_stream:
+    def _count_connections(self) -> int:
+        """Also those that came this very moment: the system has them before a client has its."""
+        for server in self._servers:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    if server.type == socket.SOCK_STREAM:
+                        server.accept()[0].close()
+                    else:
+                        server.recv(100)
+                    self.connections += 1
+        return self.connections
+
+    def _serve(self, server: socket.socket) -> socket.socket:
+        server.setblocking(False)
+        if server.type == socket.SOCK_STREAM:
             server.listen()
-
-        def count() -> None:
-            while True:
-                try:
-                    _ = server.accept() if is_stream else server.recv(100)
-                except OSError:
-                    return  # closed
-                self.connections += 1
-
-        threading.Thread(target=count, daemon=True).start()
         return server
 
     def _tcp(self) -> socket.socket:
@@ -142,7 +145,7 @@ class World:
     def _udp(self) -> socket.socket:
         server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         server.bind(("127.0.0.1", self.port))
-        return self._serve(server, is_stream=False)
+        return self._serve(server)
 
     def _unix(self) -> socket.socket:
         server = socket.socket(socket.AF_UNIX)
