@@ -34,7 +34,7 @@ from .errors import (
 )
 from .locks import STORE, Scope
 from .server_connection import ServerConnection, adapt
-from .server_errors import CONFLICTS, named
+from .server_errors import CONFLICTS, is_passing, named
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,9 @@ _CONNECTION_SETTINGS: dict[str, Any] = {
     "tcp_user_timeout": 10_000,
     "application_name": "hermes",
 }
+
+_FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
+"""Seconds between two tries to reach a server that is away."""
 
 CHANNEL = "hermes"
 """Where others are told that something was written."""
@@ -106,7 +109,9 @@ class ServerDatabase:
         self._places = threading.BoundedSemaphore(connections)
         self._closed = False
         self._pid = os.getpid()
+        self._is_prepared = False
         self._prepare()
+        self._is_prepared = True
 
     # Connections
 
@@ -128,10 +133,18 @@ class ServerDatabase:
         return raw
 
     def _new_connection(self) -> ServerConnection:
-        try:
-            return ServerConnection(self.connect())
-        except psycopg.Error as error:
-            raise named(error, self.path) from error
+        """Connect; a server that is away is waited for, once the store was open."""
+        deadline = time.monotonic() + (self.busy_timeout if self._is_prepared else 0.0)
+        wait = _FIRST_RETRY
+        while True:
+            try:
+                return ServerConnection(self.connect())
+            except psycopg.Error as error:
+                refused = named(error, self.path)
+                if self._closed or not is_passing(error) or time.monotonic() + wait > deadline:
+                    raise refused from error
+            time.sleep(wait)
+            wait = min(wait * 2, _LAST_RETRY)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[ServerConnection]:

@@ -28,6 +28,14 @@ _REFUSED = (
 )
 
 
+def is_passing(error: psycopg.Error) -> bool:
+    """Whether a server that could not be connected to may take us in a moment."""
+    if isinstance(error, _REFUSED):
+        return False
+    # Without a code nobody answered, or the answer did not come in time.
+    return error.sqlstate is None or isinstance(error, (*_STARTING, *_NO_ROOM_FOR_US))
+
+
 def named(error: psycopg.Error, where: str) -> StoreError:
     """The store's own error for one of the server's."""
     said = " ".join(str(error).split())
