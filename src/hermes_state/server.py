@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 from psycopg import errors as pg
@@ -75,15 +75,9 @@ def is_server(address: object) -> bool:
 def shown(address: str) -> str:
     """The address without its password, for people and logs."""
     parts = urlsplit(address)
-    where = parts.hostname or dict(_query(parts.query)).get("host") or "localhost"
+    where = parts.hostname or dict(parse_qsl(parts.query)).get("host") or "localhost"
     port = f":{parts.port}" if parts.port else ""
     return f"postgresql://{where}{port}/{parts.path.lstrip('/')}"
-
-
-def _query(text: str) -> Iterator[tuple[str, str]]:
-    for part in text.split("&"):
-        name, _, given = part.partition("=")
-        yield name, given
 
 
 class _LostCommitError(Exception):
