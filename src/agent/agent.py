@@ -93,7 +93,8 @@ class AIAgent:
         self.llm = model
         self.platform = platform
         self.max_iterations = max_iterations
-        self._watchers: list[Watcher] = [] if on_event is None else [on_event]
+        self.watchers: dict[str, Watcher] = {} if on_event is None else {"": on_event}
+        """Who hears all that happens, by name."""
         self._emit = watch_all(on_event)
         """Tells whoever watches the running turn, or the last one."""
         self.db = db
@@ -209,7 +210,7 @@ class AIAgent:
         return outcome
 
     def _new_turn(self, watch: Watcher | None = None, deliver_to: DeliverTo | None = None) -> Turn:
-        emit = self._emit = watch_all(watch, *self._watchers)
+        emit = self._emit = watch_all(watch, *self.watchers.values())
         return Turn(
             model=self.llm,
             journal=self._journal,
@@ -275,12 +276,12 @@ class AIAgent:
 
     def announce(self, event: Event) -> None:
         """Emit what does not belong to a turn, to whoever listens to the agent."""
-        watch_all(*self._watchers)(event)
+        watch_all(*self.watchers.values())(event)
 
-    def add_watcher(self, watcher: Watcher) -> None:
-        """Let a watcher hear all that happens from now on, in turns and beside them; once."""
-        if watcher not in self._watchers:
-            self._watchers.append(watcher)
+    def add_watcher(self, name: str, watcher: Watcher) -> None:
+        """Let a watcher hear all that happens from now on, in turns and beside them, in place of
+        an earlier one of that name."""
+        self.watchers[name] = watcher
 
     def _prepare(self, conversation_history: Iterable[Message] | None = None) -> None:
         self.delegation.settle()

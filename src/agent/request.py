@@ -29,10 +29,6 @@ class DeliverTo:
     to: Mapping[str, Any]
     """The address: session_key, platform, chat_id, thread_id."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """The form in which the store keeps it with the turn."""
-        return {"id": self.id, "to": dict(self.to)}
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

@@ -125,7 +125,8 @@ async def take_turn(agent: AIAgent, turn: Turn, request: Question | WaitingNotes
 
     Raises NoNotesError if there is nothing to tell, StoppedWaitingError.
     """
-    deliver_to = None if request.deliver_to is None else request.deliver_to.as_dict()
+    target = request.deliver_to
+    deliver_to = None if target is None else {"id": target.id, "to": dict(target.to)}
     waiting = False
     while True:
         seen = agent.db.wake.number if agent.db is not None else 0

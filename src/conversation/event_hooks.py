@@ -45,6 +45,8 @@ class EventHooks:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._handlers: list[tuple[str, frozenset[str], Handler]] | None = None
+        self.is_empty = False
+        """Whether it is known that there are none."""
 
     @property
     def loaded_hooks(self) -> list[str]:
@@ -80,6 +82,7 @@ class EventHooks:
             if self._folder.is_dir() and not _is_safe_mode():
                 for folder in sorted(self._folder.iterdir()):
                     self._load_one(folder)
+            self.is_empty = not self._handlers
         return self._handlers
 
     def _load_one(self, folder: Path) -> None:

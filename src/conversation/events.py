@@ -163,6 +163,10 @@ class Logs:
             self._logs.move_to_end(conversation_id)
             return log
 
+    def publish(self, conversation_id: str, event: Event) -> None:
+        """Publish an event in a conversation; its log may have been forgotten meanwhile."""
+        self.log(conversation_id).publish(event)
+
     def _forget_oldest(self) -> None:
         idle = [name for name, log in self._logs.items() if not log.is_running]
         for name in idle[: max(0, len(self._logs) - MAX_LOGS)]:

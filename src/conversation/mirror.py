@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
 
@@ -30,16 +30,10 @@ SHOWN = 12_000
 """Characters of a message that other chats are shown."""
 
 
-class LinkedChat(NamedTuple):
-    """A chat that sees what is said in its conversation elsewhere."""
+Address = Mapping[str, Any]
+"""Of a chat: session_key, platform, chat_id, thread_id."""
 
-    session_key: str
-    platform: str
-    chat_id: str
-    thread_id: str | None = None
-
-
-Linked = Callable[[str, str], Iterable[LinkedChat]]
+Linked = Callable[[str, str], Iterable[Address]]
 """The chats that are linked to a session's conversation, but for the one with a key."""
 
 
@@ -50,9 +44,9 @@ class LinkedChats:
         self._db = db
         self._lock = threading.Lock()
         self._version: int | None = None
-        self._chats: dict[str, tuple[str, LinkedChat]] = {}
+        self._chats: dict[str, tuple[str, Address]] = {}
 
-    def __call__(self, session_id: str, key: str) -> list[LinkedChat]:
+    def __call__(self, session_id: str, key: str) -> list[Address]:
         """See `Linked`."""
         with self._lock:
             changes = self._db.list_binding_changes(self._version)
@@ -60,7 +54,9 @@ class LinkedChats:
             if changes is not None and isinstance(changes.changed, dict):
                 self._apply(changes)
             linked = list(self._chats.values())
-        return [chat for bound, chat in linked if bound == session_id and chat.session_key != key]
+        return [
+            chat for bound, chat in linked if bound == session_id and chat["session_key"] != key
+        ]
 
     def _apply(self, changes: Any) -> None:
         self._version = changes.version
@@ -70,9 +66,8 @@ class LinkedChats:
                 entry = json.loads(binding.entry_json)
                 origin = entry.get("origin") or {}
                 if entry.get("linked") and origin.get("chat_id"):
-                    chat = LinkedChat(
-                        key, origin["platform"], origin["chat_id"], origin.get("thread_id")
-                    )
+                    names = ("platform", "chat_id", "thread_id")
+                    chat = {"session_key": key, **{name: origin.get(name) for name in names}}
                     self._chats[key] = (entry["session_id"], chat)
         if changes.keys is not None:
             self._chats = {key: chat for key, chat in self._chats.items() if key in changes.keys}
@@ -112,16 +107,15 @@ class Mirror:
             try:
                 await self._add(chat, name, text)
             except StoreError as error:
-                log.warning("%s is shown what was said later: %s", chat.session_key, error)
+                log.warning("%s is shown what was said later: %s", chat["session_key"], error)
                 self._spawn(self._add_when_possible(chat, name, text))
 
-    async def _add_when_possible(self, chat: LinkedChat, name: str, text: str) -> None:
+    async def _add_when_possible(self, chat: Address, name: str, text: str) -> None:
         await retry_until_stored(lambda: self._add(chat, name, text), "What a linked chat is shown")
 
-    async def _add(self, chat: LinkedChat, name: str, text: str) -> None:
-        delivery_id = f"{MIRRORED}{name}:{chat.session_key}"
-        await self._db.add_delivery(delivery_id, text, **chat._asdict())
-        self._send(chat.session_key)
+    async def _add(self, chat: Address, name: str, text: str) -> None:
+        await self._db.add_delivery(f"{MIRRORED}{name}:{chat['session_key']}", text, **chat)
+        self._send(chat["session_key"])
 
 
 def _who(origin: Origin) -> str:

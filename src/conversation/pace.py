@@ -78,10 +78,8 @@ class Pace:
             self.free += 1
 
 
-def watch_progress(alive: Callable[[], None] | None) -> Watcher | None:
+def watch_progress(alive: Callable[[], None]) -> Watcher:
     """A watcher that calls `alive` when the turn progresses: a word of the model, a tool's end."""
-    if alive is None:
-        return None
 
     def watch(event: Event) -> None:
         if isinstance(event, (TextStreamed, ReplyFinished, ToolFinished)):

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent.events import watch_all
@@ -31,8 +31,9 @@ from .pace import Pace, watch_progress
 from .patience import retry_until_stored
 from .places import TurnPlaces
 from .silence import watched
+from .tasks import Spawn, Tasks
 from .turn_events import TurnEvents
-from .watching import publish_agent
+from .watching import PUBLISHED, publish_agent
 
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
@@ -62,7 +63,7 @@ class Conversations:
         *,
         is_running: Callable[[], bool] = lambda: True,
         limit: int | None = None,
-        spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]] | None = None,
+        spawn: Spawn | None = None,
         agents: dict[str, Any] | None = None,
         pace: Pace | None = None,
         linked: Linked | None = None,
@@ -78,8 +79,8 @@ class Conversations:
         self._is_running = is_running
         self._slots = asyncio.Semaphore(limit) if limit else None
         self._pace = pace or Pace()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self.spawn = spawn or self._spawn
+        self._tasks = Tasks("the conversations")
+        self.spawn = spawn or self._tasks.spawn
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._queues: dict[str, deque[Any]] = {}
         self.agents: dict[str, Any] = {} if agents is None else agents
@@ -142,8 +143,8 @@ class Conversations:
         try:
             await self.work(door, first)
         finally:
-            if self._tasks:
-                await asyncio.wait(self._tasks, timeout=LAST_SECONDS)
+            if self._tasks.running:
+                await asyncio.wait(self._tasks.running, timeout=LAST_SECONDS)
 
     async def work(self, door: Door[W], first: W | Abandoned) -> None:
         """Do one thing, then what waits."""
@@ -308,12 +309,16 @@ class Conversations:
     ) -> TurnOutcome:
         origin = door.origin(work)
         session_context.set_session_vars(**origin.context())
-        events = TurnEvents(self._hooks(), self._db, self.spawn, origin, door.asked(work))
+        hooks = self._hooks()
+        events = None
+        if not getattr(hooks, "is_empty", False):
+            events = TurnEvents(hooks, self._db, self.spawn, origin, door.asked(work))
         if isinstance(request, Question):
             await self.mirror.question(
                 door.key, origin.session_id, origin, door.name(work), door.asked(work)
             )
-        await events.start()
+        if events is not None:
+            await events.start()
         await door.begin(work, agent)
         async with watched(
             self._settings(), door.key, agent, spawn=self.spawn,
@@ -321,10 +326,17 @@ class Conversations:
             stopped_by=door.stopped_by,
         ) as silence:  # fmt: skip
             door.begun(work)
-            publish_agent(agent)
-            watch = watch_all(door.watch(work, agent), watch_progress(alive), silence, events.watch)
+            if PUBLISHED not in getattr(agent, "watchers", (PUBLISHED,)):
+                publish_agent(agent)
+            watch = watch_all(
+                door.watch(work, agent),
+                watch_progress(alive) if alive is not None else None,
+                silence,
+                events.watch if events is not None else None,
+            )
             outcome = await door.run(agent, request, watch)
-        await events.end(outcome)
+        if events is not None:
+            await events.end(outcome)
         return outcome
 
     async def _settle_inbox(
@@ -405,17 +417,6 @@ class Conversations:
             if stuck := [task for task in ending if task is not None]:
                 await asyncio.wait(stuck, timeout=LAST_SECONDS)
         return [key for key in begun if key not in self.not_started]
-
-    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("A task beside the turns failed", exc_info=task.exception())
 
 
 def _broken(request: TurnRequest, session_id: str, error: Exception) -> TurnOutcome:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +13,16 @@ from .relay import Relay
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
-    from agent.events import Event, Watcher
+    from agent.events import Watcher
+
+PUBLISHED = "published"
+"""The name of an agent's watcher that publishes."""
 
 LOGS = Logs()
 """Of this process."""
 
 _relays: dict[Path, Relay] = {}
 _lock = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class _Publisher:
-    """Publishes in a conversation; its log is looked up, as one of long ago may be forgotten."""
-
-    conversation_id: str
-
-    def __call__(self, event: Event) -> None:
-        LOGS.log(self.conversation_id).publish(event)
 
 
 def publish_agent(agent: Any) -> None:
@@ -42,7 +35,7 @@ def publish_agent(agent: Any) -> None:
     if isinstance(agent, AIAgent) and agent.db is not None:
         conversation_id = agent.conversation_id
         open_log(agent.workspace.home, conversation_id)
-        agent.add_watcher(_Publisher(conversation_id))
+        agent.add_watcher(PUBLISHED, functools.partial(LOGS.publish, conversation_id))
 
 
 def follow_agent(agent: AIAgent, watch: Watcher) -> Callable[[], None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +38,7 @@ class GatewayHost:
         home: Path,
         config: GatewayConfig,
         *,
-        accept: Callable[[MessageEvent], Awaitable[None]],
+        accept: Callable[[MessageEvent], Coroutine[Any, Any, None]],
         spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]],
         authorization: Authorization,
         parts: PartsExpected,
@@ -47,11 +47,12 @@ class GatewayHost:
         delivery: Delivery,
         requests: Callable[[], RequestSide],
     ) -> None:
-        """`parts` puts messages together that came in pieces; `requests` makes what an adapter
-        needs that answers within a request."""
+        """`accept` takes a message in, and returns when it is stored; `spawn` runs a coroutine
+        until the gateway stops. `parts` puts messages together that came in pieces; `requests`
+        makes what an adapter needs that answers within a request."""
         self.home = home
-        self._accept = accept
-        self._spawn = spawn
+        self.accept = accept
+        self.spawn = spawn
         self.is_allowed = authorization.is_allowed
         self.expects = parts.expects
         self.limits = AdapterLimits(
@@ -65,14 +66,6 @@ class GatewayHost:
         self._db = db
         self._delivery = delivery
         self._new_requests = requests
-
-    async def accept(self, event: MessageEvent) -> None:
-        """Take a message in; returns when it is stored."""
-        await self._accept(event)
-
-    def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        """Run a coroutine until the gateway stops; a failure is logged."""
-        return self._spawn(work)
 
     def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
         """While the files of a message are fetched: earlier parts of that message wait."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from conversation.turn_events import compression_events
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agent.agent import AIAgent
     from agent.config import Config
     from conversation.event_hooks import EventHooks
+    from conversation.tasks import Spawn
     from hermes_state import AsyncSessionDB
     from tools.base import Asker
 
@@ -46,7 +47,9 @@ class AgentSource:
     questions: Questions
     delivery: Delivery
     hooks: Callable[[], EventHooks]
-    spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]]
+    spawn: Spawn
+    toolsets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By platform: those that the configuration names."""
 
     async def agent_for(self, key: str, entry: SessionEntry, source: SessionSource) -> AIAgent:
         """The chat's agent, in the session its entry says."""
@@ -96,10 +99,15 @@ class AgentSource:
             base_url=model.base_url,
             key=hashlib.sha256(model.api_key.encode()).hexdigest(),
             override=entry.model_override,
-            toolsets=wanted_on(self.settings.raw, source.platform.value).names,
+            toolsets=self._toolsets(source.platform.value),
             user_id=source.user_id,
             user_id_alt=source.user_id_alt,
         )
+
+    def _toolsets(self, platform: str) -> tuple[str, ...]:
+        if platform not in self.toolsets:
+            self.toolsets[platform] = wanted_on(self.settings.raw, platform).names
+        return self.toolsets[platform]
 
     def _build(self, key: str, entry: SessionEntry, source: SessionSource) -> AIAgent:
         from agent.build import build_agent, build_models

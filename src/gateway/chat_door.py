@@ -24,7 +24,7 @@ from hermes_state import StoreError
 from .config import GatewayConfig, Platform
 from .message_parts import merge_parts, select_parts
 from .pipeline import Inbound, content_of
-from .platforms.registry import capabilities_of
+from .platforms.registry import find_manifest
 from .replies import normalize_empty_response
 from .session import SessionEntry, SessionSource
 from .streaming import Stream
@@ -185,7 +185,10 @@ class ChatDoor(Door[Inbound]):
 
     def request(self, inbound: Inbound) -> TurnRequest:
         """The turn that a message asks for."""
-        return request_of(inbound)
+        platform = inbound.event.source.platform
+        adapter = self._parts.adapters.get(platform)
+        manifest = adapter.manifest if adapter is not None else find_manifest(platform.value)
+        return request_of(inbound, manifest is None or manifest.capabilities.pushes)
 
     def origin(self, inbound: Inbound) -> Origin:
         """The chat, and who wrote."""
@@ -340,13 +343,13 @@ def turn_name(inbound: Inbound) -> str:
     return str(taken.deliver_to["id"]) if taken and taken.deliver_to else inbound.inbox_id
 
 
-def request_of(inbound: Inbound) -> TurnRequest:
-    """The turn that a message asks for."""
+def request_of(inbound: Inbound, pushes: bool) -> TurnRequest:
+    """The turn that a message asks for; `pushes` is whether its platform can be written to."""
     if inbound.taken is not None:
         return TakenOver(inbound.taken)
     source = inbound.event.source
     deliver_to = None
-    if capabilities_of(source.platform.value).pushes:
+    if pushes:
         address = {
             "session_key": inbound.session_key,
             "platform": source.platform.value,

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Container
 from typing import TYPE_CHECKING
 
+from agent.slash.dispatch import is_command
 from hermes_state import plain_text
 
 from .asking import Questions
@@ -40,14 +41,12 @@ def is_answer(questions: Questions, inbound: Inbound) -> bool:
 
 def command_line(reset_triggers: Container[str], inbound: Inbound) -> str | None:
     """The slash command that a message is; None if it is one for the model."""
-    from agent.slash.dispatch import is_command
-
     text = inbound.event.text.strip()
     if inbound.event.button is not None:
         return None
     if text in reset_triggers:
         return "/new"
-    return text if is_command(text) else None
+    return text if text.startswith("/") and is_command(text) else None
 
 
 class Commands:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -89,6 +90,21 @@ class ResetPolicy:
     notify: bool = True
     notify_exclude_platforms: tuple[str, ...] = ("api_server", "webhook")
     bg_process_max_age_hours: float = 24.0
+
+    def expired_because(self, last_used: datetime, now: datetime) -> str | None:
+        """ "idle" or "daily" if a session last used then is over by now; None if it goes on."""
+        idle = timedelta(minutes=self.idle_minutes)
+        if self.mode in ("idle", "both") and now > last_used + idle:
+            return "idle"
+        if self.mode in ("daily", "both") and last_used < last_boundary(self.at_hour, now):
+            return "daily"
+        return None
+
+
+def last_boundary(at_hour: int, now: datetime) -> datetime:
+    """The most recent time the clock showed `at_hour`, local time."""
+    boundary = now.replace(hour=at_hour, minute=0, second=0, microsecond=0)
+    return boundary if boundary <= now else boundary - timedelta(days=1)
 
 
 @dataclass(slots=True)

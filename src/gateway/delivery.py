@@ -20,7 +20,7 @@ from conversation.patience import retry_until_stored
 from hermes_state import StoreError
 
 from .config import GatewayConfig, Platform
-from .media import outgoing
+from .media import FILE_MARKS, outgoing
 from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
 from .splitting import split_message
@@ -232,7 +232,7 @@ class Delivery:
             return False
         if not adapter.capabilities.media:
             return True
-        return not outgoing(row["content"], self.working_directory, self._home)[1]
+        return not self._outgoing(row["content"])[1]
 
     def wake_chat(self, session_key: str) -> asyncio.Task[None]:
         """Have what a chat is owed sent now."""
@@ -332,7 +332,7 @@ class Delivery:
         text: str = row["content"]
         files: list[Path] = []
         if adapter.capabilities.media and not delivery_id.startswith("say:"):
-            text, files = outgoing(text, self.working_directory, self._home)
+            text, files = self._outgoing(text)
         parts = split_message(text, adapter.capabilities.max_length, adapter.measure)
         if files and not text:
             parts = []
@@ -390,6 +390,12 @@ class Delivery:
             message_id = None
         await self.forget_preview(turn)
         return message_id is not None
+
+    def _outgoing(self, text: str) -> tuple[str, list[Path]]:
+        """An answer, and the files that it names."""
+        if not any(mark in text for mark in FILE_MARKS):
+            return text, []
+        return outgoing(text, self.working_directory, self._home)
 
     def _adapter(self, platform: str) -> PlatformAdapter | None:
         try:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+HOOK = "pre_gateway_dispatch"
+
+
 class DispatchHook:
     """Asks the plugins about every message."""
 
@@ -26,16 +29,14 @@ class DispatchHook:
     @staticmethod
     def is_used() -> bool:
         """Whether a plugin wants to be asked."""
-        return plugins.has_hook("pre_gateway_dispatch")
+        return plugins.has_hook(HOOK)
 
     async def passes(self, event: MessageEvent, name: str) -> bool:
         """Whether a message goes on; its text may be another one after that. `name` is for the
         log."""
-        if not self.is_used():
-            return True
         wishes = await asyncio.to_thread(
             plugins.invoke_hook,
-            "pre_gateway_dispatch",
+            HOOK,
             event=event,
             gateway=self._gateway,
             session_store=self._store,

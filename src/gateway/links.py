@@ -11,8 +11,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from conversation.mirror import LinkedChat
-
 from .link_codes import LinkCodeError, LinkCodes
 from .session import SessionEntry, SessionSource
 
@@ -121,18 +119,6 @@ class Links:
         for entry in entries:
             if entry.origin is not None:
                 await self._delivery.say(entry.origin, entry.session_key, text)
-
-
-def linked_chats(store: SessionStore, session_id: str, key: str) -> list[LinkedChat]:
-    """The other chats that see what is said in a session."""
-    return [
-        LinkedChat(
-            entry.session_key, entry.origin.platform.value, entry.origin.chat_id,
-            entry.origin.thread_id,
-        )
-        for entry in store.linked_with(session_id, key)
-        if entry.origin is not None
-    ]  # fmt: skip
 
 
 async def may_see(store: SessionStore, authorization: Authorization, key: str) -> bool:

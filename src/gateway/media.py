@@ -62,10 +62,12 @@ async def keep(
     return path
 
 
+FILE_MARKS = ("MEDIA:", "](")
+"""Without one of these an answer names no file."""
+
+
 def outgoing(text: str, working_directory: Path, home: Path) -> tuple[str, list[Path]]:
     """The files that an answer names, and the answer without the names of those that are sent."""
-    if "MEDIA:" not in text and "](" not in text:
-        return text, []
     # Where code begins and ends, in turns: a place with an odd number of them before it is in code.
     code = [edge for found in _CODE.finditer(text) for edge in found.span()]
     files: dict[Path, None] = {}

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from conversation.places import Places
+from hermes_base import plugins
 
 from .accepted import event_of, facts_of
 from .commands import Commands, command_line, is_answer
 from .config import GatewayConfig, Platform
+from .dispatch_hook import HOOK
 from .platforms.base import MessageEvent
 from .session import SessionEntry
 
@@ -188,7 +190,8 @@ class Pipeline:
 
     async def _hooked(self, inbound: Inbound) -> bool:
         """Plugins may leave a message out or rewrite it."""
-        return await self.hook.passes(inbound.event, inbound.inbox_id)
+        is_wanted = plugins.has_hook(HOOK)
+        return not is_wanted or await self.hook.passes(inbound.event, inbound.inbox_id)
 
 
 def inbox_id(event: MessageEvent, session_key: str) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agent.outcome import outcome_from_dict
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
+from conversation.tasks import Tasks
 
 from . import agent_cache, boundaries, metrics, restart, status
 from .abandoned_in_chats import AbandonedTurns
@@ -37,7 +38,7 @@ from .dispatch_hook import DispatchHook
 from .expiry import Expiry, prune, watch_expiry
 from .handoff import Handoffs
 from .link_codes import LinkCodes
-from .links import Links, linked_chats, may_see
+from .links import Links, may_see
 from .notes import NoteTurns
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
@@ -81,7 +82,8 @@ class GatewayRunner:
         self._session_db = session_db
         self._running = False
         self._running_agents: dict[str, Any] = {}
-        self._background_tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks("the gateway")
+        self._background_tasks = self._tasks.running
         self._stopping: asyncio.Task[None] | None = None
         self.stopped = asyncio.Event()
         self.ending = asyncio.Event()
@@ -100,7 +102,7 @@ class GatewayRunner:
         self._model: Any = None
         self.authorization = Authorization(config, session_db)
         self.delivery = Delivery(
-            session_db, self.adapters, config, home, self.spawn,
+            session_db, self.adapters, config, home, self._tasks.spawn,
             may_see=functools.partial(may_see, self.session_store, self.authorization),
         )  # fmt: skip
         self.conversations = Conversations(
@@ -109,9 +111,9 @@ class GatewayRunner:
             lambda: self.hooks,
             is_running=self.is_running,
             limit=config.max_concurrent_sessions,
-            spawn=self.spawn,
+            spawn=self._tasks.spawn,
             agents=self._running_agents,
-            linked=functools.partial(linked_chats, self.session_store),
+            linked=self.session_store.linked_chats,
             send=self.delivery.wake_chat,
         )
         self._wire()
@@ -127,12 +129,13 @@ class GatewayRunner:
         options = ChatOptions(store, places, {"reasoning": settings.model.reasoning_effort})
         agents = AgentSource(
             self.agents, db, store, settings, self.shared_model, options, adapters, self.questions,
-            delivery, lambda: self.hooks, self.spawn,
+            delivery, lambda: self.hooks, self._tasks.spawn,
         )  # fmt: skip
         links = Links(store, db, LinkCodes(), self.conversations, authorization, delivery, chats)
         abandoned = AbandonedTurns(
-            db, store, config, settings, self.conversations, authorization, delivery, self.spawn
-        )
+            db, store, config, settings, self.conversations, authorization, delivery,
+            self._tasks.spawn,
+        )  # fmt: skip
         self.turns = ChatTurns(
             self.conversations,
             options,
@@ -232,7 +235,7 @@ class GatewayRunner:
             self.home,
             self.config,
             accept=self.handle_message,
-            spawn=self.spawn,
+            spawn=self._tasks.spawn,
             authorization=self.authorization,
             parts=self.turns.parts,
             store=self.session_store,
@@ -275,15 +278,7 @@ class GatewayRunner:
 
     def spawn(self, work: Any) -> asyncio.Task[Any]:
         """Run a coroutine beside everything else, until the gateway stops."""
-        task = asyncio.ensure_future(work)
-        self._background_tasks.add(task)
-        task.add_done_callback(self._background_done)
-        return task
-
-    def _background_done(self, task: asyncio.Task[Any]) -> None:
-        self._background_tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("A task of the gateway failed", exc_info=task.exception())
+        return self._tasks.spawn(work)
 
     def _update_runtime_status(self, state: str) -> None:
         home = getattr(self, "home", None)

@@ -23,7 +23,6 @@ from hermes_state import StoreBusyError
 
 from .bindings import Bindings
 from .config import GatewayConfig
-from .reset_policy import expired_because
 from .session import SessionEntry, SessionSource, build_session_key
 
 if TYPE_CHECKING:
@@ -242,6 +241,19 @@ class SessionStore:
             linked = {key: entries[key] for key in self._bindings.linked}
             return sharing(linked, session_key, session_id)
 
+    def linked_chats(self, session_id: str, session_key: str) -> list[dict[str, Any]]:
+        """The addresses of other chats that see what is said in a session."""
+        return [
+            {
+                "session_key": entry.session_key,
+                "platform": entry.origin.platform.value,
+                "chat_id": entry.origin.chat_id,
+                "thread_id": entry.origin.thread_id,
+            }
+            for entry in self.linked_with(session_id, session_key)
+            if entry.origin is not None
+        ]
+
     def update_session(self, session_key: str, last_prompt_tokens: int | None = None) -> None:
         """The session was used now."""
         facts: dict[str, Any] = {"updated_at": self._now()}
@@ -307,7 +319,7 @@ class SessionStore:
     def _expired_because(self, entry: SessionEntry) -> str | None:
         platform = entry.platform.value if entry.platform else ""
         policy = self._config.policy_for(platform, entry.chat_type)
-        reason = expired_because(policy, entry.updated_at, self._now())
+        reason = policy.expired_because(entry.updated_at, self._now())
         if reason is None or self._is_busy(entry.session_id):
             return None
         # A conversation is in use if it is in use from any of its keys, as each one's policy says.
@@ -316,7 +328,7 @@ class SessionStore:
         for one in (entry, *others):
             platform = one.platform.value if one.platform else ""
             policy = self._config.policy_for(platform, one.chat_type)
-            if expired_because(policy, last, self._now()) is None:
+            if policy.expired_because(last, self._now()) is None:
                 return None
         return reason
 

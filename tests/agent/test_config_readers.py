@@ -33,7 +33,7 @@ READERS = {
     "gateway": "gateway/session_store.py gateway/chat_turns.py gateway/authorization.py"
     " gateway/run.py gateway/adapter_host.py gateway/expiry.py gateway/config_load.py"
     " gateway/agent_cache.py",
-    "session_reset": "gateway/reset_policy.py gateway/chat_door.py gateway/background_work.py",
+    "session_reset": "gateway/config.py gateway/chat_door.py gateway/background_work.py",
     "streaming": "gateway/streaming.py",
     "restart_loop_guard": "gateway/config_load.py",
     "plugins": "hermes_base/plugins/discovery.py hermes_base/plugins/__init__.py",

@@ -85,7 +85,7 @@ def test_a_turn_that_is_taken_over_is_delivered_under_a_name_of_its_own(db: Sess
     target = DeliverTo("in1", TO)
     db.begin_turn(
         "s", {"role": "user", "content": "go"}, source="local", facts={}, leased=True,
-        deliver_to=target.as_dict(),
+        deliver_to={"id": target.id, "to": dict(target.to)},
     )  # fmt: skip
     db._execute_write(lambda conn: conn.execute("UPDATE turns SET heartbeat_at = 0"))
     (turn,) = db.list_abandoned_turns()

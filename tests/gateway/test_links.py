@@ -156,7 +156,7 @@ async def test_what_is_said_in_another_process_is_seen_too(tmp_path: Path) -> No
                 texts = chats.local.texts(chat)
                 assert texts.count("💬 At the computer: from the window") == 1
             await chats.ask("/unlink", chat_id="2", user_id="bob")
-            assert [chat.session_key for chat in LinkedChats(db)(session_id, "window")] == [
+            assert [chat["session_key"] for chat in LinkedChats(db)(session_id, "window")] == [
                 chats.key("1")
             ]
 

@@ -11,8 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.config import GatewayConfig, Platform, ResetPolicy
-from gateway.reset_policy import expired_because, last_boundary
+from gateway.config import GatewayConfig, Platform, ResetPolicy, last_boundary
 from gateway.session import SessionSource
 from gateway.session_store import SessionStore
 from hermes_state import SessionDB
@@ -42,7 +41,7 @@ def source(chat_id: str) -> SessionSource:
 )
 def test_when_a_session_is_over(mode: str, hours: int, reason: str | None) -> None:
     policy = ResetPolicy(mode, at_hour=4)
-    assert expired_because(policy, NOON - timedelta(hours=hours), NOON) == reason
+    assert policy.expired_because(NOON - timedelta(hours=hours), NOON) == reason
 
 
 def test_the_day_begins_at_its_hour() -> None:

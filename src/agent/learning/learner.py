@@ -78,6 +78,7 @@ class Learner:
         self._agent = agent
         self._settings = settings
         self.providers = providers
+        self._has_providers = bool(providers)
         self._emit = emit
         self._background = Background()
         self._lock = threading.Lock()
@@ -93,16 +94,17 @@ class Learner:
     async def session_begins(self) -> None:
         """A turn is about to begin, in this session or another one than before."""
         agent = self._agent
-        await self.providers.begin(
-            agent.session_id,
-            hermes_home=str(agent.workspace.home),
-            platform=agent.platform,
-            user_id=agent.user_id,
-        )
+        if self._has_providers:
+            await self.providers.begin(
+                agent.session_id,
+                hermes_home=str(agent.workspace.home),
+                platform=agent.platform,
+                user_id=agent.user_id,
+            )
 
     async def recall(self, question: Any, messages: Sequence[Message]) -> str:
         """The turn begins; returns what is to be sent along with the question."""
-        if not self.providers:
+        if not self._has_providers:
             return ""
         agent, text = self._agent, plain(question)
         number = sum(message.get("role") == "user" for message in messages)
@@ -116,7 +118,7 @@ class Learner:
         if not outcome.completed:
             return
         messages, answer = list(outcome.messages), outcome.text
-        if self.providers:
+        if self._has_providers:
             text, session_id = plain(question), self._agent.session_id
             self.providers.tell("sync_turn", text, answer, session_id=session_id, messages=messages)
             self.providers.tell("queue_prefetch", text, session_id=session_id)

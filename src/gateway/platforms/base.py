@@ -11,12 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from ..config import Platform, PlatformConfig
 from ..session import SessionSource
 from .host import AdapterHost, StandaloneHost
-from .manifest import Capabilities, Manifest
+from .manifest import Capabilities, Formatter, Manifest
 
 __all__ = [
     "AdapterHost", "Button", "Capabilities", "Manifest", "MessageEvent", "OnMessage",
@@ -149,7 +150,11 @@ class PlatformAdapter(ABC):
 
     def format(self, markdown: str) -> str:
         """Markdown as the platform takes it, by its manifest's formatter."""
-        return markdown if self.manifest is None else self.manifest.format(markdown)
+        return self._formatter(markdown)
+
+    @cached_property
+    def _formatter(self) -> Formatter:
+        return str if self.manifest is None else self.manifest.find_formatter()
 
     def measure(self, markdown: str) -> int:
         """How long the platform takes a text to be; never less than its characters."""

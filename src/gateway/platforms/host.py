@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.home import hermes_home
+from conversation.tasks import Tasks
 
 from ..media import keep
 
@@ -49,7 +50,7 @@ class AdapterHost(Protocol):
     def limits(self) -> AdapterLimits:
         """What the configuration allows."""
 
-    async def accept(self, event: MessageEvent) -> None:
+    async def accept(self, event: MessageEvent, /) -> None:
         """Take a message in; returns when it is stored. Raises StoreError if it cannot be."""
 
     async def is_allowed(self, source: SessionSource) -> bool:
@@ -70,7 +71,7 @@ class AdapterHost(Protocol):
     async def deliver(self, to: SessionSource, text: str, key: str) -> None:
         """Enqueue a text for a chat of any platform, once per `key`; it is sent until delivered."""
 
-    def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, object], /) -> asyncio.Task[Any]:
         """Run a coroutine until the gateway stops; a failure is logged."""
 
     @property
@@ -90,7 +91,7 @@ class StandaloneHost:
     ) -> None:
         self._config = config
         self._on_message = on_message
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks("an adapter")
         self._home = home
         self.limits = limits or AdapterLimits()
 
@@ -131,15 +132,7 @@ class StandaloneHost:
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         """Run a coroutine beside everything else."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("A task of an adapter failed", exc_info=task.exception())
+        return self._tasks.spawn(work)
 
     @property
     def requests(self) -> RequestHost:

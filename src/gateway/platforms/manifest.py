@@ -133,12 +133,10 @@ class Manifest:
         adapter.describe(self)
         return adapter
 
-    def format(self, markdown: str) -> str:
-        """Markdown as the platform takes it."""
-        if self.formatter is None:
-            return markdown
-        formatter: Formatter = resolve(self.formatter)
-        return formatter(markdown)
+    def find_formatter(self) -> Formatter:
+        """What makes Markdown as the platform takes it."""
+        formatter: Formatter = str if self.formatter is None else resolve(self.formatter)
+        return formatter
 
 
 def resolve(named: Any) -> Any:
