@@ -76,9 +76,10 @@ class _Watch:
         """Wait for the turn's end, and do something about its silence."""
         warns = bool(self._warning)
         while not self.over.is_set():
-            if is_asking():
-                self._last = time.monotonic()
             silent = time.monotonic() - self._last
+            due = [one for one in (self._limit, self._warning if warns else 0) if one]
+            if due and silent >= min(due) and is_asking():
+                self._last, silent = time.monotonic(), 0.0
             if self._limit and silent >= self._limit:
                 log.warning("The turn in %s is stopped: silent for %.0f s", key, silent)
                 text = (
@@ -95,7 +96,6 @@ class _Watch:
                     f"{self._stopped_by} ends it."
                 )
                 continue
-            due = [one for one in (self._limit, self._warning if warns else 0) if one]
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(due) - silent if due else None):
                     await self.over.wait()

@@ -225,7 +225,7 @@ class ChatDoor(Door[Inbound]):
 
     def begun(self, inbound: Inbound) -> None:
         """As soon as the turn has the agent: what came since its beginning joins it."""
-        if inbound.taken is None and not inbound.is_noted:
+        if self.admitted and inbound.taken is None and not inbound.is_noted:
             self._turns.conversations.spawn(self._turns.join_waiting(self, self.key))
 
     def watch(self, inbound: Inbound, agent: Any) -> Watcher | None:

@@ -73,7 +73,9 @@ class ChatTurns:
         door = self.door(key)
         door.admitted[inbound.inbox_id] = inbound
         self.parts.arrived(key)
-        self.conversations.spawn(self._acknowledge(inbound.event))
+        platform = self._config.platforms.get(inbound.event.source.platform)
+        if platform is not None and platform.extra.get("reactions"):
+            self.conversations.spawn(self._acknowledge(inbound.event))
         holder = self.running_key(key)
         if self.conversations.begin(door, inbound) and holder is None:
             return
@@ -134,13 +136,9 @@ class ChatTurns:
         return self.conversations.begin(self.door(key), inbound)
 
     async def _acknowledge(self, event: MessageEvent) -> None:
-        """Show that a message was seen, where the platform can and its section wants that."""
-        platform = event.source.platform
-        adapter = self._chat_parts.adapters.get(platform)
-        config = self._config.platforms.get(platform)
-        if adapter is None or config is None or not config.extra.get("reactions"):
-            return
-        if adapter.capabilities.reactions and event.message_id:
+        """Show that a message was seen, where the platform can."""
+        adapter = self._chat_parts.adapters.get(event.source.platform)
+        if adapter is not None and adapter.capabilities.reactions and event.message_id:
             try:
                 await adapter.react(event.source.chat_id, event.message_id, SEEN)
             except (SendError, OSError) as error:
