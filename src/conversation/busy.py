@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+BusyMode = Literal["queue", "steer", "interrupt"]
 Taken = Literal["steered", "interrupting", "queued"]
 
 

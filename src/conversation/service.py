@@ -124,9 +124,9 @@ class Conversations:
         """What was accepted under a key, that which runs first."""
         return self._queues.get(key, ())
 
-    def dequeue(self, key: str) -> None:
-        """The first message of a key is settled."""
-        self._queues[key].popleft()
+    def dequeue(self, key: str, work: Any) -> None:
+        """A message of a key is settled."""
+        self._queues[key].remove(work)
 
     def clear_queue(self, key: str) -> Sequence[Any]:
         """Nothing further is run under a key; what was left."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from agent.events import Event, Noticed, Watcher, watch_all
 from agent.outcome import NotStarted, TurnOutcome
 from agent.request import Question, TurnRequest
+from conversation.busy import BusyMode, offer
 from conversation.door import Abandoned, Door, Origin
 
 from .config import Platform
@@ -94,6 +95,8 @@ class Request:
     durable: bool = False
     """Whether the client is told that it is accepted before it is answered."""
     stored: bool = False
+    busy_mode: BusyMode = "queue"
+    """What becomes of it while a turn of an earlier request runs in its conversation."""
     mode: Mode | None = None
     """What the agent may do from this message on; as it is with the conversation if None."""
 
@@ -115,6 +118,8 @@ class _Asked:
     watchers: list[Watcher]
     session_id: str = ""
     """The session its turn began in."""
+    is_offered: bool = False
+    """Whether the running turn was given it to read."""
 
     def watch(self, event: Event) -> None:
         watch_all(*self.watchers)(event)
@@ -226,9 +231,19 @@ class RequestDoor(Door[_Asked]):
             agents.keep_uncounted(self.key, agent)
 
     async def deliver(self, asked: _Asked, outcome: TurnOutcome) -> None:
-        """Hand the outcome to whoever waits for it."""
-        self._conversations.dequeue(self.key)
+        """Hand the outcome to whoever waits for it, and to those whose message the turn read."""
+        self._conversations.dequeue(self.key, asked)
         self._requests.answer(asked, outcome)
+        offered = [other for other in self._conversations.queue(self.key) if other.is_offered]
+        if not offered:
+            return
+        rows = await self._parts.db.list_waiting(session_key=self.key)
+        waiting = {row["id"] for row in rows}
+        for other in offered:
+            other.is_offered = False
+            if other.request.id not in waiting:
+                self._conversations.dequeue(self.key, other)
+                self._requests.answer(other, outcome)
 
     async def say(self, asked: _Asked, text: str) -> None:
         """Tell whoever watches."""
@@ -307,7 +322,8 @@ class Requests:
         if ahead > MOST_WAITING:
             raise TooManyWaitingError(ahead - 1)
         asked = self._new(request)
-        if ahead or request.durable or request.message_id is not None:
+        is_kept = request.durable or request.message_id is not None
+        if ahead or is_kept:
             self._lining_up[key] = self._lining_up.get(key, 0) + 1
             try:
                 request.stored = await self._store(request)
@@ -322,7 +338,20 @@ class Requests:
                 if not self._lining_up[key]:
                     del self._lining_up[key]
         self._append(asked)
+        if ahead and request.busy_mode != "queue":
+            self._offer(asked)
         return asked
+
+    def _offer(self, asked: _Asked) -> None:
+        """Let the running turn of an earlier request read a message, or make way for it."""
+        running, request = self._conversations.queue(asked.request.key)[0], asked.request
+        agent = self._conversations.agents.get(request.key)
+        if running is asked or agent is None:
+            return
+        taken = offer(agent, request.busy_mode, request.content, request.id)
+        if taken == "steered":
+            asked.is_offered = True
+            running.watchers.append(asked.watch)
 
     def _new(self, request: Request) -> _Asked:
         outcome = asyncio.get_running_loop().create_future()

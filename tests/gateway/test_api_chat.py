@@ -12,7 +12,7 @@ import pytest
 
 from agent.errors import RequestRefusedError
 from agent.model import ModelRequest, ReasoningDelta, Usage
-from agent.scripted import Step, call, cut, fail, say
+from agent.scripted import Call, Step, call, cut, fail, say
 
 from .chats import asked, echo
 from .serving import serving
@@ -212,6 +212,64 @@ async def test_turns_of_one_conversation_take_turns(tmp_path: Path) -> None:
         told = served.told("one")
         assert len(told) == 16
         assert all(told[n + 1][1] == f"re: {told[n][1]}" for n in range(0, 16, 2))
+
+
+async def test_a_message_joins_the_turn_before_it(tmp_path: Path) -> None:
+    """Both are answered by one turn, as in a chat."""
+    begun = asyncio.Event()
+
+    def first(request: ModelRequest) -> Step:
+        begun.set()
+        return say(600.0, "never")
+
+    async with serving(tmp_path, [first, say("both")]) as served:
+        one = asyncio.ensure_future(served.chat("one", "house"))
+        await begun.wait()
+        two = await served.chat("two", "house", **{"X-Hermes-Busy": "interrupt"})
+        answers = [answer.json()["choices"][0]["message"]["content"] for answer in (await one, two)]
+        assert answers == ["both", "both"]
+        assert [text for _, text in served.told("house")] == ["one", "two", "both"]
+
+
+async def test_a_message_stops_the_turn_before_it(tmp_path: Path) -> None:
+    spoken = asyncio.Event()
+
+    async def tell() -> None:
+        spoken.set()
+
+    steps = [say("Once upon ", tell, 600.0, "a time"), say("Yes.")]
+    async with serving(tmp_path, steps) as served:
+        one = asyncio.ensure_future(served.chat("a story", "house"))
+        await spoken.wait()
+        two = await served.chat("stop", "house", **{"X-Hermes-Busy": "interrupt"})
+        assert two.json()["choices"][0]["message"]["content"] == "Yes."
+        assert (await one).headers["x-hermes-completed"] == "false"
+
+
+async def test_a_message_is_read_at_the_next_step(tmp_path: Path) -> None:
+    release, begun = asyncio.Event(), asyncio.Event()
+
+    async def tell() -> None:
+        begun.set()
+        await release.wait()
+
+    steps = [Step((tell, Call("todo", {"todos": []}))), echo, say("not asked")]
+    async with serving(tmp_path, steps) as served:
+        one = asyncio.ensure_future(served.chat("one", "house"))
+        await begun.wait()
+        two = asyncio.ensure_future(served.chat("two", "house", **{"X-Hermes-Busy": "steer"}))
+        queues = served.runner.conversations._queues
+        while not any(waiting.is_offered for queue in queues.values() for waiting in queue):
+            await asyncio.sleep(0.01)
+        release.set()
+        for answer in (await one, await two):
+            assert answer.json()["choices"][0]["message"]["content"] == "re: two"
+
+
+async def test_an_unknown_busy_mode_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as served:
+        answer = await served.chat("hi", **{"X-Hermes-Busy": "shout"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_busy_mode")
 
 
 async def test_a_long_line_is_refused(tmp_path: Path) -> None:

@@ -34,10 +34,12 @@ from .auth import Keys
 from .errors import ApiError
 from .names import marked_id, owner_id, shown_id
 from .reading import (
+    BUSY_HEADER,
     IDEMPOTENCY_HEADER,
     KEY_HEADER,
     MAX_BODY,
     SESSION_HEADER,
+    busy_mode,
     header,
     read_json,
     session_name,
@@ -179,6 +181,7 @@ class Api:
             (history or []) if place.is_new else [],
             instructions,
             once,
+            busy_mode=busy_mode(header(http, BUSY_HEADER)),
             mode=mode,
         )
 

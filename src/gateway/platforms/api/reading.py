@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
+from conversation.busy import BusyMode
 from tools.base import Mode
 
 from .errors import ApiError
@@ -21,6 +22,7 @@ MAX_MESSAGES = 10_000
 SESSION_HEADER = "X-Hermes-Session-Id"
 KEY_HEADER = "X-Hermes-Session-Key"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
+BUSY_HEADER = "X-Hermes-Busy"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:@~=+-]{0,126}[A-Za-z0-9_~=+-])?")
 _PRINTABLE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,254}")
 _PARTS = {"text": "text", "input_text": "text", "output_text": "text"}
@@ -189,6 +191,21 @@ def is_blank(content: Any) -> bool:
 def flag(value: Any) -> bool:
     """A yes or no, as JSON or a query string says it."""
     return value if isinstance(value, bool) else str(value).lower() in ("1", "true", "yes", "on")
+
+
+def busy_mode(given: str | None) -> BusyMode:
+    """What a message does that comes while a turn runs, as the header says; it waits if absent."""
+    modes: dict[str | None, BusyMode] = {
+        None: "queue", "queue": "queue", "steer": "steer", "interrupt": "interrupt",
+    }  # fmt: skip
+    if given in modes:
+        return modes[given]
+    raise ApiError(
+        400,
+        f"{BUSY_HEADER} must be queue, steer or interrupt.",
+        code="invalid_busy_mode",
+        param=BUSY_HEADER,
+    )
 
 
 def mode_in(body: dict[str, Any]) -> Mode | None:
