@@ -23,7 +23,10 @@ from hypothesis.internal.constants_ast import Constants
 
 FIXED = 1
 """The seed of `make test`, for what is drawn by other means than Hypothesis."""
-PACKAGES = ("hermes_state", "tools", "agent", "gateway", "tui_gateway", "hermes_cli")
+PACKAGES = (
+    "hermes_base", "hermes_state", "tools", "agent", "conversation", "gateway", "tui_gateway",
+    "hermes_cli",
+)  # fmt: skip
 
 
 def fuzz_seed() -> int | None:
