@@ -64,12 +64,14 @@ def find_programs() -> Path:
 class Server:
     """A server in a folder of its own."""
 
-    def __init__(self, programs: Path | None = None, **settings: str) -> None:
+    def __init__(
+        self, programs: Path | None = None, *, in_memory: bool = True, **settings: str
+    ) -> None:
         self.programs = programs or find_programs()
         # The name of a socket must be short, and nobody must be able to walk there.
-        memory = Path("/dev/shm")
+        place = Path("/dev/shm" if in_memory else "/var/tmp")
         self.folder = Path(
-            tempfile.mkdtemp(prefix="hermes-pg-", dir=memory if memory.is_dir() else None)
+            tempfile.mkdtemp(prefix="hermes-pg-", dir=place if place.is_dir() else None)
         )
         self.data = self.folder / "data"
         self._settings = SETTINGS | settings

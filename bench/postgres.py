@@ -1,0 +1,140 @@
+"""The store on a PostgreSQL server, beside bare psycopg with the statements of an append alone.
+
+The server is one of our own, on a disk, that flushes every commit; it is reached
+over a socket. Threads of a process share its pool of connections; the bare side has a connection
+for each thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import statistics
+from collections.abc import Iterable, Iterator
+
+from .lab import Lab, Measurement, run_all
+from .measure import Finding, in_columns, interleaved, medians, paired_ratio, progress
+from .processes import Child
+from .rows import Row
+
+BARE = "the statements of an append with psycopg alone"
+APPEND_RATIO = 0.60
+TURN_SECONDS = 0.007
+SIZES = ((1, 1), (1, 8), (1, 32), (4, 1), (4, 8))
+"""Processes, and threads in each, that append at once."""
+_NOT_THEIRS = "hermes-agent has no store on a server"
+
+
+@contextlib.contextmanager
+def server(lab: Lab) -> Iterator[str]:
+    """The address of an empty database on a server that keeps what it was told."""
+    import psycopg
+
+    from tests import postgres
+
+    running = postgres.Server(
+        in_memory=False, fsync="on", full_page_writes="on", autovacuum="on", shared_buffers="128MB"
+    )
+    running.start()
+    try:
+        with psycopg.connect(running.url("postgres"), autocommit=True) as connection:
+            connection.execute("CREATE DATABASE bench")
+        yield running.url("bench")
+    finally:
+        running.stop()
+
+
+@contextlib.contextmanager
+def _children(lab: Lab, address: str, count: int) -> Iterator[list[Child]]:
+    children = [
+        Child(lab.folder / f"pg{number}", module="bench.postgres_child") for number in range(count)
+    ]
+    try:
+        for number, child in enumerate(children):
+            home = lab.folder / f"pg{number}" / "home"
+            home.mkdir(parents=True, exist_ok=True)
+            child.ask("open", address=address, home=str(home))
+        yield children
+    finally:
+        for child in children:
+            child.ask("close")
+            child.stop()
+
+
+def _rate(children: list[Child], side: str, threads: int, each: int) -> float:
+    for child in children:
+        child.send("append", side=side, threads=threads, each=each)
+    return sum(child.receive()["rate"] for child in children)
+
+
+def append(lab: Lab) -> list[Finding]:
+    """One message per commit: by one and several threads, in one and several processes."""
+    findings = []
+    messages, rounds = (100, 3) if lab.quick else (600, 7)
+    with server(lab) as address:
+        for processes, threads in SIZES:
+            writers = processes * threads
+            what = f"{threads} thread{'s' * (threads > 1)} in each of {processes}"
+            progress(f"appending to a server: {what}")
+            with _children(lab, address, processes) as children:
+                each = max(20, messages // writers)
+                for side in ("ours", "bare"):
+                    _rate(children, side, threads, 20)  # what is prepared once
+                rates = interleaved(
+                    {
+                        side: functools.partial(_rate, children, side, threads, each)
+                        for side in ("ours", "bare")
+                    },
+                    rounds,
+                )
+            ratio = paired_ratio(rates["ours"], rates["bare"])
+            findings.append(
+                Finding(
+                    f"server: append, {what}: per second",
+                    *in_columns(medians(rates), "{:,.0f}"),
+                    ratio=ratio.median,
+                    goal=f"ratio ≥ {APPEND_RATIO:.2f}",
+                    met=ratio.median >= APPEND_RATIO,
+                    details={"rates": rates, "ratio": ratio},
+                    row=Row(
+                        f"postgres.append.{processes}x{threads}",
+                        f"store on PostgreSQL: append, {what}",
+                        "messages/s", rates, higher=True, bare=BARE, absent=_NOT_THEIRS,
+                    ),
+                )
+            )  # fmt: skip
+    return findings
+
+
+def turn(lab: Lab) -> list[Finding]:
+    """What a chat's turn writes, one turn after the other: without tools, and with ten."""
+    findings = []
+    with server(lab) as address, _children(lab, address, 1) as (child,):
+        for tools, count in ((0, 20 if lab.quick else 200), (10, 5 if lab.quick else 60)):
+            progress(f"turns with {tools} tool calls on a server")
+            child.ask("turns", count=10, tools=tools)
+            took = child.ask("turns", count=count, tools=tools)["seconds"]
+            found = {"ours": took}
+            findings.append(
+                Finding(
+                    f"server: the store's part of a turn with {tools} tool calls",
+                    *in_columns(medians(found), "{:.1f} ms", 1e3),
+                    goal=f"≤ {TURN_SECONDS * 1e3:.0f} ms" if not tools else "",
+                    met=statistics.median(took) <= TURN_SECONDS if not tools else None,
+                    details=found,
+                    row=Row.of(
+                        f"postgres.turn.{tools}",
+                        f"store on PostgreSQL: its part of a turn with {tools} tool calls",
+                        "ms", found, 1e3, absent=_NOT_THEIRS,
+                    ),
+                )
+            )  # fmt: skip
+    return findings
+
+
+MEASUREMENTS: dict[str, Measurement] = {"append": append, "turn": turn}
+
+
+def run(parts: Iterable[str] = ()) -> list[Finding]:
+    """Measure the given parts of the store on a server, or all, and print them."""
+    return run_all("postgres", MEASUREMENTS, parts)
