@@ -80,7 +80,9 @@ def decide_approval(
     """Answer a pending approval; True for exactly one of those who try, in time, with the token."""
     if choice not in CHOICES:
         raise ValueError(f"choice must be one of {', '.join(CHOICES)}, not {choice!r}")
-    found = row(conn, "SELECT token_hash FROM approvals WHERE id = ?", (approval_id,))
+    found = row(
+        conn, "SELECT token_hash FROM approvals WHERE id = ?" + conn.lock_row, (approval_id,)
+    )
     if found is None or not hmac.compare_digest(found["token_hash"], _hash(token)):
         return False
     return _answer(conn, approval_id, choice, decided_by, "person")
@@ -154,7 +156,7 @@ def take_late_answer(
         " AND a.command = ?3 AND a.description = ?4 AND a.pattern_keys = ?5"
         " AND COALESCE(a.user_id, '') = ?6 AND a.how = 'person' AND a.taken_at IS NULL"
         " AND a.decided_at > ?1 - (a.expires_at - a.created_at)"
-        " ORDER BY a.decided_at DESC LIMIT 1) RETURNING id",
+        " ORDER BY a.decided_at DESC LIMIT 1) AND taken_at IS NULL RETURNING id",
         (
             now,
             session_id,

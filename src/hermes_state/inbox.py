@@ -116,7 +116,7 @@ def list_begun(conn: Connection) -> list[dict[str, Any]]:
 
 def drop_message(conn: Connection, inbox_id: str) -> bool:
     """Take a waiting message back, as its sender wishes; False if it was taken or is unknown."""
-    return _settle(conn, inbox_id, "dropped")
+    return _settle(conn, inbox_id, "dropped") is not None
 
 
 def mark_taken(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -134,8 +134,8 @@ def mark_taken(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[
             continue
         plain = {key: value for key, value in message.items() if key != INBOX_ID}
         for part_id in (inbox_id,) if isinstance(inbox_id, str) else inbox_id:
-            known = row(conn, "SELECT platform_message_id FROM inbox WHERE id = ?", (part_id,))
-            if known is None or not _settle(conn, part_id, "taken"):
+            known = _settle(conn, part_id, "taken")
+            if known is None:
                 raise AlreadyTakenError(part_id)
             if known["platform_message_id"] is not None:
                 plain.setdefault("platform_message_id", known["platform_message_id"])
@@ -151,10 +151,10 @@ def forget_taken(conn: Connection) -> None:
     )
 
 
-def _settle(conn: Connection, inbox_id: str, state: str) -> bool:
-    conn.execute(
+def _settle(conn: Connection, inbox_id: str, state: str) -> dict[str, Any] | None:
+    return row(
+        conn,
         "UPDATE inbox SET state = ?, content = NULL, facts = NULL, updated_at = ?"
-        " WHERE id = ? AND state IN ('waiting', 'begun')",
+        " WHERE id = ? AND state IN ('waiting', 'begun') RETURNING platform_message_id",
         (state, conn.now(), inbox_id),
     )
-    return conn.changes() > 0

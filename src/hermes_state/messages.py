@@ -225,7 +225,8 @@ def append_messages(
         return []
     calls = sum(count_tool_calls(fields.get("tool_calls")) for fields in batch)
     for fields in batch:
-        fields["timestamp"] = seconds(fields.get("timestamp"))
+        given = fields.get("timestamp")
+        fields["timestamp"] = conn.now() if given is None else seconds(given)
     newest = max(fields["timestamp"] for fields in batch)
     conn.execute(_COUNT, (len(batch), calls, newest, session_id))
     if not conn.changes():

@@ -12,7 +12,7 @@ import os
 from typing import Any, NamedTuple
 
 from .codec import encode_text
-from .dialect import Connection, row, rows, value
+from .dialect import ALL_ROWS, Connection, row, rows, value
 
 CODE_SECONDS = 3600.0
 CODE_PAUSE = 1200.0
@@ -52,7 +52,8 @@ def offer_pairing(
         return None
     conn.execute(
         "DELETE FROM pairing_codes WHERE platform = ?1 AND code_hash IN (SELECT code_hash"
-        " FROM pairing_codes WHERE platform = ?1 ORDER BY created_at DESC LIMIT -1 OFFSET ?2)",
+        f" FROM pairing_codes WHERE platform = ?1 ORDER BY created_at DESC LIMIT {ALL_ROWS}"
+        " OFFSET ?2)",
         (platform, KEPT_PER_PLATFORM - 1),
     )
     code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(8))
@@ -125,8 +126,10 @@ def list_paired(conn: Connection) -> list[dict[str, Any]]:
     )
     asking = rows(
         conn,
-        "SELECT platform, user_id, user_name, MAX(created_at) AS asked_at FROM pairing_codes"
-        " WHERE expires_at > ? GROUP BY platform, user_id ORDER BY asked_at DESC LIMIT ?",
+        "SELECT platform, user_id, user_name FROM (SELECT platform, user_id, user_name, created_at,"
+        "  ROW_NUMBER() OVER (PARTITION BY platform, user_id ORDER BY created_at DESC) AS nth"
+        "  FROM pairing_codes WHERE expires_at > ?) AS asked"
+        " WHERE nth = 1 ORDER BY created_at DESC LIMIT ?",
         (conn.now(), SHOWN),
     )
     return [

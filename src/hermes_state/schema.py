@@ -18,6 +18,8 @@ our own are further columns and tables:
 - search_changes             what the search index has to look at again besides new messages
 """
 
+from collections.abc import Mapping
+
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
@@ -340,6 +342,9 @@ UNIQUE_INDEXES: dict[str, str] = {
 }
 
 
+NO_OTHERS: Mapping[str, str] = {}
+
+
 def create_table_sql(table: str) -> str:
     """The statement that creates `table`."""
     columns, constraints = TABLES[table]
@@ -350,10 +355,11 @@ def create_table_sql(table: str) -> str:
     return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(parts)}){kind}"
 
 
-def create_index_sql() -> list[str]:
-    """The statements that create every index."""
+def create_index_sql(others: Mapping[str, str] = NO_OTHERS) -> list[str]:
+    """The statements that create every index, on `others` where those name them."""
+    indexes = {**INDEXES, **others}
     return [
-        *(f"CREATE INDEX IF NOT EXISTS {name} ON {on}" for name, on in INDEXES.items()),
+        *(f"CREATE INDEX IF NOT EXISTS {name} ON {on}" for name, on in indexes.items()),
         *(
             f"CREATE UNIQUE INDEX IF NOT EXISTS {name} ON {on}"
             for name, on in UNIQUE_INDEXES.items()

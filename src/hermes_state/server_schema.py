@@ -88,6 +88,10 @@ END $$;
 """
 
 
+_OTHER_INDEXES = {"idx_messages_session": "messages(session_id, id)"}
+"""An index holds the row's id by itself in a file only."""
+
+
 def column_sql(kind: str) -> str:
     """A column's type and constraints in PostgreSQL's words."""
     if kind == _IDENTITY:
@@ -184,7 +188,7 @@ def upgrade(conn: ServerConnection, where: str) -> None:
         f"CREATE TABLE IF NOT EXISTS {COMMIT_MARKS} (id text PRIMARY KEY, seq bigint NOT NULL,"
         " made_at timestamptz NOT NULL DEFAULT now())"
     )
-    for statement in schema.create_index_sql():
+    for statement in schema.create_index_sql(_OTHER_INDEXES):
         conn.execute(statement)
     conn.run_script(_FUNCTIONS)
     for key, number in (

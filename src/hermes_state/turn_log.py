@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from .codec import decode_content, decode_json, encode_content, encode_json
 from .dialect import Connection, row, tuples, value
+from .errors import LeaseLostError
 from .history import OUTCOME_UNKNOWN, tool_result, unique_calls
 from .inbox import mark_taken
 from .lineage import get_compression_lineage, get_compression_tip
@@ -93,8 +94,7 @@ def begin_turn(
     returned; ConversationBusyError while another turn runs, but for one that the caller held itself
     and has `given_up`. `deliver_to` is kept with it.
     """
-    tip = get_compression_tip(conn, session_id)
-    found = _session(conn, tip)
+    tip, found = _tip(conn, session_id)
     if found is None:
         create_session(conn, tip, source, **facts)
     elif found["ended_at"] is not None:
@@ -158,11 +158,12 @@ def record_step(
         before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
     stored = enqueue_deliveries(conn, mark_taken(conn, messages))
     if lease is not None:
-        require_lease(conn, lease)
+        if not ends:
+            require_lease(conn, lease)
         finish_runs(conn, lease, stored)
         start_runs(conn, lease, starts)
-        if ends:
-            end_lease(conn, lease)
+        if ends and not end_lease(conn, lease):
+            raise LeaseLostError(lease.conversation_id)
     ids = append_messages(conn, tip, stored)
     if usage:
         update_token_counts(conn, tip, **usage)
@@ -208,6 +209,20 @@ def close_ends(conn: Connection, tip: str, conversation_id: str) -> list[dict[st
     return missing
 
 
+def _tip(conn: Connection, session_id: str) -> tuple[str, dict[str, Any] | None]:
+    """The session a conversation is in now, and what is known of it."""
+    found = row(
+        conn,
+        "SELECT version, ended_at, conversation_id FROM sessions WHERE id = ?1"
+        " AND NOT EXISTS (SELECT 1 FROM sessions WHERE continuation_of = ?1)",
+        (session_id,),
+    )
+    if found is not None:  # the usual case, in one look-up
+        return session_id, found
+    tip = get_compression_tip(conn, session_id)
+    return tip, _session(conn, tip)
+
+
 def _session(conn: Connection, session_id: str) -> dict[str, Any] | None:
     return row(
         conn, "SELECT version, ended_at, conversation_id FROM sessions WHERE id = ?", (session_id,)
@@ -233,8 +248,9 @@ def open_calls(conn: Connection, session_id: str) -> tuple[list[dict[str, Any]],
     answered: set[str] = set()
     last_role = None
     for role, raw_calls, call_id in conn.execute(
-        "SELECT role, tool_calls, tool_call_id FROM messages WHERE session_id = ? AND active = 1"
-        " ORDER BY id DESC",
+        "SELECT role, tool_calls, tool_call_id FROM messages WHERE session_id = ?1 AND active = 1"
+        " AND id >= COALESCE((SELECT id FROM messages WHERE session_id = ?1 AND active = 1"
+        "  AND role = 'assistant' ORDER BY id DESC LIMIT 1), 0) ORDER BY id DESC",
         (session_id,),
     ):
         last_role = last_role or role

@@ -53,6 +53,7 @@ async def test_every_method_is_declared_with_its_signature(store: AsyncSessionDB
         assert declared == inspect.signature(getattr(store.sync, name)), name
 
 
+@pytest.mark.sqlite
 async def test_steps_of_turns_share_transactions(store: AsyncSessionDB) -> None:
     """Two turns that begin at once are committed together, and each has its own result."""
     writes = 0
