@@ -15,13 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from . import seeds, skips, start_up
+from . import postgres, seeds, server_store, skips, start_up
 from .conformance import summary
 
 MODEL_CACHE = Path(
     os.environ.get("HERMES_TEST_CACHE") or Path(tempfile.gettempdir(), "hermes-test-cache")
 )
 """Where the weights are fetched to once, outside the project and outside anybody's home."""
+
+STATE = Path(__file__).parent / "state"
+"""Whose tests run on both databases in every run."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,6 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
     summary.choose_seed()
     config.addinivalue_line("markers", "long: takes many seconds, and so is begun first")
     config.addinivalue_line("markers", "sqlite: about SQLite's files, pages and logs alone")
+    config.addinivalue_line("markers", "postgres: with its stores on a server, also by default")
+    if server_store.is_wanted():
+        postgres.start_for_run()
     start_up.share_rewriting(config)
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -101,6 +107,21 @@ def own_home(
         yield
     if not request.node.stash.get(_FAILED, False):
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def wanted_store(request: pytest.FixtureRequest, own_home: None) -> Iterator[None]:
+    """Stores are files, or databases of a server where the test or the whole run says so."""
+    node = request.node
+    chosen = node.get_closest_marker("postgres") is not None
+    asked = server_store.is_wanted() and not node.path.is_relative_to(STATE)
+    if not (chosen or asked) or node.get_closest_marker("sqlite") is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv(server_store.STORE, raising=False)
+            yield
+        return
+    with pytest.MonkeyPatch.context() as patch, server_store.stores_on_server(patch):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from typing import Any
 
 from hermes_base.certificates import certificates
 
+from . import server_store
 from .conformance.children.zygote import import_all
 
 _codes: dict[int, int] = {}
@@ -178,6 +179,7 @@ def load() -> None:
     for late in ("yaml", "anyio._backends._asyncio"):
         importlib.import_module(late)
     certificates()
+    server_store.install()
 
 
 if __name__ == "__main__":

@@ -199,6 +199,9 @@ def own_server(**settings: str) -> Iterator[Server]:
 ADDRESS = "HERMES_TEST_PG"
 """Names the server to the processes of a run: `postgresql://user@/%s?host=…`, %s for a database."""
 
+TAG = "HERMES_TEST_DATABASES"
+"""What the names of a test's databases begin with, in all its processes."""
+
 _TEMPLATE = "hermes_template"
 
 
@@ -209,9 +212,16 @@ def address_of(database: str) -> str:
     return os.environ[ADDRESS].replace("DATABASE", database)
 
 
+def start_for_run() -> None:
+    """Start the server, before the processes that share the tests and their children."""
+    with contextlib.closing(_connect()) as connection:
+        _make_template(connection)
+
+
 def name_for(path: Path) -> str:
     """The name of the database that stands for the file at a path."""
-    return "t_" + hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:24]
+    digest = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:24]
+    return f"t_{os.environ.get(TAG, '')}_{digest}"
 
 
 def database_for(path: Path) -> str:
@@ -229,6 +239,15 @@ def database_for(path: Path) -> str:
                     f'CREATE DATABASE "{name}" TEMPLATE {_TEMPLATE} STRATEGY file_copy'
                 )
     return address_of(name)
+
+
+def drop_tagged(tag: str) -> None:
+    """Delete the databases of a test, whichever of its processes has made them."""
+    with contextlib.closing(_connect()) as connection:
+        found = connection.execute(
+            "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", (f"t_{tag}_",)
+        ).fetchall()
+    drop_databases(name for (name,) in found)
 
 
 def drop_databases(names: Iterable[str]) -> None:

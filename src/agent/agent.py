@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base import session_context
-from hermes_state import SessionDB, StoreError
+from hermes_state import SessionDB, StoreError, at_hand
 from tools.base import Asker, Mode, NobodyToAsk, ToolContext, TurnFacts, Workspace
 from tools.registry import Registry
 from tools.services import Services
@@ -283,21 +283,22 @@ class AIAgent:
         an earlier one of that name."""
         self.watchers[name] = watcher
 
-    def _prepare(self, conversation_history: Iterable[Message] | None = None) -> None:
-        self.delegation.settle()
-        self._journal.refresh()
+    async def _prepare(self, conversation_history: Iterable[Message] | None = None) -> None:
+        await at_hand(self.db, self.delegation.settle)
+        await self._journal.refresh()
         if conversation_history is None:
             return
         history = list(conversation_history)
         if self.db is None:
             self._journal.messages = history
         elif history != self._journal.messages:
-            self._journal.persist(history)
+            await self._journal.persist(history)
 
     async def _system_prompt(self, instructions: str = "") -> str:
         """The session's prompt; one that is built now ends with the instructions."""
         if self._cached_system_prompt is None:
-            stored = self.db.get_session(self.session_id) if self.db else None
+            db = self.db
+            stored = await at_hand(db, db.get_session, self.session_id) if db else None
             if stored and stored["system_prompt"]:
                 self._cached_system_prompt = str(stored["system_prompt"])
             else:
@@ -307,17 +308,20 @@ class AIAgent:
                 parts = (built, instructions, remembered)
                 self._cached_system_prompt = "\n\n".join(filter(None, parts))
                 self._prompt_is_new = True
-                if stored and self.db and self._cached_system_prompt:
-                    self.db.update_system_prompt(self.session_id, self._cached_system_prompt)
-                    self._journal.refresh()
+                if stored and db and self._cached_system_prompt:
+                    prompt = self._cached_system_prompt
+                    await at_hand(db, db.update_system_prompt, self.session_id, prompt)
+                    await self._journal.refresh()
         self._journal.facts["system_prompt"] = self._cached_system_prompt or None
         return self._cached_system_prompt
 
-    def _count_side_call(self, task: str, usage: Usage, model: Model) -> None:
+    async def _count_side_call(self, task: str, usage: Usage, model: Model) -> None:
         if self.db is None:
             return
         try:
-            self.db.record_auxiliary_usage(self.session_id, task, **call_cost(usage, model))
+            cost = call_cost(usage, model)
+            count = self.db.record_auxiliary_usage
+            await at_hand(self.db, count, self.session_id, task, **cost)
         except StoreError as error:
             # A number that is missing must not cost the answer it counts.
             log.error("The cost of %s could not be stored: %s", task, error)
@@ -357,8 +361,9 @@ class AIAgent:
         await self.learner.session_begins()
         engine = self._compressor.engine
         if engine is not None:
-            is_new = self.db is None or self.db.get_session(self.session_id) is None
-            engine.session_begins(self.session_id, self._journal.conversation_id(), is_new=is_new)
+            known = await at_hand(self.db, self._journal.known_conversation)
+            name = known or self.session_id
+            engine.session_begins(self.session_id, name, is_new=known is None)
 
     def _leave_engine(self) -> None:
         engine, self._compressor.engine = self._compressor.engine, None
@@ -384,7 +389,7 @@ class AIAgent:
         )
         old_id = self.session_id
         try:
-            self._journal.refresh()
+            await self._journal.refresh()
             turn = self._new_turn()
             await self._session_begins()
             turn.system = await self._system_prompt()
@@ -447,7 +452,7 @@ class AIAgent:
         """
         self._busy.require_free("The conversation cannot be left while a turn is running.")
         if self.db is not None and self.db.get_compression_tip(self.session_id) == session_id:
-            self._journal.refresh()
+            self._journal.refresh_blocking()
             return
         if self._compressor.engine is not None:
             self._compressor.engine.session_ends(self._journal.messages)
@@ -480,8 +485,7 @@ class AIAgent:
         self, messages: list[Message], conversation_history: list[Message] | None = None
     ) -> None:
         """Store those of `messages` that are not stored yet; the lists may alias each other."""
-        self._journal.refresh()
-        self._journal.persist(messages)
+        self._journal.persist_blocking(messages)
 
     def commit_memory_session(self, history: list[Message] | None = None) -> None:
         """Keep what the session that ends has taught; `history` is the conversation, if at hand.

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .errors import ModelError
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 DEFAULT_TIMEOUT = 120.0
 _NAMES = ("provider", "model", "base_url")
 
-UsageSink = Callable[[str, Usage, Model], None]
+UsageSink = Callable[[str, Usage, Model], Awaitable[None]]
 """Told what a side task used: the task, the tokens, the model."""
 
 
@@ -76,7 +76,7 @@ class Auxiliary:
         except (ModelError, ValueError) as error:
             raise AuxiliaryError(f"{task}: {error}") from error
         if self.on_usage is not None:
-            self.on_usage(task, usage, model)
+            await self.on_usage(task, usage, model)
         if not text.strip():
             raise AuxiliaryError(f"the answer for {task} was empty")
         return text

@@ -14,7 +14,7 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from hermes_state import SUB_AGENT
+from hermes_state import SUB_AGENT, at_hand
 from tools.approval import StoredAsker
 from tools.base import Asker, NobodyToAsk, Tool, ToolContext, ToolError
 from tools.delegate import Task
@@ -76,8 +76,7 @@ class Delegation:
             duration_ms=int((time.perf_counter() - began) * 1000),
         )
         if self._parent.db is not None:
-            self._parent.db.end_session(child.session_id, "agent_close")
-            self._parent.db.drop_notes(child.session_id)  # nobody speaks there any more
+            await at_hand(self._parent.db, self._close_session, child.session_id)
         if not isinstance(outcome, Answered):
             reason = outcome.error or "it was interrupted"
             raise ToolError(f"The sub-agent did not finish: {reason}")
@@ -87,6 +86,11 @@ class Delegation:
             "on_delegation", task["goal"], report, child_session_id=child.session_id
         )
         return f"{report}\n[session {child.session_id}]"
+
+    def _close_session(self, session_id: str) -> None:
+        assert self._parent.db is not None
+        self._parent.db.end_session(session_id, "agent_close")
+        self._parent.db.drop_notes(session_id)  # nobody speaks there any more
 
     async def _tell_start(self, child: AIAgent, task: Task) -> dict[str, Any]:
         facts = {

@@ -22,6 +22,7 @@ from hermes_state import (
     SessionDB,
     Started,
     TakenTurn,
+    at_hand,
 )
 from hermes_state.history import repair_message_sequence
 
@@ -29,6 +30,9 @@ from .heartbeat import heart
 from .ids import new_session_id
 from .model import Message
 from .rotation import Rotation, RotationHolders
+
+_Live = tuple[str, list[Message], int]
+"""The session in which a conversation is, its live messages, and the version they are of."""
 
 
 class Journal:
@@ -69,19 +73,31 @@ class Journal:
         self._conversation_id = None
         self.facts.pop("system_prompt", None)
 
-    def refresh(self) -> None:
+    async def refresh(self) -> None:
         """Load the conversation's tip, unless our copy is current."""
-        if self._db is None:
-            return
-        session = self._db.get_session(self.session_id)
+        if self._db is not None:
+            self._take_over(*await at_hand(self._db, self._look, self.session_id, self._version))
+
+    def refresh_blocking(self) -> None:
+        """The same for ordinary code."""
+        if self._db is not None:
+            self._take_over(*self._look(self.session_id, self._version))
+
+    def _look(self, session_id: str, version: int | None) -> tuple[Any, _Live | None]:
+        """A session's row, and the live messages if they are others than those of a version."""
+        assert self._db is not None
+        session = self._db.get_session(session_id)
+        if session is None:
+            return None, None
+        is_current = session["version"] == version and session["end_reason"] != "compression"
+        return session, None if is_current else self._db.load_live(session_id)
+
+    def _take_over(self, session: Mapping[str, Any] | None, view: _Live | None) -> None:
         if session is None:
             if self._version is not None:  # deleted by somebody: begin anew
                 self.messages, self._version, self._conversation_id = [], None, None
             return
         self._conversation_id = str(session["conversation_id"])
-        if session["version"] == self._version and session["end_reason"] != "compression":
-            return
-        view = self._db.load_live(self.session_id)
         if view is not None:
             session_id, self.messages, self._version = view
             self._follow(session_id)
@@ -109,8 +125,12 @@ class Journal:
 
     def conversation_id(self) -> str:
         """The conversation's one id for life."""
+        return self.known_conversation() or self.session_id
+
+    def known_conversation(self) -> str | None:
+        """The same; None if the session has no row yet."""
         session = self._db.get_session(self.session_id) if self._db is not None else None
-        return str(session["conversation_id"]) if session else self.session_id
+        return str(session["conversation_id"]) if session else None
 
     def ensure_session(self) -> None:
         """Create the session's row if it has none."""
@@ -141,17 +161,17 @@ class Journal:
         )
         self._given_up = None
         self._hold(recorded.lease)
-        self._wrote(recorded, [message])
+        await self._wrote(recorded, [message])
 
-    def take_up(self, taken: TakenTurn) -> None:
+    async def take_up(self, taken: TakenTurn) -> None:
         """Go on with a turn that was taken over."""
         self._writing = asyncio.Lock()
-        if taken.lease.conversation_id != self.conversation_id():
+        if taken.lease.conversation_id != await at_hand(self._db, self.conversation_id):
             self.session_id = taken.session_id  # another conversation than before
         self._version = None
         self._hold(taken.lease)
         self._follow(taken.session_id)
-        self.refresh()
+        await self.refresh()
 
     async def record(
         self,
@@ -183,7 +203,7 @@ class Journal:
             )
             if ends:
                 self._let_go()
-            self._wrote(recorded, messages)
+            await self._wrote(recorded, messages)
 
     async def end(self) -> None:
         """End the turn if its last step has not; what it left open is closed."""
@@ -213,7 +233,7 @@ class Journal:
             return False
         self._given_up = None
         self._hold(recorded.lease)
-        self._wrote(recorded, [])
+        await self._wrote(recorded, [])
         return True
 
     async def deliver_notes(self) -> list[Message]:
@@ -226,20 +246,32 @@ class Journal:
                 return []
             self._version = None
             self._follow(recorded.session_id)
-            self.refresh()
+            await self.refresh()
         return [message for message in self.messages if message[ROW_ID] in recorded.ids]
 
-    def persist(self, messages: Iterable[Message]) -> None:
+    async def persist(self, messages: Iterable[Message]) -> None:
         """Store those of `messages` that are not stored yet."""
-        if self._db is None:
-            return
-        recorded = self._db.append_missing(
-            self.session_id, messages, source=self.source, facts=self.facts
-        )
+        recorded = await at_hand(self._db, self._append_missing, list(messages))
         if recorded is not None:
             self._version = None
             self._follow(recorded.session_id)
-            self.refresh()
+            await self.refresh()
+
+    def persist_blocking(self, messages: Iterable[Message]) -> None:
+        """The same for ordinary code, with what others have written before."""
+        self.refresh_blocking()
+        recorded = self._append_missing(messages)
+        if recorded is not None:
+            self._version = None
+            self._follow(recorded.session_id)
+            self.refresh_blocking()
+
+    def _append_missing(self, messages: Iterable[Message]) -> Recorded | None:
+        if self._db is None:
+            return None
+        return self._db.append_missing(
+            self.session_id, messages, source=self.source, facts=self.facts
+        )
 
     # Compression
 
@@ -250,7 +282,9 @@ class Journal:
         ids = [message[ROW_ID] for message in self.messages[: len(seen)]]
         return self.session_id == session_id and ids == [message[ROW_ID] for message in seen]
 
-    def compact(self, messages: list[Message], seen: list[Message], *, in_place: bool) -> bool:
+    async def compact(
+        self, messages: list[Message], seen: list[Message], *, in_place: bool
+    ) -> bool:
         """Let `messages` stand for `seen`, the live messages they were made of.
 
         What was added since stays behind them, and everybody who holds the session's id is told.
@@ -262,7 +296,9 @@ class Journal:
             self.messages = [*messages, *self.messages[len(seen) :]]
             self._tell(old_id)
             return True
-        outcome = self._db.compact_seen(
+        outcome = await at_hand(
+            self._db,
+            self._db.compact_seen,
             self.session_id,
             [message[ROW_ID] for message in seen],
             messages,
@@ -273,7 +309,7 @@ class Journal:
         if outcome.created:
             self.session_id = outcome.session_id
             self._tell(old_id)
-        self.refresh()
+        await self.refresh()
         return outcome.created
 
     def history(self) -> list[Message]:
@@ -296,11 +332,11 @@ class Journal:
             heart.end(self._db, self._lease)
         self._lease = None
 
-    def _wrote(self, recorded: Recorded, messages: list[Message]) -> None:
+    async def _wrote(self, recorded: Recorded, messages: list[Message]) -> None:
         if recorded.others_wrote:
             self._version = None
             self._follow(recorded.session_id)
-            self.refresh()
+            await self.refresh()
             return
         for message, message_id in zip(messages, recorded.ids, strict=True):
             message[ROW_ID] = message_id

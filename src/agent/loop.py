@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,7 +54,7 @@ class Turn:
     """Through which messages join it before its model says anything."""
     max_iterations: int = 90
     request_options: dict[str, Any] = field(default_factory=dict)
-    has_news: Callable[[], bool] = lambda: False
+    has_news: Callable[[], Awaitable[bool]] | None = None
     """Whether notes wait for the conversation."""
 
     compressor: Compressor | None = None
@@ -106,7 +106,7 @@ async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> Non
             calls = turn.reply.tool_calls()
             # What came until now is read in this turn; what comes later, in the next.
             steering = [] if calls else turn.take_steering()
-            more = bool(calls or steering) or turn.has_news()
+            more = bool(calls or steering) or await has_news(turn)
             verified = turn.hooks is None or not turn.hooks.will_verify()
             await finish_reply(turn, calls, steering, ends=not more and verified)
             if calls:
@@ -139,11 +139,16 @@ async def close(turn: Turn) -> None:
 async def run_tools(turn: Turn, calls: list[dict[str, Any]]) -> None:
     """Run what a reply asked for; then come notes, and what the user has said since."""
     await turn.tools.run(calls)
-    if turn.has_news():
+    if await has_news(turn):
         await deliver_notes(turn)
     steering = turn.take_steering()
     if steering:
         await steer(turn, steering)
+
+
+async def has_news(turn: Turn) -> bool:
+    """Whether notes wait for the conversation."""
+    return turn.has_news is not None and await turn.has_news()
 
 
 async def deliver_notes(turn: Turn) -> bool:

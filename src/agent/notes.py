@@ -11,6 +11,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING
 
+from hermes_state import at_hand
 from hermes_state.notes import QUIET, STEERED, WAKING
 
 from .events import NoteStored
@@ -56,13 +57,13 @@ class Notes:
             count_stored()
             agent.announce(NoteStored(agent.session_id))
 
-    def has_news(self) -> bool:
+    async def has_news(self) -> bool:
         """Whether the running turn has something to be told."""
         db = self._agent.db
         if db is None or self._seen == _newest:
             return False
         newest = _newest
-        if db.has_notes(self._agent.session_id):
+        if await at_hand(db, db.has_notes, self._agent.session_id):
             return True
         self._seen = newest
         return False

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes_base import session_context
-from hermes_state import INBOX_ID, ConversationBusyError, StoreError
+from hermes_state import INBOX_ID, ConversationBusyError, StoreError, at_hand
 from hermes_state.history import unanswered_calls
 from tools.base import TurnFacts
 from tools.modes import PLAN_NOTE
@@ -48,7 +48,8 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
     """Run a turn to its end; what goes wrong is part of the outcome, never raised."""
     if isinstance(request, WaitingNotes):
         try:
-            if agent.db is None or not agent.db.has_notes(agent.session_id):
+            db = agent.db
+            if db is None or not await at_hand(db, db.has_notes, agent.session_id):
                 return NotStarted(session_id=agent.session_id, reason="no notes")
         except StoreError as error:
             return NotStarted(session_id=agent.session_id, reason="refused", error=str(error))
@@ -61,7 +62,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
     try:
         await begin(agent, turn, request)
         session_context.set_current_session_id(agent.session_id)
-        agent.follow_wall()
+        await at_hand(agent.db, agent.follow_wall)
         turn.emit(TurnStarted(agent.session_id, facts.id, agent._journal.fence))
         if agent._prompt_is_new:
             agent._prompt_is_new = False
@@ -100,16 +101,16 @@ async def begin(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
     """Store what the turn begins with and take it, or take up what another process had begun."""
     if isinstance(request, TakenOver):
         turn.has_begun = True
-        agent.delegation.settle()
-        agent._journal.take_up(request.taken)
+        await at_hand(agent.db, agent.delegation.settle)
+        await agent._journal.take_up(request.taken)
     else:
-        agent._prepare(request.history if isinstance(request, Question) else None)
+        await agent._prepare(request.history if isinstance(request, Question) else None)
     await agent._session_begins()
     instructions = request.instructions if isinstance(request, Question) else ""
     turn.system = await agent._system_prompt(instructions)
     if not isinstance(request, TakenOver):
         if isinstance(request, Question) and request.mode is not None:
-            agent.set_mode(request.mode)
+            await at_hand(agent.db, agent.set_mode, request.mode)
         await take_turn(agent, turn, request)
         turn.has_begun = True
     messages = agent._journal.messages

@@ -23,6 +23,7 @@ from .errors import (
     StoreError,
     StoreFullError,
     StoreIOError,
+    StoreOutcomeUnknownError,
     StoreReadOnlyError,
     StoreUnavailableError,
     UnknownSessionError,
@@ -30,7 +31,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .aio import AsyncSessionDB
+    from .aio import AsyncSessionDB, at_hand
     from .codec import plain_text
     from .connection import damage_marker
     from .db import SessionDB
@@ -74,6 +75,7 @@ __all__ = [
     "StoreError",
     "StoreFullError",
     "StoreIOError",
+    "StoreOutcomeUnknownError",
     "StoreReadOnlyError",
     "StoreUnavailableError",
     "TakenTurn",
@@ -81,6 +83,7 @@ __all__ = [
     "UnsafeSQLiteError",
     "Wake",
     "acknowledge_losses",
+    "at_hand",
     "damage_marker",
     "is_abandoned",
     "is_damaged",
@@ -112,6 +115,7 @@ _LATER = {
     "WALL_MODES": "wall_settings",
     "Wake": "wake",
     "acknowledge_losses": "losses",
+    "at_hand": "aio",
     "damage_marker": "connection",
     "is_abandoned": "turns",
     "is_damaged": "salvage",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import functools
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,40 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _THREADS = 8
+
+
+async def at_hand(
+    db: SessionDB | None, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """The result of a function that uses the store, for coroutines.
+
+    Where the store is a file (or there is none) it runs here and now, and nothing else in between.
+    A server may be slow or gone: there it runs in a thread, to its end even if its caller is
+    cancelled meanwhile, which hears of that with its next wait.
+    """
+    if db is None or not _is_on_server(db):
+        return function(*args, **kwargs)
+    run = contextvars.copy_context().run
+    work = functools.partial(run, functools.partial(function, *args, **kwargs))
+    return await _to_its_end(asyncio.get_running_loop().run_in_executor(db.threads, work))
+
+
+def _is_on_server(db: SessionDB) -> bool:
+    return getattr(db, "is_on_server", False) is True  # not what stands in for a store
+
+
+async def _to_its_end(running: asyncio.Future[R]) -> R:
+    """The outcome of something that must not go on unseen, whether its caller is cancelled."""
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if running.cancelled():
+            raise
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):  # raised with the next wait
+                await asyncio.wait([running])
+        cancel_later()
+        return running.result()
 
 
 class _InThread(Generic[P, R]):
@@ -68,7 +103,7 @@ class _Grouped(Generic[P, R]):
 
         @functools.wraps(getattr(store._db, name))
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            if store._db.is_on_server:  # whose own group commit does the same
+            if _is_on_server(store._db):  # whose own group commit does the same
                 return await store._run_to_its_end(getattr(store._db, name), *args, **kwargs)
             return await store._db.group_writer.write(lambda conn: function(conn, *args, **kwargs))
 
@@ -84,8 +119,17 @@ class AsyncSessionDB:
 
     def __init__(self, db: SessionDB) -> None:
         self._db = db
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hermes-store")
+        self._own_threads: ThreadPoolExecutor | None = None
         self._closed = False
+
+    @property
+    def _threads(self) -> ThreadPoolExecutor:
+        # A server has connections for so many at once; its threads are those of all who use it.
+        if _is_on_server(self._db):
+            return self._db.threads
+        if self._own_threads is None:
+            self._own_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hermes-store")
+        return self._own_threads
 
     @property
     def sync(self) -> SessionDB:
@@ -117,23 +161,18 @@ class AsyncSessionDB:
         self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """The same for a write whose outcome its caller must know, cancelled meanwhile or not."""
-        running = asyncio.ensure_future(self._run(function, *args, **kwargs))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            if running.cancelled():
-                raise
-            while not running.done():
-                with contextlib.suppress(asyncio.CancelledError):  # raised with the next wait
-                    await asyncio.wait([running])
-            cancel_later()
-            return running.result()
+        return await _to_its_end(asyncio.ensure_future(self._run(function, *args, **kwargs)))
+
+    async def at_hand(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """A function that uses the store: here and now with a file, in a thread with a server."""
+        return await at_hand(self._db, function, *args, **kwargs)
 
     async def close(self) -> None:
         """Close the wrapped store and the threads; closing twice is fine."""
         await self._run(self._db.close)
         self._closed = True
-        self._threads.shutdown(wait=False)
+        if self._own_threads is not None:
+            self._own_threads.shutdown(wait=False)
 
     _execute_write = _InThread(SessionDB._execute_write)
 

@@ -53,6 +53,8 @@ from .dialect import Connection
 from .open_store import open_store
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from .group_commit import GroupWriter
     from .search.engine import SearchIndex
     from .wake import Wake
@@ -139,7 +141,9 @@ class SessionDB:
         """Told which conversations have no session left, so that what is kept of them beside the
         store can go too; must not raise."""
         self._search_index: SearchIndex | None = None
-        self._opening_search = threading.Lock()
+        self._opening = threading.Lock()
+        """Held while what is made on first use is made."""
+        self._threads: ThreadPoolExecutor | None = None
         self._database, self.salvage_report = open_store(self.db_path, busy_timeout, server)
         self._database.before_rejoin = self._close_search
 
@@ -167,6 +171,23 @@ class SessionDB:
 
         return GroupWriter(self)
 
+    @property
+    def threads(self) -> ThreadPoolExecutor:
+        """For coroutines of a store on a server: almost as many as it has connections.
+
+        One is left for heartbeats, which must not wait behind what waits for others.
+        """
+        with self._opening:
+            if self._threads is None:
+                from concurrent.futures import ThreadPoolExecutor
+
+                from .server import CONNECTIONS
+
+                self._threads = ThreadPoolExecutor(
+                    CONNECTIONS - 1, thread_name_prefix="hermes-store"
+                )
+            return self._threads
+
     @functools.cached_property
     def wake(self) -> Wake:
         """For whoever waits for a change, made here or by another process."""
@@ -187,10 +208,12 @@ class SessionDB:
             self.wake.close()
         self._close_search()
         self._database.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
 
     def _close_search(self) -> None:
         """Let the index go; the next search opens it anew."""
-        with self._opening_search:
+        with self._opening:
             index, self._search_index = self._search_index, None
         if index is not None:
             index.close()
@@ -527,7 +550,7 @@ class SessionDB:
         if index is None:
             from .search.engine import SearchIndex
 
-            with self._opening_search:
+            with self._opening:
                 index = self._search_index
                 if index is None:
                     search_path = self.db_path.with_name("search.db")

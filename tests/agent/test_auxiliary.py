@@ -26,7 +26,11 @@ class Silent(ScriptedModel):
 async def test_the_conversations_model_answers_where_no_other_is_named() -> None:
     main = ScriptedModel([say("a title")])
     used: list[tuple[str, Usage, Any]] = []
-    side = Auxiliary(lambda: main, on_usage=lambda *args: used.append(args))
+
+    async def count(*args: Any) -> None:
+        used.append(args)
+
+    side = Auxiliary(lambda: main, on_usage=count)
     assert await side.ask("title", "Name it.", "Hello") == "a title"
     request = main.requests[0]
     assert (request.system, request.tools) == ("Name it.", [])

@@ -230,7 +230,7 @@ def test_two_at_once_get_one_result(tmp_path: Path, mode: str) -> None:
         # Two questions at once stand side by side until the next request is made of them.
         check_conversation(first, "s", marks, valid=False)
         for agent in agents:
-            agent._journal.refresh()
+            agent._journal.refresh_blocking()
         assert {agent.session_id for agent in agents} == {lineage[-1]}
         live = [m["content"] for m in first.get_messages(lineage[-1])]
         records = [text for text in live if "Record of earlier" in str(text)]

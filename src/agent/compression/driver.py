@@ -12,8 +12,8 @@ import asyncio
 import contextvars
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from agent import events
 from agent.config.schema import CompressionSettings
@@ -23,7 +23,7 @@ from agent.model import Message, Usage
 from agent.rotation import Rotation
 from agent.threads import in_thread
 from hermes_base import plugins
-from hermes_state import SessionDB, SessionEndedError
+from hermes_state import SessionDB, SessionEndedError, at_hand
 
 from .counting import Counting
 from .lock import compression_lock
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 MOST_REFUSALS = 5
 """How often one model call is made smaller after a provider's "too long"."""
@@ -180,7 +183,7 @@ class Compressor:
             target,
             room=min(budget.room, now * 3 // 4) if attempt == 0 else target,
             must=True,
-            use_model=attempt == 0 and self._may_ask(),
+            use_model=attempt == 0 and may_ask(await self._cooldown()),
         )
         session_id, seen = self._journal.session_id, list(self._journal.messages)
         await self._compress(turn, wish)
@@ -193,7 +196,7 @@ class Compressor:
         self, turn: Turn, focus: str | None = None, *, dry_run: bool = False
     ) -> CompressionResult:
         """Compress whatever there is; with `dry_run` only say what that would do."""
-        self._journal.refresh()
+        await self._journal.refresh()
         messages = self._journal.history()
         self._gauge = self._counting.gauge(turn)
         size = self._gauge.tokens(messages)
@@ -232,9 +235,12 @@ class Compressor:
     async def _compress_if_due(
         self, turn: Turn, budget: Budget, target: int, must: bool, engine_only: bool
     ) -> None:
-        if not must and self._record.cooldown(self._journal.session_id) is not None:
+        cooldown = await self._cooldown()
+        if not must and cooldown is not None:
             return
-        wish = _Wish(target, budget.room, must, use_model=self._may_ask(), engine_only=engine_only)
+        wish = _Wish(
+            target, budget.room, must, use_model=may_ask(cooldown), engine_only=engine_only
+        )
         result = await self._compress(turn, wish)
         if must and not result.compressed and result.error and self._aborts():
             raise ContextTooLongError(
@@ -248,7 +254,7 @@ class Compressor:
         turn.emit(events.Compressing(old_id, len(seen), size))
         wait = self._timeout if wish.must or wish.manual else min(_SHORT_PATIENCE, self._timeout)
         async with compression_lock(self._lock_db, old_id, wait) as held:
-            self._journal.refresh()
+            await self._journal.refresh()
             if not self._journal.goes_on_from(old_id, seen):
                 result = self._left(old_id, _OVERTAKEN)
             elif held or wish.must:
@@ -301,29 +307,29 @@ class Compressor:
         if made is None or not (fits or is_saving(before, made.after_tokens)):
             failure = failure or TOO_LITTLE
             if not wish.manual:
-                self._record.failed(session_id, failure)
+                await self._at_hand(self._record.failed, session_id, failure)
         elif failure and self._aborts() and not wish.manual:
-            self._record.failed(session_id, failure)
+            await self._at_hand(self._record.failed, session_id, failure)
         else:
-            return self._commit(session_id, seen, made, before, wish)
-        journal.refresh()
+            return await self._commit(session_id, seen, made, before, wish)
+        await journal.refresh()
         return self._left(session_id, f"It is kept as it is: {failure}", failure)
 
-    def _commit(
+    async def _commit(
         self, old_id: str, seen: list[Message], made: Compressed, before: int, wish: _Wish
     ) -> CompressionResult:
         journal = self._journal
-        standing = self._record.standing(old_id)
+        standing = await self._at_hand(self._record.standing, old_id)
         try:
-            committed = journal.compact(made.messages, seen, in_place=self._settings.in_place)
+            committed = await journal.compact(made.messages, seen, in_place=self._settings.in_place)
         except SessionEndedError as error:
-            journal.refresh()
+            await journal.refresh()
             return self._left(old_id, str(error))
         if not committed:
             return self._left(old_id, _OVERTAKEN)
         asked = self._asks(wish) and made.method != "engine"
-        self._record.done(journal.session_id, standing, made, asked=asked)
-        journal.refresh()
+        await self._at_hand(self._record.done, journal.session_id, standing, made, asked=asked)
+        await journal.refresh()
         log.info(
             "Compressed %s (%s): %d messages to %d, about %d tokens to %d; it goes on in %s",
             old_id, made.method, len(seen), len(made.messages), before, made.after_tokens,
@@ -416,10 +422,11 @@ class Compressor:
         auxiliary = self._auxiliary
         return wish.use_model and auxiliary is not None and auxiliary.is_able("compression")
 
-    def _may_ask(self) -> bool:
-        """Whether the summarising model is not resting after a failure of its own."""
-        cooldown = self._record.cooldown(self._journal.session_id)
-        return cooldown is None or cooldown["error"] == TOO_LITTLE
+    async def _cooldown(self) -> dict[str, Any] | None:
+        return await self._at_hand(self._record.cooldown, self._journal.session_id)
+
+    async def _at_hand(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await at_hand(self._lock_db, function, *args, **kwargs)
 
     def _left(self, old_id: str, reason: str, error: str | None = None) -> CompressionResult:
         return CompressionResult(self._journal.session_id, old_id, False, reason, error=error)
@@ -431,6 +438,11 @@ class Compressor:
         run = contextvars.copy_context().run
         facts |= {"platform": self._platform, "model": turn.model.name}
         await in_thread(lambda: run(plugins.invoke_hook, hook, **facts))
+
+
+def may_ask(cooldown: Mapping[str, Any] | None) -> bool:
+    """Whether the summarising model is not resting after a failure of its own."""
+    return cooldown is None or cooldown["error"] == TOO_LITTLE
 
 
 def summary_text(made: Compressed) -> str:

@@ -14,7 +14,7 @@ import os
 from collections.abc import AsyncIterator
 
 from hermes_base.process import is_gone, this_process
-from hermes_state import SessionDB, StoreError
+from hermes_state import SessionDB, StoreError, at_hand
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ async def compression_lock(
     finally:
         keeper.cancel()
         try:
-            db.release_compression_lock(session_id, holder)
+            await at_hand(db, db.release_compression_lock, session_id, holder)
         except StoreError as error:
             log.warning("The compression lock of %s is left to expire: %s", session_id, error)
 
@@ -56,15 +56,25 @@ async def _acquire(
     deadline = loop.time() + patience
     while True:
         seen = db.wake.number
-        if db.try_acquire_compression_lock(session_id, holder, lease):
-            return True
-        other = db.get_compression_lock_holder(session_id)
-        if other is not None and _is_left(other):
-            db.release_compression_lock(session_id, other)
-            continue
-        if db.get_compression_tip(session_id) != session_id or loop.time() >= deadline:
+        held = await at_hand(db, _try, db, session_id, holder, lease)
+        if held is not None:
+            return held
+        if loop.time() >= deadline:
             return False
         await db.wake.wait_async(seen, min(_LOOK_INTERVAL, max(0.0, deadline - loop.time())))
+
+
+def _try(db: SessionDB, session_id: str, holder: str, lease: float) -> bool | None:
+    """Take the lock, also from a holder that has ended; None if another works under it.
+
+    False if the session has gone on in another one.
+    """
+    while not db.try_acquire_compression_lock(session_id, holder, lease):
+        other = db.get_compression_lock_holder(session_id)
+        if other is None or not _is_left(other):
+            return None if db.get_compression_tip(session_id) == session_id else False
+        db.release_compression_lock(session_id, other)
+    return True
 
 
 def _is_left(holder: str) -> bool:
@@ -77,7 +87,7 @@ async def _keep(db: SessionDB, session_id: str, holder: str, lease: float) -> No
     while True:
         await asyncio.sleep(lease / 3)
         try:
-            if not db.refresh_compression_lock(session_id, holder, lease):
+            if not await at_hand(db, db.refresh_compression_lock, session_id, holder, lease):
                 log.warning("The compression lock of %s was lost to another process", session_id)
                 return
         except StoreError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from agent.auxiliary import AuxiliaryError
 from agent.events import Event, ReviewFinished, TitleSet
 from agent.model import Message
-from hermes_state import SessionDB, StoreError
+from hermes_state import SessionDB, StoreError, at_hand
 from tools.base import Tool
 
 from .background import Background
@@ -156,12 +156,13 @@ class Learner:
     async def _name(self, db: SessionDB, answer: str) -> None:
         assert self._to_name is not None
         session_id, question = self._to_name
-        session = db.get_session(session_id)
+        session = await at_hand(db, db.get_session, session_id)
         # A sub-agent's conversation is not listed, a branch has its title from where it began.
         if session is None or session["title"] or session["parent_session_id"]:
             return
         ask = self._asker(TITLE_TASK, TITLE_TOKENS, TITLE_SECONDS)
-        self._set_title(db, session_id, await propose_title(question, answer, ask))
+        title = await propose_title(question, answer, ask)
+        await at_hand(db, self._set_title, db, session_id, title)
 
     def _set_title(self, db: SessionDB, session_id: str, title: str | None) -> None:
         session_id = db.get_compression_tip(session_id)  # it may have been compressed meanwhile
@@ -191,7 +192,7 @@ class Learner:
         given = list(messages)
 
         async def work() -> None:
-            if self._claim(turns):
+            if await at_hand(self._agent.db, self._claim, turns):
                 await self._review(given)
 
         return self._background.start("review", work, self._settings.review_seconds)

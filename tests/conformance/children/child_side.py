@@ -67,7 +67,7 @@ def count_writes(home: Path) -> Reaper:
     write = SessionDB._execute_write
     dots = os.open(home / "writes", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
 
-    def counted(self: SessionDB, work: Callable[[Connection], R]) -> R:
+    def counted(self: SessionDB, work: Callable[[Connection], R], *about: Any, **how: Any) -> R:
         number = reaper.count("write")
         os.write(dots, b".")
         reaper.at("before", number)
@@ -77,7 +77,7 @@ def count_writes(home: Path) -> Reaper:
             reaper.at("during", number)
             return done
 
-        done = write(self, counted_work)
+        done = write(self, counted_work, *about, **how)
         reaper.at("after", number)
         return done
 

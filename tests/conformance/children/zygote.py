@@ -19,6 +19,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from ... import server_store
+
 PACKAGES = ("hermes_state", "tools", "agent", "gateway", "tui_gateway")
 """What the children would import sooner or later."""
 
@@ -75,6 +77,7 @@ def become(descriptors: list[int], program: str, home: str, environment: dict[st
 
 if __name__ == "__main__":
     import_all()
+    server_store.install()
     assert threading.active_count() == 1, "a process with threads must not be forked"
     gc.collect()
     gc.freeze()  # what is here already is not looked at, and so not copied, in every child

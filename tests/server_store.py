@@ -1,0 +1,116 @@
+"""Stores on a real PostgreSQL for tests that open theirs by a path, in every process of a test.
+
+While `HERMES_TEST_STORE` is `postgres`, a store that is opened at a path is a database of the run's
+server (`tests.postgres`), here, in forked processes and in programs that a test starts: those find
+`on_server/sitecustomize.py` on their path. No other process may look for a file.
+
+A call of the store on an event loop would hold the loop up for as long as the server takes, so it
+fails here, and so does its test: see `watch_loops`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from . import postgres
+
+STORE = "HERMES_TEST_STORE"
+"""`postgres`: stores are databases of a server. Anything else: files."""
+
+HELD = "HERMES_TEST_HELD"
+"""A file that gets a line for each call of the store on an event loop."""
+
+FOLDER = Path(__file__).parent / "on_server"
+PROJECT = Path(__file__).parents[1]
+_SOURCE = str(PROJECT / "src") + os.sep
+_STATE = _SOURCE + "hermes_state" + os.sep
+_TESTS = str(PROJECT / "tests") + os.sep
+
+
+def is_wanted() -> bool:
+    """Whether stores are to be databases of a server."""
+    return os.environ.get(STORE) == "postgres"
+
+
+def install() -> None:
+    """From now on, a store that is opened here is where the environment wants it to be."""
+    import hermes_state.db
+
+    open_store = hermes_state.db.open_store
+    if getattr(open_store, "is_wrapped", False):
+        return
+
+    def open_wanted(path: Path, busy_timeout: float, server: str | None = None) -> Any:
+        if not is_wanted():
+            return open_store(path, busy_timeout, server)
+        watch_loops()
+        return open_store(path, busy_timeout, server or postgres.database_for(path))
+
+    open_wanted.is_wrapped = True  # type: ignore[attr-defined]
+    hermes_state.db.open_store = open_wanted
+
+
+def watch_loops() -> None:
+    """From now on, a call of a server's store on an event loop fails and is noted.
+
+    What a test itself asks of the store, between the steps of what it tests, holds up nobody.
+    """
+    from hermes_state.server import ServerDatabase
+
+    for name in ("write", "read", "outside_transaction"):
+        method: Callable[..., Any] = getattr(ServerDatabase, name)
+        if not getattr(method, "is_watched", False):
+            setattr(ServerDatabase, name, _watched(method))
+
+
+def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if asyncio._get_running_loop() is not None:
+            caller = _caller()
+            if caller is not None:
+                with Path(os.environ.get(HELD) or os.devnull).open("a") as file:
+                    file.write(caller + "\n")
+                raise AssertionError(f"the store was called on an event loop: {caller}")
+        return method(self, *args, **kwargs)
+
+    call.is_watched = True  # type: ignore[attr-defined]
+    return call
+
+
+def _caller() -> str | None:
+    """Where in the source the store is called; None if a test calls it."""
+    frame = sys._getframe(2)
+    found: list[str] = []
+    while frame is not None and len(found) < 3:
+        name = frame.f_code.co_filename
+        if name.startswith(_SOURCE) and not name.startswith(_STATE):
+            found.append(f"{name.removeprefix(_SOURCE)}:{frame.f_lineno}")
+        elif name.startswith(_TESTS) and not found and not name.startswith(__file__):
+            return None
+        frame = frame.f_back  # type: ignore[assignment]
+    return " < ".join(found) or None
+
+
+@contextlib.contextmanager
+def stores_on_server(patch: Any) -> Iterator[None]:
+    """Have a test's stores on the server, those of its child processes too."""
+    postgres.address_of("postgres")
+    tag = os.urandom(4).hex()
+    path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
+    with tempfile.NamedTemporaryFile("r", prefix="hermes-held-") as held:
+        patch.setenv(STORE, "postgres")
+        patch.setenv(postgres.TAG, tag)
+        patch.setenv(HELD, held.name)
+        patch.setenv("PYTHONPATH", path)
+        install()
+        yield
+        lines = held.read()
+    postgres.drop_tagged(tag)
+    assert not lines, f"the store was called on an event loop:\n{lines}"
