@@ -88,5 +88,5 @@ class Strangers:
     def ended(self, has_ended: Callable[[Any], bool]) -> None:
         """Forget the connections that have ended, for those who are not told of it."""
         with self._lock:
-            for connection in [one for one in self._drops if has_ended(one)]:
+            for connection in [drop for drop in self._drops if has_ended(drop)]:
                 del self._drops[connection]

@@ -96,7 +96,9 @@ class TurnHooks:
             platform=self.platform,
             sender_id=self._agent.user_id or "",
         )
-        found = [one.get("context") if isinstance(one, dict) else one for one in answers]
+        found = [
+            answer.get("context") if isinstance(answer, dict) else answer for answer in answers
+        ]
         text = "\n\n".join(one for one in found if isinstance(one, str) and one.strip())
         if len(text) > MOST_CONTEXT:
             log.warning("Plugins added %d characters to a question; cut", len(text))
@@ -146,7 +148,9 @@ class TurnHooks:
             model=self._agent.model,
             platform=self.platform,
         )
-        return next((one for one in answers if isinstance(one, str) and one.strip()), text)
+        return next(
+            (answer for answer in answers if isinstance(answer, str) and answer.strip()), text
+        )
 
     async def turn_ends(self, outcome: TurnOutcome) -> None:
         """The turn is over and stored."""

@@ -117,7 +117,7 @@ class ToolWatch:
         if not plugins.has_hook("transform_tool_result"):
             return text
         answers = await fire("transform_tool_result", **self._outcome(text, failure))
-        return next((one for one in answers if isinstance(one, str)), text)
+        return next((answer for answer in answers if isinstance(answer, str)), text)
 
     async def after(self, text: str, failure: BaseException | None) -> None:
         """Tell that the call is over and its result stored."""

@@ -71,9 +71,11 @@ class PluginLlm:
             )
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        system = "\n\n".join(str(one["content"]) for one in messages if one["role"] == "system")
+        system = "\n\n".join(
+            str(message["content"]) for message in messages if message["role"] == "system"
+        )
         request = ModelRequest(
-            messages=[one for one in messages if one["role"] != "system"],
+            messages=[message for message in messages if message["role"] != "system"],
             system=system,
             max_tokens=max_tokens,
             temperature=temperature,

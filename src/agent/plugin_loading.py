@@ -62,12 +62,14 @@ class _Program:
 
 def add_model_providers(providers: Mapping[str, ModelProvider]) -> None:
     """Make plugins' model providers known by name."""
-    for one in providers.values():
-        if one.name in known.KNOWN and one.name not in known.BUILDERS:
-            log.info("The plugin %s replaces the model provider %s", one.plugin, one.name)
-        known.KNOWN[one.name] = known.KnownProvider(
-            one.base_url or f"plugin:{one.plugin}", one.key_variables, one.api_mode
+    for provider in providers.values():
+        if provider.name in known.KNOWN and provider.name not in known.BUILDERS:
+            log.info("The plugin %s replaces the model provider %s", provider.plugin, provider.name)
+        known.KNOWN[provider.name] = known.KnownProvider(
+            provider.base_url or f"plugin:{provider.plugin}",
+            provider.key_variables,
+            provider.api_mode,
         )
-        known.ALIASES.update(dict.fromkeys(one.aliases, one.name))
-        if one.build is not None:
-            known.BUILDERS[one.name] = one.build
+        known.ALIASES.update(dict.fromkeys(provider.aliases, provider.name))
+        if provider.build is not None:
+            known.BUILDERS[provider.name] = provider.build

@@ -114,7 +114,9 @@ async def begin(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
         await take_turn(agent, turn, request)
         turn.has_begun = True
     messages = agent._journal.messages
-    turn.asked = next((one for one in reversed(messages) if one["role"] == "user"), None)
+    turn.asked = next(
+        (message for message in reversed(messages) if message["role"] == "user"), None
+    )
     if turn.hooks and turn.asked and not isinstance(request, Question):
         turn.hooks.user_message = turn.asked["content"]
     if isinstance(request, TakenOver) and request.taken.unknown:

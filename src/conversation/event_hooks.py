@@ -102,7 +102,7 @@ class EventHooks:
             assert spec is not None and spec.loader is not None
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-            events = frozenset(str(one) for one in manifest.get("events") or ())
+            events = frozenset(str(event) for event in manifest.get("events") or ())
             self._handlers.append((str(manifest.get("name") or folder.name), events, module.handle))
         except Exception:
             # A broken hook is left out; the program starts.

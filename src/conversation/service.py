@@ -222,9 +222,9 @@ class Conversations:
             if not is_abandoned(turn, time.time()):
                 return turn if door.waits_for(turn) else None
             for row in self._db.sync.list_abandoned_turns(name):
-                left = Abandoned(row)
-                if (other := door.door_of(left)) is not None:
-                    return other, left
+                abandoned = Abandoned(row)
+                if (other := door.door_of(abandoned)) is not None:
+                    return other, abandoned
         except StoreError as error:
             # The turn of the message meets it too, and tells.
             log.warning("What runs in %s is not known now: %s", name, error)
@@ -237,15 +237,15 @@ class Conversations:
         """
         return bool(turn["owner"] == this_process() and turn["started_at"] >= self.since)
 
-    async def _finish(self, door: Door[W], left: Abandoned) -> None:
+    async def _finish(self, door: Door[W], turn: Abandoned) -> None:
         """Bring an abandoned turn to its end; nothing if another process has seen to it."""
         async with contextlib.AsyncExitStack() as room:
-            place = self.places.turn(door.key, lambda: left.session_id)
+            place = self.places.turn(door.key, lambda: turn.session_id)
             async with place, self._pace.place() as alive:
                 if not self._is_running():
                     return
                 await room.enter_async_context(self._slot())
-                work = await retry_until_stored(lambda: door.take_over(left), "A take-over")
+                work = await retry_until_stored(lambda: door.take_over(turn), "A take-over")
                 if work is None:
                     return
                 request = door.request(work)

@@ -84,8 +84,8 @@ class AbandonedTurns:
             api = row["source"] == Platform.API_SERVER and not row["deliver_to"]
             if api and Platform.API_SERVER in platforms:
                 await asyncio.to_thread(abandoned.close_turn, self.db.sync, row)
-            elif not api and (left := self.chat_of(row)) and left.source.platform in platforms:
-                begun += begin(left)
+            elif not api and (turn := self.chat_of(row)) and turn.source.platform in platforms:
+                begun += begin(turn)
         return begun
 
     def chat_of(self, row: Mapping[str, Any]) -> AbandonedTurn | None:
@@ -132,27 +132,29 @@ class AbandonedTurns:
         A turn that is not gone on with is closed, and its chat is told if it waits for an answer:
         not where it was left with /new, or where whoever asked may no longer talk here.
         """
-        left = self.chat_of(turn.row)
-        if left is None:
+        chat_turn = self.chat_of(turn.row)
+        if chat_turn is None:
             return None
         db = self.db.sync
-        session_id = db.get_compression_tip(left.session_id)
+        session_id = db.get_compression_tip(chat_turn.session_id)
         tip = await self.db.get_session(session_id)
         asked = await self.db.get_last_question(session_id)
-        source = left.source
+        source = chat_turn.source
         is_left = tip is not None and tip["end_reason"] == RESET_REASON
         if is_left or not await self.authorization.admits(source):
-            await asyncio.to_thread(abandoned.close_turn, db, left.row)
+            await asyncio.to_thread(abandoned.close_turn, db, chat_turn.row)
             return None
         settings = self.settings.agent
-        taken = await asyncio.to_thread(abandoned.take_over_turn, db, left.row, settings)
+        taken = await asyncio.to_thread(abandoned.take_over_turn, db, chat_turn.row, settings)
         if taken is None:
-            self.spawn(self.delivery.flush(left.key))  # what it may have been told
+            self.spawn(self.delivery.flush(chat_turn.key))  # what it may have been told
             return None
-        taken = taken._replace(deliver_to=left.deliver_to)
+        taken = taken._replace(deliver_to=chat_turn.deliver_to)
         target = TakenOver(taken).deliver_to
         assert target is not None
-        return Inbound(MessageEvent(asked[0], source, asked[1]), left.key, target.id, taken=taken)
+        return Inbound(
+            MessageEvent(asked[0], source, asked[1]), chat_turn.key, target.id, taken=taken
+        )
 
     async def tell_unknown(self, inbound: Inbound) -> None:
         """Tell a chat which tools of its turn may or may not have taken effect, each crash once."""

@@ -75,7 +75,7 @@ def guarded(lock: Any) -> Iterator[None]:
 def weight(agent: Any) -> int:
     """Roughly how many bytes an agent keeps in memory: the conversation it holds."""
     messages = getattr(agent, "_session_messages", None) or ()
-    return sum(_ROW_BYTES + len(str(one.get("content") or "")) for one in messages)
+    return sum(_ROW_BYTES + len(str(message.get("content") or "")) for message in messages)
 
 
 def oldest_beyond(

@@ -112,7 +112,7 @@ class ChatAsker:
             f"/approve{longer} or /deny (within {minutes} min)"
         )
         question = Question("approval", request.id, list(choices), answered=Answered(request.wake))
-        buttons = [Button(CHOICES[one], f"approval:{request.id}:{one}") for one in choices]
+        buttons = [Button(CHOICES[choice], f"approval:{request.id}:{choice}") for choice in choices]
         with self._questions.asking(self._key, question):
             self._show(text, buttons)
             return request.await_choice(question.answered, lambda: question.answer)

@@ -55,8 +55,8 @@ class ChatTurns:
 
     def door_of(self, turn: Abandoned) -> ChatDoor | None:
         """The door of the chat that an abandoned turn belongs to; None if it is no chat's here."""
-        left = self._chat_parts.abandoned.chat_of(turn.row)
-        return None if left is None else self.door(left.key)
+        chat_turn = self._chat_parts.abandoned.chat_of(turn.row)
+        return None if chat_turn is None else self.door(chat_turn.key)
 
     @property
     def waiting(self) -> int:
@@ -122,12 +122,12 @@ class ChatTurns:
         for inbound in joined:
             await door.mirror_question(inbound)
 
-    def begin_with(self, left: AbandonedTurn) -> bool:
+    def begin_with(self, turn: AbandonedTurn) -> bool:
         """Begin a chat's line with the turn that another process left; False if it runs already.
 
         Then that sees to it, before the next message of the conversation.
         """
-        return self.conversations.begin(self.door(left.key), Abandoned(left.row))
+        return self.conversations.begin(self.door(turn.key), Abandoned(turn.row))
 
     def tell(self, key: str, inbound: Inbound) -> bool:
         """Begin a turn with the notes of a chat's conversation; False if one runs already."""

@@ -354,7 +354,7 @@ class Delivery:
         """Let the beginning of a text take the place of its preview; False if there is none."""
         # An answer is named after its turn and the number of its step.
         names = (row["obligation_id"], row["obligation_id"].rpartition(":")[0])
-        stream = next((self._streams[one] for one in names if one in self._streams), None)
+        stream = next((self._streams[name] for name in names if name in self._streams), None)
         if stream is None:
             return await self._replaced_left(adapter, row, part)
         await stream.stop()  # from here on it does not grow

@@ -199,7 +199,9 @@ class Handoffs:
         return source
 
     def _platform(self, name: str) -> Platform | None:
-        return next((one for one in self._config.platforms if one.value == name), None)
+        return next(
+            (platform for platform in self._config.platforms if platform.value == name), None
+        )
 
     def _is_connecting(self, name: str) -> bool:
         platform = self._platform(name)
@@ -211,9 +213,10 @@ class Handoffs:
 def introduction(title: str, messages: Sequence[Mapping[str, Any]]) -> str:
     """Which conversation goes on, and what was said last in it."""
     said = [
-        f"{'You' if one['role'] == 'user' else 'I'}: {' '.join(text.split())[:LINE_LENGTH]}"
-        for one in messages
-        if one["role"] in ("user", "assistant") and (text := plain_text(one["content"] or ""))
+        f"{'You' if message['role'] == 'user' else 'I'}: {' '.join(text.split())[:LINE_LENGTH]}"
+        for message in messages
+        if message["role"] in ("user", "assistant")
+        and (text := plain_text(message["content"] or ""))
     ]
     return "\n".join([f"📥 This conversation goes on here: {title}", *said[-LAST_LINES:]])
 

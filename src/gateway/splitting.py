@@ -124,7 +124,7 @@ def _fitting(pieces: list[_Piece], begin: int, limit: int, measure: Measure) -> 
 def _good_cut(pieces: list[_Piece], begin: int, end: int) -> int:
     """The best place to cut, not before the last two thirds of what fits."""
     earliest = begin + 1
-    total = sum(len(one.text) + 1 for one in pieces[begin:end])
+    total = sum(len(piece.text) + 1 for piece in pieces[begin:end])
     seen = 0
     for at in range(begin, end):
         seen += len(pieces[at].text) + 1
@@ -156,7 +156,7 @@ def _rank(pieces: list[_Piece], at: int) -> int:
 def _joined(pieces: list[_Piece], begin: int, end: int) -> str:
     """A run of pieces as a part that stands alone."""
     first, last = pieces[begin], pieces[end - 1]
-    text = "".join(one.text + one.end for one in pieces[begin : end - 1]) + last.text
+    text = "".join(piece.text + piece.end for piece in pieces[begin : end - 1]) + last.text
     opening, closing = "", ""
     if first.fence is not None and not first.closes:
         opening = f"{first.fence.opening}\n"

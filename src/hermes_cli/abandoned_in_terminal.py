@@ -38,7 +38,7 @@ def take_over(db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings) -
     return taken
 
 
-def cut_off_elsewhere(db: SessionDB, settings: AgentSettings) -> str | None:
+def abandoned_elsewhere(db: SessionDB, settings: AgentSettings) -> str | None:
     """A line about another conversation whose answer was cut off not long ago; None without one."""
     oldest = time.time() - settings.gateway_auto_continue_freshness
     found = [
@@ -60,6 +60,6 @@ def _name(db: SessionDB, turn: dict[str, Any]) -> str:
     if turn["title"]:
         return f"“{turn['title']}”"
     tip = db.get_compression_tip(turn["session_id"])
-    asked = [one["content"] for one in db.get_messages(tip) if one["role"] == "user"]
+    asked = [message["content"] for message in db.get_messages(tip) if message["role"] == "user"]
     text = " ".join(plain_text(asked[-1]).split()) if asked else "a conversation"
     return f"“{text[:NAMED]}…”" if len(text) > NAMED else f"“{text}”"

@@ -240,7 +240,7 @@ class Chat:
         told = "" if mode == "guarded" else f" · mode {mode}"
         complain(f"Hermes · {self.agent.model}{told} · /help for commands, /exit to leave")
         edit_lines(self.config.home / "chat_history", self._completions)
-        self._tell_of_cut_off()
+        self._see_to_abandoned()
         warned = False
         while not interrupts.leaving:
             try:
@@ -266,14 +266,14 @@ class Chat:
                 return 0
         return interrupts.exit_code
 
-    def _tell_of_cut_off(self) -> None:
+    def _see_to_abandoned(self) -> None:
         """Go on with what was cut off here; in a new conversation, say where something was."""
         if self._options.resume is not None or self._options.continue_last:
             self._door.finish_abandoned()
             return
-        from hermes_cli.abandoned_in_terminal import cut_off_elsewhere
+        from hermes_cli.abandoned_in_terminal import abandoned_elsewhere
 
-        line = cut_off_elsewhere(self.db, self.config.agent)
+        line = abandoned_elsewhere(self.db, self.config.agent)
         if line is not None:
             complain(line)
 
@@ -335,7 +335,9 @@ class Chat:
         from agent.wall_choices import WallChoiceError, folder_named
 
         try:
-            return [folder_named(one, Path(), self.config.home) for one in self._options.folders]
+            return [
+                folder_named(folder, Path(), self.config.home) for folder in self._options.folders
+            ]
         except WallChoiceError as error:
             raise UsageError(f"--add-dir: {error}") from error
 

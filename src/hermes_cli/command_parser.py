@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [str(one) for one in action.choices]
+            known = [str(choice) for choice in action.choices]
             what = action.metavar if isinstance(action.metavar, str) else action.dest
             raise argparse.ArgumentError(
                 None, f"there is no {what} {value!r}.{meant(value, known)}"
@@ -56,7 +56,9 @@ class Parser(argparse.ArgumentParser):
         """Parse; what is left over is a mistake, and maybe a misspelt option."""
         found, left = self.parse_known_args(args, namespace)
         if left:
-            options = {name for one in self._all_parsers() for name in one._option_string_actions}
+            options = {
+                name for parser in self._all_parsers() for name in parser._option_string_actions
+            }
             hints = "".join(meant(one, options) for one in left if one.startswith("-"))
             self.error(f"what is {' '.join(left)!r} for?{hints}")
         return found

@@ -224,7 +224,7 @@ def _schema_row(key: Key) -> Row:
 
 def _kind(type_: str, limits: Limits) -> str:
     if limits.choices:
-        return ", ".join(f"`{one}`" for one in limits.choices if one)
+        return ", ".join(f"`{choice}`" for choice in limits.choices if choice)
     kind = _KINDS[type_.removesuffix(" | None")]
     if limits.secret:
         return f"{kind}, a secret"
@@ -254,9 +254,9 @@ def _gateway_rows() -> list[Row]:
 
 def _platform_rows() -> list[Row]:
     return [
-        Row(f"platforms.{manifest.name}.{one.key}", one.kind, one.default, one.text)
+        Row(f"platforms.{manifest.name}.{setting.key}", setting.kind, setting.default, setting.text)
         for manifest in _manifests()
-        for one in manifest.settings
+        for setting in manifest.settings
     ]
 
 

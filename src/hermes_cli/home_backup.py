@@ -280,8 +280,8 @@ def put_in_place(folder: Path, home: Path) -> Path | None:
                 continue
             if (home / name).exists():
                 _move(home / name, aside / name, moved)
-        for one in sorted(folder.iterdir()):
-            _move(one, home / one.name, moved)
+        for path in sorted(folder.iterdir()):
+            _move(path, home / path.name, moved)
     except BaseException:
         for source, target in reversed(moved):
             shutil.move(target, source)

@@ -187,7 +187,7 @@ def _absolute(folders: Iterable[str]) -> tuple[str, ...]:
     """Folders as seen from here; a conversation that is resumed may be somewhere else."""
     import os.path
 
-    return tuple(os.path.abspath(os.path.expanduser(one)) for one in folders)  # noqa: PTH100,PTH111
+    return tuple(os.path.abspath(os.path.expanduser(folder)) for folder in folders)  # noqa: PTH100,PTH111
 
 
 if __name__ == "__main__":

@@ -97,7 +97,9 @@ def check_command(
         wrote=wrote,
     )
     if is_walled:
-        findings = [one for one in findings if one.hard or one.pattern_key in BEYOND_WALLS]
+        findings = [
+            finding for finding in findings if finding.hard or finding.pattern_key in BEYOND_WALLS
+        ]
     if needs is not None:
         findings = [*needs.findings(), *findings]
     if findings:

@@ -66,7 +66,7 @@ def _accepted(function: Callable[..., Any]) -> Callable[[str], bool]:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return lambda name: False
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return lambda name: True
     return lambda name: name in parameters
 

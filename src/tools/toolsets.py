@@ -44,7 +44,7 @@ def default_tools(
 
     `added` are tools of plugins, each with whether it may replace one that is there already.
     """
-    found = [one for name in _MODULES for one in importlib.import_module(f"tools.{name}").TOOLS]
+    found = [tool for name in _MODULES for tool in importlib.import_module(f"tools.{name}").TOOLS]
     found += web_tools(settings)
     if settings.get("mcp_servers"):
         from .mcp.client import load_mcp_tools
@@ -63,14 +63,14 @@ def default_tools(
 
 def toolset_list() -> list[str]:
     """The names of our own toolsets."""
-    tools = [one for name in _MODULES for one in importlib.import_module(f"tools.{name}").TOOLS]
-    return sorted({one.toolset for one in tools} | {"web"})
+    tools = [tool for name in _MODULES for tool in importlib.import_module(f"tools.{name}").TOOLS]
+    return sorted({tool.toolset for tool in tools} | {"web"})
 
 
 def selected(tools: Iterable[Tool], settings: Mapping[str, Any]) -> list[Tool]:
     """The tools that the configuration wants; a name it misspells is logged with the nearest."""
     tools = list(tools)
-    known = {name for one in tools for name in (one.name, one.toolset)}
+    known = {name for tool in tools for name in (tool.name, tool.toolset)}
     wanted = understand(names_in(settings.get("toolsets")), known)
     unwanted = understand(unwanted_in(settings), known)
     for name in (wanted.names | unwanted.names) - known - {ALL, NONE, *MAY_BE_MISSING}:
@@ -81,9 +81,9 @@ def selected(tools: Iterable[Tool], settings: Mapping[str, Any]) -> list[Tool]:
         log.info("There are no toolsets %s here", ", ".join(wanted.without_meaning))
     is_limited = bool(wanted.names or wanted.without_meaning) and ALL not in wanted.names
     return [
-        one
-        for one in tools
-        if (not is_limited or {one.name, one.toolset} & wanted.names)
+        tool
+        for tool in tools
+        if (not is_limited or {tool.name, tool.toolset} & wanted.names)
         and ALL not in unwanted.names
-        and not {one.name, one.toolset} & unwanted.names
+        and not {tool.name, tool.toolset} & unwanted.names
     ]

@@ -165,7 +165,7 @@ class Watcher:
         """Once for each reason, not every few seconds."""
         text = f"{type(error).__name__}: {error}"
         if text != self._complaint:
-            log.warning("Cannot look after turns that were cut off: %s", text)
+            log.warning("Cannot look after abandoned turns: %s", text)
         self._complaint = text
 
 

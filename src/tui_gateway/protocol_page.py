@@ -125,7 +125,7 @@ def _method(one: rpc.Method, shapes: dict[str, Any]) -> str:
 
 def _given(kind: Any) -> Any:
     """The type of a parameter where it is not left out."""
-    kinds = [one for one in typing.get_args(kind) if one is not type(None)]
+    kinds = [argument for argument in typing.get_args(kind) if argument is not type(None)]
     return typing.Union[tuple(kinds)] if type(None) in typing.get_args(kind) else kind  # noqa: UP007
 
 
@@ -191,9 +191,9 @@ def _kind(kind: Any, shapes: dict[str, Any]) -> str:
         return f"[{name}](#{name.lower()})"
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_kind(one, shapes) for one in typing.get_args(kind))
+        return " or ".join(_kind(argument, shapes) for argument in typing.get_args(kind))
     if origin is typing.Literal:
-        return " or ".join(f'"{one}"' for one in typing.get_args(kind))
+        return " or ".join(f'"{argument}"' for argument in typing.get_args(kind))
     if origin is list:
         return f"list of {_kind(typing.get_args(kind)[0], shapes)}"
     names = {str: "text", int: "int", float: "number", bool: "bool", type(None): "null", Any: "any"}

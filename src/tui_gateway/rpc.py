@@ -197,7 +197,9 @@ def shown(kind: Any) -> str:
     """A parameter's type as people read it."""
     names = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return " or ".join(shown(one) for one in typing.get_args(kind) if one is not type(None))
+        return " or ".join(
+            shown(argument) for argument in typing.get_args(kind) if argument is not type(None)
+        )
     if typing.get_origin(kind) is typing.Literal:
         return "one of " + ", ".join(map(str, typing.get_args(kind)))
     origin = typing.get_origin(kind) or kind
@@ -208,7 +210,7 @@ def _fits(value: Any, kind: Any) -> bool:
     if kind is Any:
         return True
     if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return any(_fits(value, one) for one in typing.get_args(kind))
+        return any(_fits(value, argument) for argument in typing.get_args(kind))
     if typing.get_origin(kind) is typing.Literal:
         return value in typing.get_args(kind) and not isinstance(value, bool)
     if typing.get_origin(kind) is list:

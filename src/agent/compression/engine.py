@@ -233,7 +233,7 @@ def _checked(made: Any, messages: list[Message]) -> list[Message]:
     kept = [one for one in made if one.get("role") != "system"]
     if not kept or any(one.get("role") not in _ROLES for one in kept):
         raise ValueError("a context engine returned something that is no message")
-    request = next((one for one in reversed(messages) if one["role"] == "user"), None)
+    request = next((message for message in reversed(messages) if message["role"] == "user"), None)
     if request is not None and not any(_same(one, request) for one in kept):
         raise ValueError("a context engine left the newest request out")
     plain = [{key: value for key, value in one.items() if key != ROW_ID} for one in kept]

@@ -54,8 +54,8 @@ def estimate_tokens(
     total = sum(map(message_tokens, messages))
     if system:
         total += PER_MESSAGE + text_tokens(system)
-    for one in tools:
-        total += PER_CALL + text_tokens(as_text(one))
+    for tool in tools:
+        total += PER_CALL + text_tokens(as_text(tool))
     return total
 
 

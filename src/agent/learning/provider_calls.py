@@ -176,11 +176,11 @@ async def answers_soon(asked: Asked, method: str, seconds: float) -> list[tuple[
         if waiting:
             await asyncio.wait(waiting, timeout=seconds)
     finally:
-        for one in waiting:
-            if one.done() and not one.cancelled():
-                one.exception()  # seen: it was logged where it was raised
+        for task in waiting:
+            if task.done() and not task.cancelled():
+                task.exception()  # seen: it was logged where it was raised
             else:
-                one.cancel()
+                task.cancel()
     return answers(asked, method, 0.0)
 
 

@@ -85,7 +85,7 @@ def review_prompt(talk: str, messages: Sequence[Message], workspace: Workspace) 
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills) or "(none yet)"
     parts.append(f"# Skills\n{listed}")
     used_names = viewed_skills(messages)
-    for skill in [one for one in skills if one.name in used_names][:MOST_SKILLS_SHOWN]:
+    for skill in [skill for skill in skills if skill.name in used_names][:MOST_SKILLS_SHOWN]:
         text = (skill.folder / "SKILL.md").read_text(encoding="utf-8", errors="replace")
         if len(text) <= LONGEST_SKILL:  # a part of it would only lead to patches that do not fit
             parts.append(f"# The skill {skill.name}, which was used\n{text}")

@@ -62,9 +62,11 @@ def _names(surface: Surface, typed: str) -> list[Item]:
         if alias.startswith(typed) and (alias == one.name or typed)
     ]
     items += [
-        Item(f"/{one.name}", f"/{one.name} {one.args_hint}".rstrip(), one.description)
-        for one in plugin_commands().values()
-        if one.name.startswith(typed)
+        Item(
+            f"/{command.name}", f"/{command.name} {command.args_hint}".rstrip(), command.description
+        )
+        for command in plugin_commands().values()
+        if command.name.startswith(typed)
     ]
     items += [
         Item(f"/{key}", f"/{key}", f"skill: {name}")

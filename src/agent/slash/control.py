@@ -16,7 +16,10 @@ def stop(surface: Surface, args: str) -> str:
     from agent import background
 
     if args and args != "all":
-        known = {one["delegation_id"] for one in surface.db.list_delegations(surface.session_id)}
+        known = {
+            delegation["delegation_id"]
+            for delegation in surface.db.list_delegations(surface.session_id)
+        }
         if args in known and background.stop(args):
             return f"Stopping {args}; what it did is kept."
         raise CommandError(f"No task {args!r} of this conversation runs here. /agents lists them.")

@@ -81,7 +81,7 @@ def plugin_commands() -> dict[str, PluginCommand]:
 def skill_names(surface: Surface) -> dict[str, str]:
     """What skills can be called by, and their own names."""
     skills = skills_of(surface.config.home, surface.config.skills)
-    return {normal(one.name.replace(" ", "-")): one.name for one in skills}
+    return {normal(skill.name.replace(" ", "-")): skill.name for skill in skills}
 
 
 def skill_result(surface: Surface, name: str, args: str) -> Skill:

@@ -149,9 +149,9 @@ def insights(surface: Surface, args: str) -> str:
         f"The last {days} days: {found['conversations']} conversations, "
         f"{found['messages']} messages, {found['tool_calls']} tool calls",
         *(
-            f"{one['model']}: {one['api_calls']} calls, {one['input_tokens']} tokens in, "
-            f"{one['output_tokens']} out, about ${one['cost_usd']:.2f}"
-            for one in found["models"]
+            f"{model['model']}: {model['api_calls']} calls, {model['input_tokens']} tokens in, "
+            f"{model['output_tokens']} out, about ${model['cost_usd']:.2f}"
+            for model in found["models"]
         ),
     ]
     return "\n".join(lines)

@@ -60,14 +60,16 @@ def find_own(surface: Surface, wanted: str) -> dict[str, Any]:
         return matches[0]
     if not matches:
         raise CommandError(f"You have no conversation {wanted!r}. /sessions lists them.")
-    several = "\n".join(f"  {one['id']}  {one['title'] or one['preview']}" for one in matches[:10])
+    several = "\n".join(
+        f"  {match['id']}  {match['title'] or match['preview']}" for match in matches[:10]
+    )
     raise CommandError(f"Several conversations match {wanted!r}:\n{several}")
 
 
 def titles(surface: Surface, typed: str) -> list[tuple[str, str]]:
     """Candidates for an argument that names a conversation."""
     return [
-        (one["title"] or one["id"], one["preview"])
-        for one in own_sessions(surface, 50)
-        if (one["title"] or one["id"]).lower().startswith(typed.lower())
+        (session["title"] or session["id"], session["preview"])
+        for session in own_sessions(surface, 50)
+        if (session["title"] or session["id"]).lower().startswith(typed.lower())
     ]

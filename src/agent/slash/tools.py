@@ -17,8 +17,8 @@ CATEGORY = "What it has"
 
 def _toolsets(surface: Surface) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
-    for one in surface.build_agent().tools:
-        found[one.toolset].append(one.name)
+    for tool in surface.build_agent().tools:
+        found[tool.toolset].append(tool.name)
     return found
 
 

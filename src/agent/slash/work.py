@@ -29,7 +29,7 @@ def agents(surface: Surface, args: str) -> str:
     agent = surface.agent
     if agent is not None:
         agent.delegation.settle()
-    lines = [_line(one) for one in surface.db.list_delegations(surface.session_id)]
+    lines = [_line(delegation) for delegation in surface.db.list_delegations(surface.session_id)]
     processes = sys.modules.get("tools.processes.background")  # not imported: there are none
     if agent is not None and processes is not None:
         lines += [

@@ -36,7 +36,7 @@ def checked(item: Item) -> tuple[list[Inline], str]:
 
 def inline_text(pieces: list[Inline]) -> str:
     """The text of pieces, links with where they go."""
-    return "".join(_piece(one) for one in pieces)
+    return "".join(_piece(piece) for piece in pieces)
 
 
 def _block(block: Block) -> str:
@@ -48,7 +48,7 @@ def _block(block: Block) -> str:
         inside = "\n".join(filter(None, (_block(one) for one in block.blocks)))
         return "\n".join(f"> {line}" for line in inside.split("\n")) if inside else ""
     if isinstance(block, Items):
-        return "\n".join(_item(one) for one in block.items)
+        return "\n".join(_item(item) for item in block.items)
     if isinstance(block, Table):
         return "\n".join(block.lines)
     assert isinstance(block, Rule)

@@ -85,5 +85,7 @@ def _import_folder(found: Found) -> Any:
 
 def _forget(found: Found) -> None:
     name = _module_name(found)
-    for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
+    for loaded in [
+        module for module in sys.modules if module == name or module.startswith(f"{name}.")
+    ]:
         del sys.modules[loaded]

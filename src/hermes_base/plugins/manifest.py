@@ -80,5 +80,5 @@ def _names(value: Any, key: str, path: Path) -> tuple[str, ...]:
 def _variables(value: Any, path: Path) -> tuple[str, ...]:
     """Names of variables; each may stand with a description and a prompt of its own."""
     entries = value if isinstance(value, list) else [] if value is None else [value]
-    names = [one.get("name") if isinstance(one, dict) else one for one in entries]
+    names = [entry.get("name") if isinstance(entry, dict) else entry for entry in entries]
     return _names(names, "requires_env", path)

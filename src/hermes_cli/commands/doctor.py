@@ -77,13 +77,13 @@ def _acknowledge(home: Path) -> None:
 
 
 def _print(name: str, ailments: list[Ailment], fixed: list[str]) -> None:
-    mark = "!" if any(not one.is_fine for one in ailments) else "✓"
-    if any(not one.is_hint for one in ailments):
+    mark = "!" if any(not ailment.is_fine for ailment in ailments) else "✓"
+    if any(not ailment.is_hint for ailment in ailments):
         mark = "✗"
     print(f"{mark} {bold(name)}")
     for problem in fixed:
         print(f"    fixed: {problem}")
-    for one in ailments:
-        print(f"    {one.problem}")
-        if one.advice:
-            print(f"    → {one.advice}")
+    for ailment in ailments:
+        print(f"    {ailment.problem}")
+        if ailment.advice:
+            print(f"    → {ailment.advice}")

@@ -257,7 +257,7 @@ def check_plugins(home: Path) -> list[Ailment]:
         config = load_config(home)
     except ConfigError:
         return []  # said already
-    there = {name for one in find_plugins(home, config.environ) for name in one.names}
+    there = {name for plugin in find_plugins(home, config.environ) for name in plugin.names}
     found = [
         Ailment(f"The plugin {name} is enabled, but not there.", f"hermes plugins disable {name}")
         for name in sorted(read_choice(config.raw).enabled - there)
@@ -272,9 +272,9 @@ def check_plugins(home: Path) -> list[Ailment]:
     agreed = read_consents(home)
     if not accepts_all(config.raw, config.environ):
         found += [
-            Ailment(f"The shell hook {one.command} was not agreed to.", "hermes hooks accept")
-            for one in hooks
-            if (one.event, one.command) not in agreed
+            Ailment(f"The shell hook {hook.command} was not agreed to.", "hermes hooks accept")
+            for hook in hooks
+            if (hook.event, hook.command) not in agreed
         ]
     return found
 
@@ -292,7 +292,7 @@ def check_memory(home: Path) -> list[Ailment]:
                 )
             )
     folder = home / "skills"
-    readable = {one.folder for one in list_skills(folder)}
+    readable = {skill.folder for skill in list_skills(folder)}
     found += [
         Ailment(f"The skill {path.parent} cannot be used.", "See: hermes logs --level warning")
         for path in sorted(folder.rglob("SKILL.md"))

@@ -21,7 +21,9 @@ def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
             advice = _advice(manifest.extra) if manifest.extra else manifest.install_hint
             yield f"The platform {platform.value}", advice
     servers = config.section("mcp_servers").values()
-    is_used = any(not isinstance(one, dict) or one.get("enabled") is not False for one in servers)
+    is_used = any(
+        not isinstance(server, dict) or server.get("enabled") is not False for server in servers
+    )
     if is_used and find_spec("mcp") is None:
         yield "What is under mcp_servers", _advice("mcp")
 

@@ -57,19 +57,19 @@ def _home(path: Path, args: argparse.Namespace) -> int:
         )
         parts = planned(path, home)
         if args.json:
-            print_json({"kind": "hermes", **held, "parts": [one._asdict() for one in parts]})
+            print_json({"kind": "hermes", **held, "parts": [part._asdict() for part in parts]})
         else:
             print(f"A Hermes home: {held['sessions']} sessions, {held['messages']} messages.")
             print_table(("what", "would be", "why"), parts)
         return 0
     report = import_home(path, home, progress("Bringing in"))
     if args.json:
-        told = asdict(report) | {"parts": [one._asdict() for one in report.parts]}
+        told = asdict(report) | {"parts": [part._asdict() for part in report.parts]}
         print_json({"kind": "hermes", **told})
         return 0
     rows = sorted(report.rows(), key=_by_outcome)
     print_table(("what", "", "why, or what to do"), rows)
-    left = sum(one.outcome == "left behind" for one in rows)
+    left = sum(row.outcome == "left behind" for row in rows)
     print(f"{left} things were left behind; {path} is as it was." if left else "All came along.")
     return 0
 
@@ -82,7 +82,7 @@ def _export(path: Path, args: argparse.Namespace) -> int:
     from hermes_cli.importers.exports import read_export
 
     found = read_export(path)
-    messages = sum(len(one["messages"]) for one in found.sessions)
+    messages = sum(len(session["messages"]) for session in found.sessions)
     facts: dict[str, Any] = {
         "kind": found.kind,
         "conversations": len(found.sessions),

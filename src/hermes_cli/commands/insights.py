@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"days": args.days, **used, "activity": found})
         return 0
-    cost = sum(one["cost_usd"] or 0 for one in used["models"])
-    tokens = sum(one["input_tokens"] + one["output_tokens"] for one in used["models"])
+    cost = sum(model["cost_usd"] or 0 for model in used["models"])
+    tokens = sum(model["input_tokens"] + model["output_tokens"] for model in used["models"])
     print(bold(f"The last {args.days} days"))
     print(
         f"{used['conversations']} conversations · {used['messages']} messages · "
@@ -102,12 +102,12 @@ def _models(models: list[dict[str, Any]]) -> None:
     if not models:
         return
     print(f"\n{bold('Models')}")
-    most = max(one["input_tokens"] + one["output_tokens"] for one in models)
-    for one in models:
-        tokens = one["input_tokens"] + one["output_tokens"]
-        cost = one["cost_usd"] or 0
+    most = max(model["input_tokens"] + model["output_tokens"] for model in models)
+    for model in models:
+        tokens = model["input_tokens"] + model["output_tokens"]
+        cost = model["cost_usd"] or 0
         print(
-            f"  {one_line(one['model'], 32):32} {one['api_calls']:>6} calls"
+            f"  {one_line(model['model'], 32):32} {model['api_calls']:>6} calls"
             f" {short(tokens):>7} tokens ${cost:>8.2f} {bar(tokens, most, 20)}".rstrip()
         )
 

@@ -48,8 +48,8 @@ def show(args: argparse.Namespace) -> int:
     """Print which model answers."""
     config = load_config()
     print(f"{config.model.provider}:{config.model.name}")
-    for one in config.fallback_models:
-        print(f"if it cannot answer: {one.provider}:{one.name}")
+    for model in config.fallback_models:
+        print(f"if it cannot answer: {model.provider}:{model.name}")
     if missing := missing_key(config):
         print(missing)
     return 0
@@ -73,7 +73,7 @@ def missing_key(config: Config) -> str:
 def list_models(args: argparse.Namespace) -> int:
     """Print the catalogue."""
     configured = load_config().model.name
-    found = [one for one in known_models() if args.part.lower() in one.name.lower()]
+    found = [model for model in known_models() if args.part.lower() in model.name.lower()]
     if args.json:
         print_json(
             [

@@ -95,7 +95,7 @@ def list_plugins(args: argparse.Namespace, config: Config) -> int:
 def change_plugin(args: argparse.Namespace, config: Config) -> int:
     """Enable or disable a plugin in config.yaml."""
     enabled = args.action == "enable"
-    known = {name for one in find_plugins(config.home, config.environ) for name in one.names}
+    known = {name for plugin in find_plugins(config.home, config.environ) for name in plugin.names}
     if enabled and args.name not in known:
         there = ", ".join(sorted(known)) or "none"
         print(f"hermes: there is no plugin {args.name!r}. There are: {there}.", file=sys.stderr)

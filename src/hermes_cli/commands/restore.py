@@ -69,6 +69,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"{home} holds {held} again.")
         if aside is not None:
             print(f"What was there before is in {aside}.")
-    for one in problems:
-        print(f"{one.problem} See: hermes doctor")
+    for problem in problems:
+        print(f"{problem.problem} See: hermes doctor")
     return 0

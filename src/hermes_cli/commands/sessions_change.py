@@ -50,7 +50,7 @@ def branch_sessions(args: argparse.Namespace) -> int:
 def delete_sessions(args: argparse.Namespace) -> int:
     """Delete conversations for good, each with all its parts."""
     with store() as db:
-        wanted = list(dict.fromkeys(find_session(db, one) for one in args.sessions))
+        wanted = list(dict.fromkeys(find_session(db, session) for session in args.sessions))
         for one in wanted:
             print(_described(db.get_session(one) or {"id": one}), file=sys.stderr)
         count = len(wanted)

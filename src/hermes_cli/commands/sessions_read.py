@@ -177,6 +177,9 @@ def stats_sessions(args: argparse.Namespace) -> int:
         print(f"from {when(found['first_at'])} to {when(found['last_at'])}")
         print_table(
             ("source", "sessions", "messages"),
-            [(one["source"], one["sessions"], one["messages"]) for one in found["sources"]],
+            [
+                (source["source"], source["sessions"], source["messages"])
+                for source in found["sources"]
+            ],
         )
     return 0

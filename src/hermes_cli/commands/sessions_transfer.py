@@ -43,14 +43,14 @@ def export_sessions(args: argparse.Namespace) -> int:
 def _written(db: SessionDB, args: argparse.Namespace, form: str) -> Iterator[str]:
     redact = not args.raw
     if form == "jsonl":
-        for one in _sessions(db, args):
-            exported = db.export_session(one, redact=redact)
+        for session in _sessions(db, args):
+            exported = db.export_session(session, redact=redact)
             yield json.dumps(exported, ensure_ascii=False, default=str) + "\n"
         return
     conversations = (
         found
-        for one in _conversations(db, args)
-        if (found := db.export_session_lineage(one, redact=redact)) is not None
+        for conversation in _conversations(db, args)
+        if (found := db.export_session_lineage(conversation, redact=redact)) is not None
     )
     yield from markdown_page(conversations) if form == "markdown" else html_page(conversations)
 

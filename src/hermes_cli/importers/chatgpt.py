@@ -43,7 +43,7 @@ def session(conversation: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[s
     left_out = {"replaced answers": beside} if beside else {}
     if not messages:
         return None, left_out
-    times = [one["timestamp"] for one in messages if one["timestamp"] is not None]
+    times = [message["timestamp"] for message in messages if message["timestamp"] is not None]
     number = str(conversation.get("conversation_id") or conversation.get("id") or path[0])
     return {
         "id": f"chatgpt_{number}",
@@ -101,7 +101,7 @@ def _told(message: dict[str, Any]) -> dict[str, Any] | None:
 
 def _text(content: dict[str, Any]) -> str:
     parts = content.get("parts")
-    pieces = [_part(one) for one in parts] if isinstance(parts, list) else []
+    pieces = [_part(part) for part in parts] if isinstance(parts, list) else []
     text = content.get("text")
     if isinstance(text, str) and text.strip():
         is_code = content.get("content_type") == "code"

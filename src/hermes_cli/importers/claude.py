@@ -23,7 +23,7 @@ def session(conversation: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[s
         role = _ROLES.get(str(message.get("sender"))) if isinstance(message, dict) else None
         if role is None:
             continue
-        files += sum(1 for one in message.get("files") or [] if one)
+        files += sum(1 for file in message.get("files") or [] if file)
         text = _text(message)
         if text:
             at = _time(message.get("created_at")) or started
@@ -31,7 +31,7 @@ def session(conversation: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[s
     left_out = {"attached files (only their names came along)": files} if files else {}
     if not messages:
         return None, left_out
-    times = [one["timestamp"] for one in messages if one["timestamp"] is not None]
+    times = [message["timestamp"] for message in messages if message["timestamp"] is not None]
     return {
         "id": f"claude_{conversation.get('uuid') or started}",
         "source": "claude",
@@ -56,13 +56,13 @@ def _text(message: dict[str, Any]) -> str:
     pieces = [_part(one) for one in content] if isinstance(content, list) else []
     if not any(piece.strip() for piece in pieces) and isinstance(message.get("text"), str):
         pieces = [message["text"]]  # older exports have only this
-    for one in message.get("attachments") or []:
-        if isinstance(one, dict):
-            name = one.get("file_name") or "attachment"
-            pieces.append(f"[{name}]\n{one.get('extracted_content') or ''}".strip())
-    for one in message.get("files") or []:
-        if isinstance(one, dict) and one.get("file_name"):
-            pieces.append(f"[{one['file_name']}]")
+    for attachment in message.get("attachments") or []:
+        if isinstance(attachment, dict):
+            name = attachment.get("file_name") or "attachment"
+            pieces.append(f"[{name}]\n{attachment.get('extracted_content') or ''}".strip())
+    for file in message.get("files") or []:
+        if isinstance(file, dict) and file.get("file_name"):
+            pieces.append(f"[{file['file_name']}]")
     return "\n\n".join(piece.strip() for piece in pieces if piece and piece.strip())
 
 

@@ -40,13 +40,13 @@ def read_export(path: Path) -> Read:
             ) from error
         conversations = content.get("conversations") if isinstance(content, dict) else content
         if not isinstance(conversations, list) or not all(
-            isinstance(one, dict) for one in conversations
+            isinstance(conversation, dict) for conversation in conversations
         ):
             raise UserError(f"{name} holds no list of conversations.")
-        for one in conversations:
-            kind = _kind(one, name)
+        for conversation in conversations:
+            kind = _kind(conversation, name)
             found.kind = found.kind or kind
-            session, left_out = (chatgpt if kind == "chatgpt" else claude).session(one)
+            session, left_out = (chatgpt if kind == "chatgpt" else claude).session(conversation)
             for word, count in left_out.items():
                 found.left_out[word] = found.left_out.get(word, 0) + count
             if session is None:

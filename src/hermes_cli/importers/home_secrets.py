@@ -116,5 +116,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _in_order(entries: Any) -> list[dict[str, Any]]:
-    found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+    found = (
+        [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    )
     return sorted(found, key=lambda one: one.get("priority") or 0)

@@ -39,7 +39,7 @@ class ApprovalDialog(Dialog[str]):
         super().__init__(str(payload.get("request_id")))
         self._payload = payload
         offered = payload.get("choices") or list(_LABELS)
-        self._choices = [one for one in _LABELS if one in offered or one == "deny"]
+        self._choices = [label for label in _LABELS if label in offered or label == "deny"]
         if not payload.get("allow_permanent", True) and "always" in self._choices:
             self._choices.remove("always")
 
@@ -52,7 +52,7 @@ class ApprovalDialog(Dialog[str]):
             yield Static(description, classes="question", markup=False)
             with VerticalScroll(classes="command", can_focus=False):
                 yield Static(command, markup=False)
-            yield OptionList(*(_LABELS[one] for one in self._choices), markup=False)
+            yield OptionList(*(_LABELS[choice] for choice in self._choices), markup=False)
             yield Static("", classes="hint", markup=False)
 
     def on_mount(self) -> None:

@@ -149,7 +149,7 @@ class ChatScreen(Screen[None]):
         self.has_messages = bool(blocks)
         inflight = opened["inflight"]
         if inflight is not None:
-            stamps = [one.timestamp for one in blocks if isinstance(one, UserMessage)]
+            stamps = [block.timestamp for block in blocks if isinstance(block, UserMessage)]
             if inflight["timestamp"] is None or inflight["timestamp"] not in stamps:
                 blocks.append(UserMessage(inflight["user"], inflight["timestamp"]))
         await self.transcript.show(blocks or [Welcome(opened["info"]["model"])])

@@ -23,7 +23,7 @@ async def candidates_for(
         word = before[_word_start(before) :]
         if word.startswith("@") or (asked and word):
             found = await client.request("complete.path", session_id=sid, word=word)
-            return [Candidate(**one) for one in found["items"]], len(before) - len(word)
+            return [Candidate(**item) for item in found["items"]], len(before) - len(word)
     except (RpcFailedError, ConnectionLostError) as error:
         log.info("No candidates: %s", error)
     return [], 0
@@ -38,9 +38,9 @@ async def _slash(client: Client, sid: str, before: str) -> tuple[list[Candidate]
         from .themes import NAMES
 
         typed = before.removeprefix("/theme ")
-        return [Candidate(one, one, "") for one in NAMES if typed in one], len("/theme ")
+        return [Candidate(name, name, "") for name in NAMES if typed in name], len("/theme ")
     found = await client.request("complete.slash", session_id=sid, text=before)
-    items = [Candidate(**one) for one in found["items"]]
+    items = [Candidate(**item) for item in found["items"]]
     if " " not in before:
         own = [Candidate(name, name, told) for name, told in LOCAL_COMMANDS.items()]
         items = sorted([*items, *(one for one in own if one.text.startswith(before))])

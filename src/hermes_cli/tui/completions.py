@@ -59,16 +59,16 @@ class Completions(OptionList, can_focus=False):
         """
         self.candidates, self.start, self._before = candidates, start, before
         self.clear_options()
-        width = max((len(one.display) for one in candidates), default=0)
+        width = max((len(candidate.display) for candidate in candidates), default=0)
         room = max(20, self.app.size.width - min(width, 40) - 8)
         self.add_options(
             Option(
                 Content.assemble(
-                    (f"{one_line(one.display, 40):<{min(width, 40)}}", "$foreground"),
-                    (f"  {one_line(one.meta, room)}", "$muted"),
+                    (f"{one_line(candidate.display, 40):<{min(width, 40)}}", "$foreground"),
+                    (f"  {one_line(candidate.meta, room)}", "$muted"),
                 )
             )
-            for one in candidates
+            for candidate in candidates
         )
         self.set_class(bool(candidates), "-open")
         if candidates:

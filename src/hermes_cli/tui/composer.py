@@ -136,7 +136,7 @@ class Composer(TextArea):
         if chosen is not None and self._completions.start == 0:
             # A command's name: the typed one is carried out if it is one, else completed.
             typed = self.before_cursor
-            if typed not in [one.text for one in self._completions.candidates]:
+            if typed not in [candidate.text for candidate in self._completions.candidates]:
                 self.accept()
                 return
         text = self._pastes.put_back(self.text).strip()

@@ -122,7 +122,7 @@ class HelpScreen(ModalScreen[None]):
         except (RpcFailedError, ConnectionLostError) as error:
             log.info("No list of commands: %s", error)
             return
-        sections = [(one["name"], one["pairs"]) for one in catalog["categories"]]
+        sections = [(category["name"], category["pairs"]) for category in catalog["categories"]]
         sections.append(("This screen", [list(pair) for pair in LOCAL_COMMANDS.items()]))
         await self.query_one(VerticalScroll).mount_all(
             Section(title, pairs) for title, pairs in sections

@@ -24,7 +24,7 @@ class QuestionDialog(Dialog[str | None]):
     def __init__(self, payload: dict[str, Any]) -> None:
         super().__init__(str(payload.get("request_id")))
         self._question = clean(str(payload.get("question") or ""))
-        self._choices = [clean(str(one)) for one in payload.get("choices") or ()]
+        self._choices = [clean(str(choice)) for choice in payload.get("choices") or ()]
 
     def compose(self) -> ComposeResult:
         """The question, its choices, and a line for anything else."""

@@ -111,7 +111,7 @@ class SessionPicker(ModalScreen[str | None]):
     async def _search(self, query: str) -> None:
         try:
             found: list[dict[str, Any]] = [
-                dict(one) for one in await self._client.sessions(MOST, query or None)
+                dict(session) for session in await self._client.sessions(MOST, query or None)
             ]
             if query:
                 found += await self._hits(query, {one["id"] for one in found})

@@ -70,7 +70,7 @@ class InputHistory:
             if isinstance(entry, str):
                 self._entries.append(entry)
         if len(lines) > 2 * MOST_KEPT:
-            _write(self._path, "".join(json.dumps(one) + "\n" for one in self._entries))
+            _write(self._path, "".join(json.dumps(entry) + "\n" for entry in self._entries))
         self._at = len(self._entries)
 
     def add(self, text: str) -> None:

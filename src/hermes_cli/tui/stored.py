@@ -32,8 +32,8 @@ def glimpse(home: Path, session_id: str) -> Glimpse:
         if db.get_session(session_id) is None:
             return Glimpse([], [])
         said = [
-            one
-            for one in db.get_messages(session_id)
-            if one["role"] in ("user", "assistant") and one.get("content")
+            message
+            for message in db.get_messages(session_id)
+            if message["role"] in ("user", "assistant") and message.get("content")
         ]
         return Glimpse(said[-PREVIEWED:], db.get_family(session_id))

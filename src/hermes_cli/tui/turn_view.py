@@ -179,7 +179,7 @@ class TurnView:
         for card in self._transcript.query(ToolCard):
             card.end_unknown()
         await self._tell_end(payload)
-        goes_on = any(one.how != "steered" for one in self._waiting.messages)
+        goes_on = any(message.how != "steered" for message in self._waiting.messages)
         self._set_running(goes_on and not payload.get("unstored"))
 
     async def _tell_end(self, payload: Payload) -> None:

@@ -56,13 +56,15 @@ class Waiting(Static):
 
     def has(self, message_id: str) -> bool:
         """Whether a message still waits."""
-        return any(one.id == message_id for one in self.messages)
+        return any(message.id == message_id for message in self.messages)
 
     def take(self, message_id: str = "", text: str | None = None) -> bool:
         """A message waits no more, known by its id or (a steered one) by its text."""
-        for one in self.messages:
-            if one.id == message_id or (text is not None and one.text.strip() == text.strip()):
-                self.messages.remove(one)
+        for message in self.messages:
+            if message.id == message_id or (
+                text is not None and message.text.strip() == text.strip()
+            ):
+                self.messages.remove(message)
                 self._draw()
                 return True
         return False
@@ -94,10 +96,10 @@ class Waiting(Static):
         lines = [
             Content.assemble(
                 ("» ", "bold $warning"),
-                (one_line(one.text, 50), "$foreground"),
-                f"  {_TOLD[one.how]}",
+                (one_line(message.text, 50), "$foreground"),
+                f"  {_TOLD[message.how]}",
             )
-            for one in self.messages[:SHOWN]
+            for message in self.messages[:SHOWN]
         ]
         if len(self.messages) > SHOWN:
             lines.append(Content(f"  and {len(self.messages) - SHOWN} more"))

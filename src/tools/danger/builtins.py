@@ -23,7 +23,7 @@ def _eval(call: Call) -> str:
 
 
 def _source(call: Call) -> str:
-    operands = [one for one in call.arguments if one != "--"]
+    operands = [argument for argument in call.arguments if argument != "--"]
     if operands:
         run_file(call.shell, operands[0], operands[1:], in_place=True, stdin=call.stdin)
     return UNKNOWN
@@ -42,19 +42,25 @@ def _command(call: Call) -> str:
 
 
 def _which(call: Call) -> str:
-    found = [one for one in call.arguments if not one.startswith("-")]
+    found = [argument for argument in call.arguments if not argument.startswith("-")]
     lines = [one if "/" in one or has_unknown(one) else f"/usr/bin/{one}" for one in found]
     return "".join(line + "\n" for line in lines)
 
 
 def _cd(call: Call) -> str:
-    operands = [one for one in call.arguments if one not in ("-L", "-P", "-e", "-@", "--", "-n")]
+    operands = [
+        argument
+        for argument in call.arguments
+        if argument not in ("-L", "-P", "-e", "-@", "--", "-n")
+    ]
     target = operands[0] if operands else call.shell.user_home
     state = call.shell.state
     if target == "-" or target.startswith("+"):
         state.directories = ANYTHING
     else:
-        state.directories = values_of(absolute(target, one) for one in state.directories)
+        state.directories = values_of(
+            absolute(target, directory) for directory in state.directories
+        )
     return ""
 
 
@@ -118,7 +124,7 @@ def _set(call: Call) -> str:
         call.shell.state.assign("@", {as_array(arguments[arguments.index("--") + 1 :])})
     elif arguments and not arguments[0].startswith(("-", "+")):
         call.shell.state.assign("@", {as_array(arguments)})
-    elif any("a" in one for one in arguments if one.startswith("-")):
+    elif any("a" in argument for argument in arguments if argument.startswith("-")):
         call.shell.state.exported |= call.shell.state.variables.keys()
     return ""
 

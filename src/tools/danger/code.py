@@ -163,11 +163,13 @@ def _opens_for_writing(node: ast.Call) -> bool:
     if name != "open":
         return False
     values = [*node.args, *(word.value for word in node.keywords)]
-    if any(isinstance(one, ast.Constant) and _WRITING.fullmatch(str(one.value)) for one in values):
+    if any(
+        isinstance(value, ast.Constant) and _WRITING.fullmatch(str(value.value)) for value in values
+    ):
         return True
     path = values[0] if values else None
     if isinstance(path, ast.Constant):
-        return _is_secret(path) or not all(isinstance(one, ast.Constant) for one in values)
+        return _is_secret(path) or not all(isinstance(value, ast.Constant) for value in values)
     # Arguments of the command are looked at elsewhere; any other computed name may be a secret's.
     return not (isinstance(path, ast.Subscript) or isinstance(function, ast.Attribute))
 

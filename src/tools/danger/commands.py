@@ -144,7 +144,9 @@ class CommandReader(WordReader):
             if redirect := self._redirect():
                 redirects.append(redirect)
                 continue
-            if not self._is_command_end() and any(one.operator[0] == "&" for one in redirects):
+            if not self._is_command_end() and any(
+                redirect.operator[0] == "&" for redirect in redirects
+            ):
                 self.error("words behind a &>, which shells take in different ways")
             if _ARRAY.match(self.text, self.position):
                 assignments.append(self._array())

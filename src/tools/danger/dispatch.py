@@ -107,11 +107,11 @@ def follow(shell: Walker, fields: list[str], stdin: str | None) -> str:
         run_file(shell, name, arguments, is_direct=True)
     program = program_name(name)
     # A copy or a link by another name does the same; by the same name it is still suspected.
-    for one in dict.fromkeys((program, program_name(shell.state.programs.get(base, name)))):
-        call = Call(shell, one, arguments, stdin)
+    for candidate in dict.fromkeys((program, program_name(shell.state.programs.get(base, name)))):
+        call = Call(shell, candidate, arguments, stdin)
         check_arguments(call)
         check_program(call)
-        rule = RULES.get(one)
+        rule = RULES.get(candidate)
         if rule is not None:
             result = rule(call)
             printed = result if printed is None else printed

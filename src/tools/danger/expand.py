@@ -161,7 +161,9 @@ def _alternatives(shell: Shell, word: Word) -> list[tuple[Piece, ...]]:
             pieces = [Piece(UNKNOWN, quoted=True, splits=False)]
         count *= len(pieces)
         choices.append(pieces)
-    return list(itertools.product(*choices)) if count > 1 else [tuple(one[0] for one in choices)]
+    return (
+        list(itertools.product(*choices)) if count > 1 else [tuple(choice[0] for choice in choices)]
+    )
 
 
 def _pieces(shell: Shell, part: Part, is_first: bool, is_last: bool) -> list[Piece]:

@@ -171,7 +171,7 @@ def _rev(call: Call) -> str:
 def _tr(call: Call) -> str:
     options = call.options()
     text = call.input
-    sets = [_characters(one) for one in options.operands]
+    sets = [_characters(operand) for operand in options.operands]
     if has_marks(text) or any(one is None for one in sets) or not sets:
         return hidden(text)
     first = sets[0] or ""
@@ -214,7 +214,9 @@ def _tee(call: Call) -> str:
 
 def _head(call: Call) -> str:
     options = call.options("nc")
-    text = _source_text(call, [one for one in options.operands if not one.startswith("+")])
+    text = _source_text(
+        call, [operand for operand in options.operands if not operand.startswith("+")]
+    )
     is_whole = text.count("\n") <= 1 and not options.has("c", "bytes") and not has_marks(text)
     return text if is_whole else hidden(text)
 
@@ -248,7 +250,7 @@ def _dirname(call: Call) -> str:
 
 
 def _realpath(call: Call) -> str:
-    operands = [one for one in call.arguments if not one.startswith("-")]
+    operands = [argument for argument in call.arguments if not argument.startswith("-")]
     if len(operands) != 1:
         return UNKNOWN
     found = call.shell.paths(operands[0])

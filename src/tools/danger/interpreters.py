@@ -69,7 +69,7 @@ def run_shell(call: Call) -> str:
         if call.name == "zsh" and _ONLY_ZSH.search(text):
             call.report("unclear-script", "Runs commands in the language of another shell")
         return call.shell.child_script(text, call.stdin, arguments[2:], name, is_plain_sh=is_plain)
-    arguments = [one for one in arguments if one != "-"]
+    arguments = [argument for argument in arguments if argument != "-"]
     if arguments and not reads_input:
         return run_file(call.shell, arguments[0], arguments[1:], stdin=call.stdin)
     if call.stdin is None:

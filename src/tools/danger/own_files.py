@@ -112,7 +112,7 @@ def check_program(call: Call) -> None:
         return
     files = list(BUILD_FILES.get(call.name, ()))
     if call.name in RUNNING:
-        files += [one for one in call.arguments if not one.startswith("-")]
+        files += [argument for argument in call.arguments if not argument.startswith("-")]
     for file in files:
         for path in call.shell.paths(file):
             if is_own(call.shell, path):

@@ -232,8 +232,8 @@ def _is_own_data(path: str, places: Places) -> bool:
 def _matches_example(path: str, places: Places) -> bool:
     """Whether a path with wildcards could be one of the well-known secrets."""
     components = path.split("/")
-    examples = [f"{places.user_home}/{one}" for one in _EXAMPLES]
-    examples += [f"{places.hermes_home}/{one}" for one in _OWN_NAMES]
+    examples = [f"{places.user_home}/{example}" for example in _EXAMPLES]
+    examples += [f"{places.hermes_home}/{name}" for name in _OWN_NAMES]
     examples += [f"{places.working}/.env", "/etc/shadow", "/etc/sudoers", "/proc/1/environ"]
     for example in examples:
         wanted = example.split("/")
@@ -258,7 +258,10 @@ def tree_danger(path: str, places: Places) -> Danger | None:
     """Why reading a whole tree must be asked for: there are secrets in it."""
     folder = path.rstrip("/" + STAR) or "/"
     for one in _both(folder):
-        secrets = [places.hermes_home, *(f"{places.user_home}/{one}" for one in _SECRET_FOLDERS)]
+        secrets = [
+            places.hermes_home,
+            *(f"{places.user_home}/{folder}" for folder in _SECRET_FOLDERS),
+        ]
         for secret in secrets:
             if is_inside(secret, one) or is_inside(one, secret):
                 return Danger("credentials", "Reads a folder with files that hold secrets")

@@ -128,11 +128,11 @@ def _docker(call: Call) -> str:
     options = sort_options(call.arguments, "Hcfpl", valued, until_operand=True)
     words = options.operands
     if words[:1] in (["container"], ["image"], ["compose"], ["buildx"]):
-        words = [one for one in words[1:] if not one.startswith("-")] and words[1:]
+        words = [word for word in words[1:] if not word.startswith("-")] and words[1:]
     if not words:
         return UNKNOWN
     verb, arguments = words[0], words[1:]
-    plain = [one for one in arguments if not one.startswith("-")]
+    plain = [argument for argument in arguments if not argument.startswith("-")]
     if verb in ("run", "create"):
         _docker_run(call, arguments)
     elif verb == "exec":
@@ -157,7 +157,7 @@ def _docker_removes(call: Call, verb: str, arguments: list[str]) -> None:
     is_total = options.has("f", "force", "v", "volumes", "rmi", "a", "all") or verb == "prune"
     if (
         is_total
-        or any(has_unknown(one) for one in arguments)
+        or any(has_unknown(argument) for argument in arguments)
         or verb in ("kill", "leave", "reset", "rmi")
     ):
         call.report("container-delete", "Deletes containers, images or their data")
@@ -238,10 +238,10 @@ def _kubectl(call: Call) -> str:
         "annotate",
     ) or has_unknown(verb):
         call.report("cluster-delete", "Deletes or moves what runs in a cluster")
-    elif verb == "scale" and any(re.search(r"replicas=0", one) for one in call.arguments):
+    elif verb == "scale" and any(re.search(r"replicas=0", argument) for argument in call.arguments):
         call.report("cluster-delete", "Stops what runs in a cluster")
     elif verb in ("get", "describe") and any(
-        re.match(r"secrets?(?:/|$)", one) for one in words[1:]
+        re.match(r"secrets?(?:/|$)", word) for word in words[1:]
     ):
         call.report("credentials", "Reads secrets of a cluster")
     if "--" in call.arguments:
@@ -252,7 +252,7 @@ def _kubectl(call: Call) -> str:
 
 
 def _terraform(call: Call) -> str:
-    words = [one for one in call.arguments if not one.startswith("-")]
+    words = [argument for argument in call.arguments if not argument.startswith("-")]
     verb = words[0] if words else ""
     flags = " ".join(call.arguments)
     is_final = verb in ("destroy", "taint", "force-unlock", "down", "del", "rm")
@@ -271,11 +271,11 @@ def _terraform(call: Call) -> str:
 
 
 def _cloud(call: Call) -> str:
-    words = [one for one in call.arguments if not one.startswith("-")]
+    words = [argument for argument in call.arguments if not argument.startswith("-")]
     flags = set(call.arguments)
-    if any(_DELETING.search(one) for one in words) or "--delete" in flags:
+    if any(_DELETING.search(word) for word in words) or "--delete" in flags:
         call.report("cloud-delete", "Deletes or stops something in the cloud")
-    elif any(has_unknown(one) for one in words[:2]):
+    elif any(has_unknown(word) for word in words[:2]):
         call.report("unclear", "A cloud command that cannot be known beforehand")
     text = " ".join(words)
     if re.search(r"get-secret-value|get-session-token|print-access-token|get-credentials|get-login-password"

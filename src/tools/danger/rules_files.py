@@ -193,7 +193,7 @@ def _chmod(call: Call) -> str:
     operands = options.operands
     if call.name == "chmod" and not options.values.get("reference"):
         mode = operands[0] if operands else ""
-        if any(re.fullmatch(r"-[rwxXst]+", one) for one in call.arguments):
+        if any(re.fullmatch(r"-[rwxXst]+", argument) for argument in call.arguments):
             mode = ""  # `chmod -w file`
         else:
             operands = operands[1:]
@@ -244,7 +244,7 @@ def _sed(call: Call) -> str:
             call.report("unclear-script", "A sed script that may run commands")
         for match in _SED_WRITES.finditer(text):
             call.shell.writes(match[1])
-    is_in_place = any(re.match(r"-[nErsuz]*i|--in-place", one) for one in call.arguments)
+    is_in_place = any(re.match(r"-[nErsuz]*i|--in-place", argument) for argument in call.arguments)
     for file in files:
         (call.shell.writes if is_in_place else call.shell.reads)(file)
     if is_in_place:
@@ -294,7 +294,7 @@ def _grep(call: Call) -> str:
         for file in files or ["."]:
             for path in call.shell.paths(file):
                 call.shell.judge(tree_danger(path, call.shell.places))
-    if any(one.startswith("--pre") for one in call.arguments):
+    if any(argument.startswith("--pre") for argument in call.arguments):
         call.report("unclear-script", "A search that runs another program")
     return CONTENT if files or is_tree else transformed(call)
 
@@ -345,7 +345,7 @@ def _packs(call: Call, sources: list[str]) -> None:
 
 def _zip(call: Call) -> str:
     options = call.options("bnPtxi")
-    if any(re.match(r"-T*TT|--unzip-command", one) for one in call.arguments):
+    if any(re.match(r"-T*TT|--unzip-command", argument) for argument in call.arguments):
         call.report("unclear-script", "zip is told to run a command")
     for target in options.operands[:1]:
         call.shell.writes(target)
@@ -361,10 +361,10 @@ def _unzip(call: Call) -> str:
 
 def _format(call: Call) -> str:
     """mkfs and its kin."""
-    operands = [one for one in call.arguments if not one.startswith("-")]
+    operands = [argument for argument in call.arguments if not argument.startswith("-")]
     if _LOOKING & set(call.arguments):
         return UNKNOWN
-    on_disk = any(re.match(r"/dev/", as_literal(one)) for one in operands)
+    on_disk = any(re.match(r"/dev/", as_literal(operand)) for operand in operands)
     call.report("format-disk", "Formats, partitions or erases a disk", hard=on_disk)
     return UNKNOWN
 

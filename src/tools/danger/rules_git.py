@@ -35,9 +35,11 @@ def _git(call: Call) -> str:
         rule(call, arguments)
     if "--force" in arguments and verb in ("submodule", "worktree", "fetch", "mv", "rm", "tag"):
         call.report("git-destructive", "Loses work that is not committed")
-    if any(re.match(r"(?:--upload-pack|--receive-pack|--exec)=?", one) for one in arguments):
+    if any(
+        re.match(r"(?:--upload-pack|--receive-pack|--exec)=?", argument) for argument in arguments
+    ):
         call.report("unclear-script", "git is told to run a command")
-    if any(one.startswith("ext::") for one in arguments):
+    if any(argument.startswith("ext::") for argument in arguments):
         call.report("unclear-script", "git is told to run a command")
     for argument in arguments:
         if not re.search(r"\s", argument) and not argument.startswith("-"):
@@ -61,7 +63,9 @@ def _push(call: Call, arguments: list[str]) -> None:
     forced = options.has(
         "f", "force", "force-with-lease", "force-if-includes", "mirror", "delete", "d", "prune"
     )
-    if forced or any(one[:1] in ("+", ":") and len(one) > 1 for one in options.operands):
+    if forced or any(
+        operand[:1] in ("+", ":") and len(operand) > 1 for operand in options.operands
+    ):
         call.report("git-force-push", "Rewrites or deletes what is on the server")
 
 
@@ -112,7 +116,7 @@ def _first(*verbs: str) -> Callable[[Call, list[str]], None]:
     """A subcommand that is dangerous only with one of these words."""
 
     def rule(call: Call, arguments: list[str]) -> None:
-        words = [one for one in arguments if not one.startswith("-")]
+        words = [argument for argument in arguments if not argument.startswith("-")]
         if words and (words[0] in verbs or has_unknown(words[0])):
             call.report("git-destructive", f"Deletes what git keeps ({words[0]})")
 
@@ -120,7 +124,7 @@ def _first(*verbs: str) -> Callable[[Call, list[str]], None]:
 
 
 def _gc(call: Call, arguments: list[str]) -> None:
-    if any(one.startswith("--prune=") or one == "--aggressive" for one in arguments):
+    if any(argument.startswith("--prune=") or argument == "--aggressive" for argument in arguments):
         call.report("git-destructive", "Deletes commits that could still be recovered")
 
 
@@ -136,7 +140,7 @@ def _remove(call: Call, arguments: list[str]) -> None:
 
 def _config(call: Call, arguments: list[str]) -> None:
     options = sort_options(arguments, "ft", ("file", "type", "blob", "default"))
-    words = [one for one in options.operands if one not in ("set", "--")]
+    words = [operand for operand in options.operands if operand not in ("set", "--")]
     for path in options.get("f", "file"):
         call.shell.writes(path) if len(words) > 1 else call.shell.reads(path)
     if options.has("e", "edit"):
@@ -153,7 +157,9 @@ def _runs_rest(call: Call, arguments: list[str]) -> None:
     while arguments and arguments[0].startswith("-"):
         arguments = arguments[1:]
     if arguments[:1] in (["run"], ["foreach"]):
-        command = [one for one in arguments[1:] if one not in ("--recursive", "--quiet")]
+        command = [
+            argument for argument in arguments[1:] if argument not in ("--recursive", "--quiet")
+        ]
         call.shell.child_script(" ".join(command))
         call.run(command)
 
@@ -164,7 +170,7 @@ def _credential(call: Call, arguments: list[str]) -> None:
 
 
 def _grep(call: Call, arguments: list[str]) -> None:
-    if any(re.match(r"-O|--open-files-in-pager", one) for one in arguments):
+    if any(re.match(r"-O|--open-files-in-pager", argument) for argument in arguments):
         call.report("unclear-script", "git is told to run a command")
 
 
@@ -223,7 +229,7 @@ def _gh(call: Call) -> str:
 
 
 def _svn(call: Call) -> str:
-    words = [one for one in call.arguments if not one.startswith("-")]
+    words = [argument for argument in call.arguments if not argument.startswith("-")]
     if words and words[0] in ("revert", "delete", "rm", "strip", "purge", "rollback", "update"):
         is_forced = {"-R", "--force", "-C", "--all", "-a"} & set(call.arguments)
         if is_forced or words[0] in ("strip", "purge", "rollback"):

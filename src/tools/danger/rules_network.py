@@ -26,7 +26,7 @@ def _curl(call: Call) -> str:
     sent = [*options.get("d", "data", "data-binary", "data-ascii", "data-urlencode", "json")]
     forms = options.get("F", "form")
     files = [one.split("@", 1)[1] for one in sent if "@" in one[:1] or re.match(r"\w+@", one)]
-    files += [re.split("[@<]", one, maxsplit=1)[1] for one in forms if re.search("=[@<]", one)]
+    files += [re.split("[@<]", form, maxsplit=1)[1] for form in forms if re.search("=[@<]", form)]
     files += options.get("T", "upload-file")
     for file in files:
         call.shell.reads(file)
@@ -167,13 +167,13 @@ def _rclone(call: Call) -> str:
 
 
 def _dns(call: Call) -> str:
-    if any(CONTENT in one or OBSCURE in one for one in call.arguments):
+    if any(CONTENT in argument or OBSCURE in argument for argument in call.arguments):
         call.report("upload", "Sends what is in a file to another machine")
     return UNKNOWN
 
 
 def _tunnel(call: Call) -> str:
-    words = [one for one in call.arguments if not one.startswith("-")]
+    words = [argument for argument in call.arguments if not argument.startswith("-")]
     if words and not has_unknown(words[0]) and words[0] in ("version", "help", "status"):
         return UNKNOWN
     call.report("tunnel", "Opens this machine to the network")

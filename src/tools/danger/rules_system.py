@@ -19,7 +19,10 @@ def _power(call: Call) -> str:
 
 
 def _init(call: Call) -> str:
-    if any(one in ("0", "1", "6", "s", "S") or has_unknown(one) for one in call.arguments):
+    if any(
+        argument in ("0", "1", "6", "s", "S") or has_unknown(argument)
+        for argument in call.arguments
+    ):
         call.report("power", _OFF)
     return ""
 
@@ -47,7 +50,9 @@ def _systemctl(call: Call) -> str:
 
 
 def _service(call: Call) -> str:
-    if any(one in ("stop", "restart", "disable", "remove", "del") for one in call.arguments):
+    if any(
+        argument in ("stop", "restart", "disable", "remove", "del") for argument in call.arguments
+    ):
         call.report("services", "Stops or changes services of the machine")
     return UNKNOWN
 
@@ -67,12 +72,12 @@ def _kill(call: Call) -> str:
         targets = targets[1:]
     if call.arguments[:1] in (["-l"], ["-L"]):
         return UNKNOWN
-    targets = [one for one in targets if one != "--"]
+    targets = [target for target in targets if target != "--"]
     if PARENT in targets:
         call.report("own-process", "Ends the agent itself")
-    if any(re.fullmatch(r"-0*1", one) for one in targets):
+    if any(re.fullmatch(r"-0*1", target) for target in targets):
         call.report("kill-everything", "Kills every process", hard=True)
-    if any(re.fullmatch(r"0*1", one) for one in targets):
+    if any(re.fullmatch(r"0*1", target) for target in targets):
         call.report("kill-everything", "Kills the first process of the machine", hard=True)
     return ""
 
@@ -114,8 +119,10 @@ _REMOVING = frozenset({
 
 
 def _packages(call: Call) -> str:
-    words = [one for one in call.arguments if not one.startswith("-")]
-    flags = "".join(one for one in call.arguments if re.fullmatch(r"-[A-Za-z]+", one))
+    words = [argument for argument in call.arguments if not argument.startswith("-")]
+    flags = "".join(
+        argument for argument in call.arguments if re.fullmatch(r"-[A-Za-z]+", argument)
+    )
     is_removal = bool(words) and words[0] in _REMOVING
     is_removal |= call.name in ("pacman", "yay", "paru") and "R" in flags
     is_removal |= call.name == "dpkg" and bool(set(flags) & set("rP"))
@@ -145,7 +152,7 @@ def _publishes(call: Call, words: list[str]) -> None:
         options = call.options("c", ("call", "package"))
         for text in options.get("c", "call"):
             call.shell.child_script(text)
-        rest = [one for one in words[1:] if one != "--"]
+        rest = [word for word in words[1:] if word != "--"]
         if rest:
             call.run(rest)
     if call.name == "npm" and verb in ("config", "set") and "set" in words:
@@ -179,13 +186,13 @@ def _kernel(call: Call) -> str:
 
 def _clock(call: Call) -> str:
     options = call.options("dfrs", ("date", "file", "reference", "set"))
-    if options.has("s", "set") or any(one.startswith("set") for one in options.operands):
+    if options.has("s", "set") or any(operand.startswith("set") for operand in options.operands):
         call.report("kernel", "Changes the clock or the name of the machine")
     return UNKNOWN
 
 
 def _ps(call: Call) -> str:
-    if any(re.fullmatch(r"[a-zA-Z]*e[a-zA-Z]*", one) for one in call.arguments[:1]):
+    if any(re.fullmatch(r"[a-zA-Z]*e[a-zA-Z]*", argument) for argument in call.arguments[:1]):
         call.report("credentials", "Shows the environment of processes")
     return UNKNOWN
 
@@ -238,7 +245,9 @@ def _pager(call: Call) -> str:
     options = call.options("PHCLMSrRkoOpTtbhjxyz", ("pager", "html"))
     commands = options.get("P", "H", "pager", "html") if call.name == "man" else []
     commands += [
-        one.split("!", 1)[1] for one in call.arguments if one.startswith("+") and "!" in one
+        argument.split("!", 1)[1]
+        for argument in call.arguments
+        if argument.startswith("+") and "!" in argument
     ]
     for text in commands:
         call.report("unclear-script", f"{call.name} is told to run a command")

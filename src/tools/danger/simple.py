@@ -68,7 +68,10 @@ class SimpleWalker(Shell):
     def simple(self, node: Simple, stdin: str | None) -> str:
         """Follow a simple command; gives what it prints."""
         alternatives = expand(self, node.words)
-        before = {one.name: self.state.variables.get(one.name) for one in node.assignments}
+        before = {
+            assignment.name: self.state.variables.get(assignment.name)
+            for assignment in node.assignments
+        }
         exported = before.keys() & self.state.exported
         for assignment in node.assignments:
             self._assign(assignment, is_for_command=bool(node.words))

@@ -207,7 +207,7 @@ def _as_other_user(call: Call) -> str:
 def _items(text: str, *, lines: bool, raw: bool) -> list[str]:
     """What xargs makes of its input."""
     if raw:
-        return [one for one in re.split(r"[\0\n]" if lines else r"\0", text) if one]
+        return [part for part in re.split(r"[\0\n]" if lines else r"\0", text) if part]
     pattern = (
         r"(?:[^\n\\\"']|\\.|\"[^\"\n]*\"|'[^'\n]*'|[\"'])+"
         if lines

@@ -76,7 +76,7 @@ class ServerConfig:
         return cls(
             name,
             command,
-            tuple(str(one) for one in args),
+            tuple(str(argument) for argument in args),
             _texts(entry.get("env")),
             url,
             _texts(entry.get("headers")),
@@ -295,8 +295,8 @@ async def _first_of(events: list[asyncio.Event]) -> None:
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for one in waiting:
-            one.cancel()
+        for task in waiting:
+            task.cancel()
 
 
 async def _all_tools(client: Any) -> list[Any]:
@@ -364,7 +364,7 @@ def close_mcp() -> None:
     with _servers_lock:
         servers = list(_servers.values())
         _servers.clear()
-    threads = [threading.Thread(target=one.close, daemon=True) for one in servers]
+    threads = [threading.Thread(target=server.close, daemon=True) for server in servers]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -50,7 +50,7 @@ class Watcher:
         lines = (self._line + text).split("\n")
         self._line = lines[-1][-_KEPT:]
         for number, line in enumerate(lines, 1):
-            pattern = next((one for one in self._patterns if one in line), None)
+            pattern = next((pattern for pattern in self._patterns if pattern in line), None)
             if pattern is None:
                 continue
             if len(self._found) < MOST_LINES:

@@ -196,7 +196,8 @@ def further_file(skill: Skill, file_path: str | None) -> Path:
     path = inside(skill, file_path or "")
     parts = PurePosixPath(file_path or "").parts
     if len(parts) < 2 or parts[0] not in _OTHER_FOLDERS:
-        raise ToolError(f"file_path must be in {', '.join(f'{one}/' for one in _OTHER_FOLDERS)}.")
+        folders = ", ".join(f"{folder}/" for folder in _OTHER_FOLDERS)
+        raise ToolError(f"file_path must be in {folders}.")
     return path
 
 

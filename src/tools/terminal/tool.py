@@ -145,7 +145,7 @@ def _transformed(
         task_id=context.session_id,
         env_type=backend,
     )
-    return next((one for one in answers if isinstance(one, str)), output)
+    return next((answer for answer in answers if isinstance(answer, str)), output)
 
 
 def check_approval(

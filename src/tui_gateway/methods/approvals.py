@@ -27,7 +27,9 @@ def revoke(
     """Have something asked again that is always allowed, at once and in every process."""
     grants = _grants(call, session_id)
     wanted = (pattern_key, granted_by)
-    chosen = [one for one in grants if all or (one["pattern_key"], one["granted_by"]) == wanted]
+    chosen = [
+        grant for grant in grants if all or (grant["pattern_key"], grant["granted_by"]) == wanted
+    ]
     if not chosen and not all:
         raise RpcError(
             UNKNOWN_GRANT, f"{pattern_key[:80]!r} is not always allowed. See approval.list."

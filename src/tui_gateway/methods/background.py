@@ -33,9 +33,9 @@ def start(call: Call, session_id: str, text: str) -> wire.Started:
 def _tasks(hub: Hub, state: str | None = None) -> list[wire.TaskInfo]:
     """The background tasks of the live sessions."""
     return [
-        _info(sid, one)
+        _info(sid, delegation)
         for sid, session in list(hub.get_sessions().items())
-        for one in hub.get_db().list_delegations(live.current_key(session), state)
+        for delegation in hub.get_db().list_delegations(live.current_key(session), state)
     ]
 
 
@@ -84,7 +84,7 @@ def interrupt(call: Call, subagent_id: str) -> wire.SubagentStopped:
         raise RpcError(NO_SUBAGENT, "Which one? delegation.status lists them.")
     from agent import background
 
-    for one in _tasks(call.hub, "running"):
-        if subagent_id == one["task_id"] or subagent_id in one["subagents"]:
-            return {"found": background.stop(one["task_id"]), "subagent_id": subagent_id}
+    for task in _tasks(call.hub, "running"):
+        if subagent_id == task["task_id"] or subagent_id in task["subagents"]:
+            return {"found": background.stop(task["task_id"]), "subagent_id": subagent_id}
     return {"found": False, "subagent_id": subagent_id}

@@ -158,7 +158,7 @@ def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
         "value": settings.value_of(config, found),
         "scope": "global",
     }
-    warnings = [one for one in config.warnings if name in one]
+    warnings = [warning for warning in config.warnings if name in warning]
     if warnings:
         told["warning"] = " ".join(warnings)
     return told

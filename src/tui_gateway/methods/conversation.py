@@ -60,9 +60,9 @@ def undo(call: Call, session_id: str, count: int = 1) -> wire.Undone:
         key = live.current_key(session)
         # What compression or background work put in as a user's message has a finish reason.
         said = [
-            one
-            for one in (db.get_messages(key) if db.get_session(key) else ())
-            if one["role"] == "user" and not one["finish_reason"]
+            message
+            for message in (db.get_messages(key) if db.get_session(key) else ())
+            if message["role"] == "user" and not message["finish_reason"]
         ]
         if not 0 < count <= len(said):
             raise RpcError(

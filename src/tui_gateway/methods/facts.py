@@ -71,7 +71,7 @@ def context_breakdown(call: Call, session_id: str) -> wire.ContextBreakdown:
         "tools": estimate_tokens((), tools=schemas),
     }
     for label, role in (("your messages", "user"), ("answers", "assistant"), ("results", "tool")):
-        parts[label] = estimate_tokens(one for one in messages if one["role"] == role)
+        parts[label] = estimate_tokens(message for message in messages if message["role"] == role)
     window = _window(call, session)
     total = sum(parts.values())
     return {
@@ -117,12 +117,12 @@ def insights(call: Call, days: int = 30, session_id: str | None = None) -> wire.
         "tool_calls": found["tool_calls"],
         "models": [
             {
-                "model": one["model"],
-                "api_calls": one["api_calls"],
-                "input_tokens": one["input_tokens"],
-                "output_tokens": one["output_tokens"],
-                "cost_usd": one["cost_usd"],
+                "model": model["model"],
+                "api_calls": model["api_calls"],
+                "input_tokens": model["input_tokens"],
+                "output_tokens": model["output_tokens"],
+                "cost_usd": model["cost_usd"],
             }
-            for one in found["models"]
+            for model in found["models"]
         ],
     }

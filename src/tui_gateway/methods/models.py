@@ -162,7 +162,7 @@ def disconnect(call: Call, slug: str) -> wire.Disconnected:
     name = _canonical(slug)
     path = call.config.home / ".env"
     try:
-        removed = [set_dotenv_value(path, one, None) for one in _variables(name)]
+        removed = [set_dotenv_value(path, variable, None) for variable in _variables(name)]
         config = call.hub.reload_config()
     except ConfigError as error:
         raise RpcError(KEY_NOT_REMOVED, str(error)) from error

@@ -68,5 +68,5 @@ def manage(
     except (ConfigError, OSError) as error:
         raise RpcError(NOT_WRITTEN, str(error)) from error
     call.hub.reload_config()
-    after = next(one for one in list_plugins(call)["plugins"] if one["name"] == name)
+    after = next(plugin for plugin in list_plugins(call)["plugins"] if plugin["name"] == name)
     return {"ok": True, "unchanged": not changed, "name": name, "plugin": after}

@@ -40,7 +40,7 @@ def submit(
 def _truncate(call: Call, session: Session, ordinal: int) -> None:
     db = call.db
     key = live.current_key(session)
-    messages = [one for one in db.get_messages(key) if one["role"] == "user"]
+    messages = [message for message in db.get_messages(key) if message["role"] == "user"]
     if not 0 <= ordinal < len(messages):
         raise RpcError(
             4018, f"There is no user message {ordinal}; the conversation has {len(messages)}."
@@ -117,15 +117,15 @@ def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
     return {
         "approvals": [
             {
-                "request_id": one["id"],
-                "command": redact(one["command"]),
-                "description": one["description"],
-                "pattern_keys": one["pattern_keys"],
-                "expires_at": one["expires_at"],
-                "is_live": one["id"] in asked,
+                "request_id": approval["id"],
+                "command": redact(approval["command"]),
+                "description": approval["description"],
+                "pattern_keys": approval["pattern_keys"],
+                "expires_at": approval["expires_at"],
+                "is_live": approval["id"] in asked,
             }
             for key in db.get_compression_lineage(live.current_key(session))
-            for one in db.list_pending_approvals(key, session.get("user_id"))
+            for approval in db.list_pending_approvals(key, session.get("user_id"))
         ]
     }
 

@@ -41,12 +41,14 @@ def list_all(call: Call, session_id: str) -> wire.Checkpoints:
         "enabled": enabled(workspace),
         "checkpoints": [
             {
-                "hash": one.id,
-                "at": one.at,
-                "tools": list(one.tools),
-                "files": [{"path": str(file.path), "change": file.change} for file in one.files],
+                "hash": checkpoint.id,
+                "at": checkpoint.at,
+                "tools": list(checkpoint.tools),
+                "files": [
+                    {"path": str(file.path), "change": file.change} for file in checkpoint.files
+                ],
             }
-            for one in list_checkpoints(workspace, conversation)
+            for checkpoint in list_checkpoints(workspace, conversation)
         ],
     }
 

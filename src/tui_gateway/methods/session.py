@@ -217,9 +217,9 @@ def list_sessions(call: Call, limit: int = 50, query: str | None = None) -> shap
     rows = db.list_sessions_rich(limit=limit, order_by_last_active=True, search_query=query)
     known = {row["id"] for row in rows}
     waiting = [
-        shapes.waiting_session(one)
-        for one in db.list_waiting(source=inbox.SOURCE)
-        if one["session_id"] not in known and db.get_session(one["session_id"]) is None
+        shapes.waiting_session(row)
+        for row in db.list_waiting(source=inbox.SOURCE)
+        if row["session_id"] not in known and db.get_session(row["session_id"]) is None
     ]
     return {"sessions": [*waiting, *(shapes.session(row) for row in rows)][:limit]}
 

@@ -36,7 +36,7 @@ def execute(call: Call, command: str, session_id: str | None = None) -> wire.She
         is_plain_sh=shutil.which("bash") is None,
     )
     if findings:
-        reasons = "; ".join(dict.fromkeys(one.description for one in findings))
+        reasons = "; ".join(dict.fromkeys(finding.description for finding in findings))
         raise RpcError(DANGEROUS, f"Not run: {reasons}. Run it in a terminal of your own.")
     from ..shell import TookTooLongError, run
 

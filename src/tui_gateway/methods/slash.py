@@ -25,7 +25,7 @@ def commands(call: Call) -> wire.Catalog:
     by_category: dict[str, list[list[str]]] = {}
     for one in found:
         by_category.setdefault(one.category, []).append([f"/{one.name}", one.summary])
-    plugins = [[f"/{one.name}", one.description] for one in plugin_commands().values()]
+    plugins = [[f"/{command.name}", command.description] for command in plugin_commands().values()]
     if plugins:
         by_category["Plugins"] = plugins
     config = call.config

@@ -43,15 +43,15 @@ def _toolsets(call: Call, session_id: str | None) -> wire.Toolsets:
     config = call.config
     tools = _all_tools(config)
     agent = live.require(call.hub, session_id).get("agent") if session_id else None
-    enabled = {one.name for one in agent.tools} if agent is not None else _wanted(config, tools)
+    enabled = {tool.name for tool in agent.tools} if agent is not None else _wanted(config, tools)
     groups: dict[str, list[wire.ToolInfo]] = {}
-    for one in tools:
-        groups.setdefault(one.toolset, []).append(_info(one, one.name in enabled))
+    for tool in tools:
+        groups.setdefault(tool.toolset, []).append(_info(tool, tool.name in enabled))
     return {
         "toolsets": [
             {
                 "name": name,
-                "enabled": any(one["enabled"] for one in infos),
+                "enabled": any(info["enabled"] for info in infos),
                 "tool_count": len(infos),
                 "tools": infos,
             }
@@ -83,8 +83,8 @@ def show(call: Call, session_id: str) -> wire.ToolSections:
     session = live.require(call.hub, session_id)
     agent = agents.ensure_agent(call.hub, session_id, session)
     groups: dict[str, list[wire.ToolInfo]] = {}
-    for one in agent.tools:
-        groups.setdefault(one.toolset, []).append(_info(one, True))
+    for tool in agent.tools:
+        groups.setdefault(tool.toolset, []).append(_info(tool, True))
     return {
         "sections": [{"name": name, "tools": infos} for name, infos in groups.items()],
         "total": sum(map(len, groups.values())),
@@ -102,7 +102,7 @@ def configure(
         raise RpcError(NO_NAMES, "Which tools? tools.list has their names.")
     config = call.config
     tools = _all_tools(config)
-    known = {name for one in tools for name in (one.name, one.toolset)}
+    known = {name for tool in tools for name in (tool.name, tool.toolset)}
     valid = [name for name in dict.fromkeys(names) if name in known]
     changes = switched(config.raw, action, valid, platform="tui")
     try:
@@ -112,7 +112,7 @@ def configure(
     except ConfigError as error:
         raise RpcError(NOT_WRITTEN, str(error)) from error
     enabled = _wanted(after, tools)
-    groups = dict.fromkeys(one.toolset for one in tools if one.name in enabled)
+    groups = dict.fromkeys(tool.toolset for tool in tools if tool.name in enabled)
     servers = {f"mcp-{name}" for name in after.section("mcp_servers")}
     return {
         "changed": valid if changes else [],

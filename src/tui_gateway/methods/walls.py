@@ -82,6 +82,6 @@ def _folders(call: Call, session: Session) -> wire.SessionFolders:
     added = added_folders(call.db, live.current_key(session))
     return {
         "root": str(root),
-        "configured": [str(one) for one in configured_folders(call.config)],
+        "configured": [str(folder) for folder in configured_folders(call.config)],
         "added": [str(one) for one in added],
     }

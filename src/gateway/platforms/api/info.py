@@ -136,8 +136,8 @@ async def toolsets(api: Api, owner: str, request: Request) -> Response:
 
     tools = await asyncio.to_thread(usable_tools, api.host.settings, "api_server")
     groups: dict[str, list[str]] = {}
-    for one in tools:
-        groups.setdefault(one.toolset, []).append(one.name)
+    for tool in tools:
+        groups.setdefault(tool.toolset, []).append(tool.name)
     listed = [
         {"name": name, "enabled": True, "tools": sorted(names)} for name, names in groups.items()
     ]

@@ -19,7 +19,7 @@ def to_matrix_html(markdown: str) -> str:
     blocks = parse(markdown)
     if len(blocks) == 1 and isinstance(blocks[0], Paragraph):
         return _inline(blocks[0].text)  # a single paragraph needs no box around it
-    return "".join(_block(one) for one in blocks)
+    return "".join(_block(block) for block in blocks)
 
 
 def _block(block: Block) -> str:
@@ -86,7 +86,7 @@ def _cell(text: str) -> str:
 
 
 def _inline(pieces: list[Inline]) -> str:
-    return "".join(_piece(one) for one in pieces)
+    return "".join(_piece(piece) for piece in pieces)
 
 
 def _piece(piece: Inline) -> str:

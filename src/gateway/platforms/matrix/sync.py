@@ -150,7 +150,7 @@ class Reader:
 
     async def _events(self, room_id: str, timeline: Any) -> list[Mapping[str, Any]]:
         """What happened in a room since the last batch, oldest first, as far as it concerns us."""
-        found = [one.source for one in timeline.events]
+        found = [event.source for event in timeline.events]
         token = timeline.prev_batch if timeline.limited else None
         for _ in range(MOST_PAGES):
             if not token or self._joined_at(found) is not None:

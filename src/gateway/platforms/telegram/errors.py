@@ -55,4 +55,4 @@ def seconds(error: RetryAfter) -> float:
 def says(error: BadRequest, *phrases: str) -> bool:
     """Whether Telegram's explanation has one of these phrases in it."""
     told = error.message.lower()
-    return any(one in told for one in phrases)
+    return any(phrase in told for phrase in phrases)

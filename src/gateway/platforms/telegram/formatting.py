@@ -58,7 +58,7 @@ def _block(block: Block, *, quoted: bool = False) -> str:
         # Telegram has no quotes in quotes.
         return inside if quoted or not inside else f"<blockquote>{inside}</blockquote>"
     if isinstance(block, Items):
-        return "\n".join(_item(one) for one in block.items)
+        return "\n".join(_item(item) for item in block.items)
     if isinstance(block, Table):
         return f"<pre>{_escape(chr(10).join(block.lines))}</pre>"
     assert isinstance(block, Rule)
@@ -80,7 +80,7 @@ def _item(item: Item) -> str:
 
 
 def _inline(pieces: list[Inline], *, bold: bool = False) -> str:
-    return "".join(_piece(one, bold) for one in pieces)
+    return "".join(_piece(piece, bold) for piece in pieces)
 
 
 def _piece(piece: Inline, bold: bool) -> str:

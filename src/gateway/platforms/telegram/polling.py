@@ -76,8 +76,8 @@ class Poller:
         chats: dict[str, list[Any]] = {}
         for update in updates:
             chats.setdefault(chat_of(update), []).append(update)
-        await asyncio.gather(*(self._take_in_order(one) for one in chats.values()))
-        numbers = [number for one in updates if (number := update_id(one)) is not None]
+        await asyncio.gather(*(self._take_in_order(chat) for chat in chats.values()))
+        numbers = [number for update in updates if (number := update_id(update)) is not None]
         if numbers:
             self._offset = max(numbers) + 1
         elif updates:

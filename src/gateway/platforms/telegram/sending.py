@@ -210,8 +210,8 @@ class Sender:
         from telegram import InlineKeyboardButton, InlineKeyboardMarkup
 
         shown = [
-            InlineKeyboardButton(one.label or "·", callback_data=self._short(one.data))
-            for one in buttons
+            InlineKeyboardButton(button.label or "·", callback_data=self._short(button.data))
+            for button in buttons
         ]
         return InlineKeyboardMarkup([shown[at : at + _ROW] for at in range(0, len(shown), _ROW)])
 

@@ -265,7 +265,7 @@ def _described(message: Mapping[str, Any]) -> str:
     if contact := message.get("contact"):
         return f"[Contact: {_name(contact)}, {contact['phone_number']}]"
     if poll := message.get("poll"):
-        options = "; ".join(str(one["text"]) for one in poll["options"])
+        options = "; ".join(str(option["text"]) for option in poll["options"])
         return f"[Poll: {poll['question']} ({options})]"
     if dice := message.get("dice"):
         return f"[{dice['emoji']}: {dice['value']}]"

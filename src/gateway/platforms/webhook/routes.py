@@ -69,7 +69,7 @@ def _route(name: str, given: Any) -> Route:
         secret,
         str(given.get("prompt") or DEFAULT_PROMPT),
         _target(where, given.get("deliver")),
-        frozenset(str(one) for one in events),
+        frozenset(str(event) for event in events),
     )
 
 

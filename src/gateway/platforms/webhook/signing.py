@@ -54,7 +54,7 @@ def _check_standard(headers: Mapping[str, str], body: bytes, secret: str) -> Non
         raise SignatureError("webhook-id and webhook-timestamp (seconds) are needed.")
     wanted = sign(secret, message_id, int(told), body)
     # Several are allowed, so that a sender may change its secret.
-    if not any(_equal(one, wanted) for one in headers["webhook-signature"].split()[:10]):
+    if not any(_equal(part, wanted) for part in headers["webhook-signature"].split()[:10]):
         raise SignatureError("webhook-signature does not fit the request and the secret.")
     if abs(time.time() - int(told)) > WINDOW_SECONDS:
         raise SignatureError(f"The request is more than {WINDOW_SECONDS // 60} minutes off.")
