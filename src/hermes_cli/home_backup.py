@@ -271,7 +271,11 @@ def put_in_place(folder: Path, home: Path) -> Path | None:
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
     aside = home / "backups" / f"before-restore-{stamp}"
     aside.mkdir(mode=0o700, parents=True)
-    databases = [f"{name}{end}" for name in (STORE, "search.db") for end in ("", "-wal", "-shm")]
+    databases = [
+        f"{name}{end}"
+        for name in (STORE, "search.db", "search-mirror.db")
+        for end in ("", "-wal", "-shm")
+    ]
     moved: list[tuple[Path, Path]] = []
     try:
         for name in (*databases, *KEPT):

@@ -554,7 +554,14 @@ class SessionDB:
                 index = self._search_index
                 if index is None:
                     search_path = self.db_path.with_name("search.db")
-                    index = self._search_index = SearchIndex(self.db_path, search_path)
+                    if self._database.is_server:
+                        from .search.mirror import Mirror
+
+                        mirror = Mirror(self._database, self.db_path.with_name("search-mirror.db"))
+                        index = SearchIndex(mirror.path, search_path, mirror=mirror)
+                    else:
+                        index = SearchIndex(self.db_path, search_path)
+                    self._search_index = index
         return index
 
     def search_messages(

@@ -15,6 +15,10 @@ import apsw
 ALL_ROWS = 2**62
 """A LIMIT that leaves nothing out."""
 
+SERVER_COLUMNS = frozenset({"rowid", "tx"})
+"""Columns that only a server's tables have: an order of rows that a file keeps without naming it,
+and what `followed` needs. Nobody is shown them."""
+
 
 def at_most(limit: int | None) -> int:
     """A LIMIT; None and what is below zero leave nothing out."""
@@ -77,9 +81,9 @@ def rows(connection: Connection, sql: str, values: Any = ()) -> list[dict[str, A
     except apsw.ExecutionCompleteError:  # apsw's word for an empty result
         return []
     found = [dict(zip(names, values, strict=True)) for values in cursor]
-    if "rowid" in names:  # a column there, which a file has without naming it
+    for name in SERVER_COLUMNS.intersection(names):
         for one in found:
-            del one["rowid"]
+            del one[name]
     return found
 
 

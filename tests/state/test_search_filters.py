@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from .search_store import SearchStore
 
-pytestmark = pytest.mark.sqlite
-
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SearchStore]:
-    store = SearchStore(tmp_path)
+def store(tmp_path: Path, database: str) -> Iterator[SearchStore]:
+    store = SearchStore(tmp_path, database)
     yield store
     store.close()
 

@@ -26,12 +26,10 @@ from hermes_state.search.index import FORMAT
 from .children import Child, race
 from .search_store import SearchStore
 
-pytestmark = pytest.mark.sqlite
-
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SearchStore]:
-    store = SearchStore(tmp_path)
+def store(tmp_path: Path, database: str) -> Iterator[SearchStore]:
+    store = SearchStore(tmp_path, database)
     yield store
     store.close()
 
@@ -64,6 +62,7 @@ def test_catching_up_reads_each_message_once(store: SearchStore) -> None:
     assert store.index.catch_up() == 1
 
 
+@pytest.mark.sqlite
 @pytest.mark.usefixtures("small_batches")
 def test_progress_rises_to_the_total(store: SearchStore) -> None:
     fill(store)
@@ -76,6 +75,7 @@ def test_progress_rises_to_the_total(store: SearchStore) -> None:
     assert len(store.found("apple")) == 25
 
 
+@pytest.mark.sqlite
 def test_batches_are_bounded_by_bytes(store: SearchStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_batch, "BATCH_BYTES", 1000)
     store.session("s1")
@@ -86,6 +86,7 @@ def test_batches_are_bounded_by_bytes(store: SearchStore, monkeypatch: pytest.Mo
     assert steps == [2, 4, 6]
 
 
+@pytest.mark.sqlite
 @pytest.mark.usefixtures("small_batches")
 def test_killed_while_feeding_it_goes_on_where_it_was(store: SearchStore) -> None:
     numbers = fill(store)
@@ -113,6 +114,7 @@ def test_the_file_is_private(store: SearchStore) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
+@pytest.mark.sqlite
 def test_the_store_is_never_written(store: SearchStore) -> None:
     fill(store)
     before = store.db.pragma("data_version")
@@ -130,7 +132,7 @@ def test_a_deleted_file_is_rebuilt(store: SearchStore) -> None:
     store.index.close()
     for path in store.search_path.parent.glob("search.db*"):
         path.unlink()
-    store.index = SearchIndex(store.state_path, store.search_path)
+    store.index = store.open_index()
     assert len(store.found("apple")) == 25
     assert store.found("fruit", "title")
 
@@ -175,13 +177,14 @@ def test_a_damaged_file_is_rebuilt(
     store.index.catch_up()
     store.index.close()
     damage(store.search_path)
-    store.index = SearchIndex(store.state_path, store.search_path)
+    store.index = store.open_index()
     with caplog.at_level(logging.INFO):
         assert len(store.found("apple")) == 400
     assert "damaged" in caplog.text or "from nothing" in caplog.text
     assert store.index.catch_up() == 0
 
 
+@pytest.mark.sqlite
 def test_damage_to_the_store_itself_is_reported_as_such(store: SearchStore) -> None:
     fill(store, 2000)
     store.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -198,6 +201,7 @@ def test_damage_to_the_store_itself_is_reported_as_such(store: SearchStore) -> N
     index.close()
 
 
+@pytest.mark.sqlite
 def test_another_store_in_the_same_place(store: SearchStore, tmp_path: Path) -> None:
     fill(store)
     assert store.found("apple")
@@ -215,6 +219,7 @@ def test_another_store_in_the_same_place(store: SearchStore, tmp_path: Path) -> 
     assert store.found("apple") == set()
 
 
+@pytest.mark.sqlite
 def test_a_restored_backup(store: SearchStore) -> None:
     fill(store, 10)
     store.db.execute("VACUUM INTO ?", (str(store.state_path) + ".backup",))
@@ -226,7 +231,7 @@ def test_a_restored_backup(store: SearchStore) -> None:
         path.unlink()
     Path(f"{store.state_path}.backup").replace(store.state_path)
     store.db = apsw.Connection(str(store.state_path))
-    store.index = SearchIndex(store.state_path, store.search_path)
+    store.index = store.open_index()
     store.clock += 1000
     kept = {store.message("s1", "kept") for _ in range(20)}
     assert store.found("kept") == kept
@@ -338,6 +343,7 @@ def test_threads_search_while_others_write(store: SearchStore) -> None:
     assert all(mine == sorted(mine) and mine[-1] == 260 for mine in counts)
 
 
+@pytest.mark.sqlite
 @pytest.mark.usefixtures("small_batches")
 def test_processes_that_feed_at_once(store: SearchStore) -> None:
     fill(store, 300)
@@ -359,6 +365,7 @@ def test_processes_that_feed_at_once(store: SearchStore) -> None:
     index.close()
 
 
+@pytest.mark.sqlite
 @pytest.mark.usefixtures("small_batches")
 def test_a_search_while_another_process_rebuilds(store: SearchStore) -> None:
     fill(store, 300)
@@ -385,6 +392,7 @@ def test_a_closed_index_says_so(store: SearchStore) -> None:
         store.index.search_messages("apple")
 
 
+@pytest.mark.sqlite
 def test_without_a_store(tmp_path: Path) -> None:
     index = SearchIndex(tmp_path / "state.db", tmp_path / "search.db")
     assert index.search_messages("  ") == []
@@ -392,6 +400,7 @@ def test_without_a_store(tmp_path: Path) -> None:
         index.search_messages("apple")
 
 
+@pytest.mark.sqlite
 def test_where_no_index_can_be_made(store: SearchStore, tmp_path: Path) -> None:
     fill(store)
     (tmp_path / "folder.db").mkdir()
@@ -401,6 +410,7 @@ def test_where_no_index_can_be_made(store: SearchStore, tmp_path: Path) -> None:
     index.close()
 
 
+@pytest.mark.sqlite
 def test_odd_folder_names(tmp_path: Path) -> None:
     folder = tmp_path / "a b?c#d%41 'é"
     folder.mkdir()
@@ -420,7 +430,7 @@ def test_a_search_that_takes_too_long_gives_the_newest(
     old = store.message("s1", "apple", id=1)
     new = store.message("s1", "apple", id=9_000_000)
     store.index.close()
-    store.index = SearchIndex(store.state_path, store.search_path, budget=-1.0)
+    store.index = store.open_index(budget=-1.0)
     with caplog.at_level(logging.INFO):
         assert store.ids("apple") == [new]
     assert "too long" in caplog.text

@@ -24,12 +24,10 @@ from hermes_state.search.document import (
 
 from .search_store import SearchStore
 
-pytestmark = pytest.mark.sqlite
-
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SearchStore]:
-    store = SearchStore(tmp_path)
+def store(tmp_path: Path, database: str) -> Iterator[SearchStore]:
+    store = SearchStore(tmp_path, database)
     store.session("s1")
     yield store
     store.close()
@@ -90,6 +88,7 @@ def kilobytes_to_index(folder: Path, text: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.sqlite
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says the peak")
 def test_memory_grows_with_the_text_and_not_with_its_words(tmp_path: Path) -> None:
     small, large = (distinct_words(count) for count in (120_000, 480_000))
@@ -159,6 +158,7 @@ def test_of_a_huge_message_the_beginning_is_read(
     assert store.found("late") == set()
 
 
+@pytest.mark.sqlite
 def test_nested_parts_take_one_step_each() -> None:
     leaves: object = [f"w{n}" for n in range(500)]
     for _ in range(400):
@@ -179,6 +179,7 @@ def test_nested_parts_take_one_step_each() -> None:
     assert steps < 20_000
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     ("text", "left"),
     [
@@ -195,6 +196,7 @@ def test_embedded_data_in_hostile_text(text: str, left: int) -> None:
     assert without_embedded_data(f"{text} ;base64,").count("data:") == left
 
 
+@pytest.mark.sqlite
 def test_what_is_cut_off_is_read_as_far_as_it_goes() -> None:
     raw = "\x00json:" + json.dumps([{"type": "text", "text": 'say "hi"\n'}, "then", {"url": "no"}])
     assert cut_content_text(raw).split() == ["say", '"hi"', "then"]

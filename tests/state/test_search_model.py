@@ -16,9 +16,6 @@ from hermes_state.search.text import words
 from .search_store import SearchStore
 from .test_search_query import typed_text
 
-pytestmark = pytest.mark.sqlite
-
-
 VOCABULARY = [
     "deploy",
     "deployed",
@@ -43,8 +40,8 @@ quick = settings(
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SearchStore]:
-    store = SearchStore(tmp_path)
+def store(tmp_path: Path, database: str) -> Iterator[SearchStore]:
+    store = SearchStore(tmp_path, database)
     yield store
     store.close()
 

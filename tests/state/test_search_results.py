@@ -10,12 +10,10 @@ import pytest
 
 from .search_store import SearchStore
 
-pytestmark = pytest.mark.sqlite
-
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SearchStore]:
-    store = SearchStore(tmp_path)
+def store(tmp_path: Path, database: str) -> Iterator[SearchStore]:
+    store = SearchStore(tmp_path, database)
     yield store
     store.close()
 
@@ -206,6 +204,7 @@ def test_a_long_message_of_parts(store: SearchStore) -> None:
     assert hit["context"][0]["content"] == 'a "lamp" here'
 
 
+@pytest.mark.sqlite
 def test_text_that_is_not_valid_unicode_is_still_indexed(store: SearchStore) -> None:
     store.session("s1")
     number = store.message("s1", "x")
@@ -217,6 +216,7 @@ def test_text_that_is_not_valid_unicode_is_still_indexed(store: SearchStore) -> 
     assert store.found("lamp") == {number, other}
 
 
+@pytest.mark.sqlite
 def test_an_odd_time_in_an_old_store_does_no_harm(store: SearchStore) -> None:
     store.session("s1")
     odd = store.message("s1", "lamp", timestamp="yesterday")

@@ -28,7 +28,7 @@ from .home import store
 
 LOW_SPACE = 500_000_000
 PRIVATE = (
-    "state.db", "search.db", ".env", "config.yaml", "auth.json", "chat_history",
+    "state.db", "search.db", "search-mirror.db", ".env", "config.yaml", "auth.json", "chat_history",
     "shell-hooks-allowlist.json", "memories/MEMORY.md", "memories/USER.md",
 )  # fmt: skip
 """What nobody but the owner may read."""

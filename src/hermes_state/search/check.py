@@ -19,7 +19,8 @@ def missing_from_index(index: SearchIndex) -> list[int]:
     first telling; neither counts.
     """
     index.catch_up()
-    return index._file.run(lambda conn: list(_missing(conn)))
+    lost = index.mirror.missing() if index.mirror is not None else []
+    return sorted({*lost, *index._file.run(lambda conn: list(_missing(conn)))})
 
 
 def _missing(conn: IndexConnection) -> Iterator[int]:

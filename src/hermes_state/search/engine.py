@@ -15,11 +15,12 @@ owner and time are compared exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..codec import without_surrogates
+from ..errors import StoreCorruptedError, StoreUnavailableError
 from . import feed as search_feed
 from .collect import Wanted
 from .feed import Progress
@@ -30,6 +31,11 @@ from .query import Query, parse
 from .run import Search
 from .vocabulary import is_listed
 
+if TYPE_CHECKING:
+    from .mirror import Mirror
+
+T = TypeVar("T")
+
 MOST_HITS = 10_000
 TITLES_SHARE = 5
 """One in so many hits of a page may be a title that comes before the messages."""
@@ -38,34 +44,71 @@ BUDGET = 0.04
 
 
 class SearchIndex:
-    """Full-text search over `state.db`, with an index in a file of its own; usable by threads."""
+    """Full-text search over `state.db`, with an index in a file of its own; usable by threads.
+
+    With a mirror, the store is on a server, and `state_path` is the mirror's file.
+    """
 
     def __init__(
-        self, state_path: Path | str, search_path: Path | str, *, budget: float = BUDGET
+        self,
+        state_path: Path | str,
+        search_path: Path | str,
+        *,
+        mirror: Mirror | None = None,
+        budget: float = BUDGET,
     ) -> None:
         self._file = IndexFile(Path(state_path), Path(search_path))
+        self.mirror = mirror
         self._budget = budget
 
     def close(self) -> None:
         """Close the index; closing twice is fine."""
         self._file.close()
+        if self.mirror is not None:
+            self.mirror.close()
+
+    def _run(
+        self,
+        work: Callable[[IndexConnection], T],
+        progress: Progress | None = None,
+        *,
+        anew: bool = False,
+    ) -> T:
+        """Run `work` on the index of a store that is a file, or once the mirror has caught up."""
+        mirror = self.mirror
+        if mirror is None:
+            return self._file.run(work)
+        mirror.catch_up(_half(progress, 0), anew=anew)
+        try:
+            return self._file.run(work)
+        except StoreCorruptedError:
+            mirror.discard()  # the index is rebuilt by itself, so this is what is damaged
+        except StoreUnavailableError:
+            if mirror.path.exists():  # else it was deleted meanwhile
+                raise
+        mirror.catch_up(_half(progress, 0))
+        return self._file.run(work)
 
     def catch_up(self, progress: Progress | None = None) -> int:
         """Read what was stored since the last time; returns how many messages that were.
 
         `progress` is called with (done, total) after each batch. Searches do this by themselves.
         """
-        return self._file.run(lambda conn: search_feed.catch_up(self._file, conn, progress))
+        told = progress if self.mirror is None else _half(progress, 1)
+        return self._run(lambda conn: search_feed.catch_up(self._file, conn, told), progress)
 
     def rebuild(self, progress: Progress | None = None) -> int:
         """Build the index from nothing; returns how many messages were read."""
-        return self._file.run(
-            lambda conn: search_feed.catch_up(self._file, conn, progress, anew=True)
+        told = progress if self.mirror is None else _half(progress, 1)
+        return self._run(
+            lambda conn: search_feed.catch_up(self._file, conn, told, anew=True),
+            progress,
+            anew=True,
         )
 
     def optimize(self) -> int:
         """Merge what many small batches left behind; returns how many tables were merged."""
-        return self._file.run(lambda conn: search_feed.optimize(self._file, conn))
+        return self._run(lambda conn: search_feed.optimize(self._file, conn))
 
     def search_messages(
         self,
@@ -130,7 +173,14 @@ class SearchIndex:
                 if conn.in_transaction:  # SQLite ends it by itself when it finds damage
                     conn.execute("ROLLBACK")
 
-        return self._file.run(work)
+        return self._run(work)
+
+
+def _half(progress: Progress | None, which: int) -> Progress | None:
+    """Tells the progress of one of two halves: copying to the mirror, then building the index."""
+    if progress is None:
+        return None
+    return lambda done, total: progress((done + which * total) // 2, total)
 
 
 def _names(value: Iterable[str] | str | None) -> tuple[str, ...]:

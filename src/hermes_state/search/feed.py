@@ -38,6 +38,8 @@ Progress = Callable[[int, int], None]
 """Called with (messages done, messages to do) after each batch."""
 
 CHANGES_PER_BATCH = 256
+LATE_MESSAGE = "message"
+"""The kind of a change that names a message, not a session; only a mirror notes it."""
 LONGEST_TITLE = 10_000
 """Characters of a title that can be found."""
 STUCK_AFTER = 60.0
@@ -383,11 +385,29 @@ class _Feeder:
             )
         )
         reached = changes[-1][0] if len(changes) == CHANGES_PER_BATCH else self.goal[1]
+        late = sorted({int(row[1]) for row in changes if row[2] == LATE_MESSAGE})
+        self._read_late([message_id for message_id in late if message_id <= here.message_seq])
+        changes = [row for row in changes if row[2] != LATE_MESSAGE]
         for session_id in dict.fromkeys(row[1] for row in changes if row[2] == "session"):
             self._read_session(session_id, here.message_seq)
         for session_id in dict.fromkeys(row[1] for row in changes):
             self._read_title(session_id)
         self.conn.execute("UPDATE feed SET change_seq = ?", (reached,))
+
+    def _read_late(self, ids: Sequence[int]) -> None:
+        """Read messages that became visible after others with higher ids."""
+        common = common_words(self.conn) if ids else frozenset()
+        for message_id in ids:
+            batch = Batch(common)
+            self._fill(
+                batch,
+                self._from_store(
+                    f"{SOURCE_ROWS} WHERE m.id = ? AND m.origin_id IS NULL", (message_id,)
+                ),
+            )
+            self._write(batch)
+            search_spans.include(self.conn, batch.times)
+            self.indexed += batch.rows
 
     def _read_session(self, session_id: str, last_id: int) -> None:
         """Replace the session's documents by what the store holds now."""

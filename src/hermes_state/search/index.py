@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -89,6 +89,11 @@ def create_part(conn: FileConnection, part: int) -> None:
 
 def create(conn: FileConnection) -> None:
     """Make an empty index, dropping whatever was in the file."""
+    create_tables(conn, (*_SCHEMA, f"PRAGMA user_version = {FORMAT}"))
+
+
+def create_tables(conn: FileConnection, statements: Iterable[str]) -> None:
+    """Run the statements that make tables, dropping whatever was in the file."""
     names = tuples(
         conn,
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -97,9 +102,8 @@ def create(conn: FileConnection) -> None:
     for (name,) in names:
         quoted = name.replace('"', '""')
         conn.execute(f'DROP TABLE IF EXISTS "{quoted}"')
-    for statement in _SCHEMA:
+    for statement in statements:
         conn.execute(statement)
-    conn.execute(f"PRAGMA user_version = {FORMAT}")
 
 
 class Outline(NamedTuple):
@@ -134,7 +138,8 @@ class IndexConnection(FileConnection):
         return self.outline
 
 
-def _file_id(path: str) -> FileId:
+def file_id(path: str) -> FileId:
+    """Which file is there."""
     try:
         status = os.stat(path)  # noqa: PTH116 - twice as quick, and asked for with every search
     except FileNotFoundError:
@@ -142,12 +147,25 @@ def _file_id(path: str) -> FileId:
     return status.st_dev, status.st_ino
 
 
-def _is_damage(error: apsw.Error) -> bool:
+def is_damage(error: apsw.Error) -> bool:
     """Whether an error means that the index file is unusable, rather than busy or full."""
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return True
     missing = ("no such table", "no such column", "vtable constructor failed")
     return isinstance(error, apsw.SQLError) and str(error).startswith(missing)
+
+
+def delete_database(path: Path) -> None:
+    """Delete a derived file that is damaged."""
+    try:
+        # The file itself last: as long as it is there nobody makes new ones beside it.
+        for suffix in ("-wal", "-shm", ""):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"The damaged search index {path} cannot be deleted ({error.strerror}). "
+            "Delete it by hand; it is rebuilt from the session store."
+        ) from error
 
 
 class IndexFile:
@@ -166,7 +184,7 @@ class IndexFile:
         self._pid = os.getpid()
 
     def _files(self) -> tuple[FileId, FileId]:
-        return _file_id(self._names[0]), _file_id(self._names[1])
+        return file_id(self._names[0]), file_id(self._names[1])
 
     def _open(self) -> IndexConnection:
         private_folder(self.path.parent)
@@ -241,7 +259,7 @@ class IndexFile:
                 self._give_back(conn)
                 return result
             except apsw.Error as error:
-                if not (retry and _is_damage(error)):
+                if not (retry and is_damage(error)):
                     raise translated(error, self.path) from error
                 log.warning("The search index %s is damaged (%s); it is rebuilt", self.path, error)
             self._discard(files[1])
@@ -253,17 +271,8 @@ class IndexFile:
             stale, self._idle = self._idle, []
         for conn in stale:
             conn.close()
-        if _file_id(self._names[1]) != index_file:
-            return
-        try:
-            # The file itself last: as long as it is there nobody makes new ones beside it.
-            for suffix in ("-wal", "-shm", ""):
-                self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreUnavailableError(
-                f"The damaged search index {self.path} cannot be deleted ({error.strerror}). "
-                "Delete it by hand; it is rebuilt from the session store."
-            ) from error
+        if file_id(self._names[1]) == index_file:
+            delete_database(self.path)
 
     def close(self) -> None:
         """Close every connection; closing twice is fine."""
