@@ -10,7 +10,6 @@ elsewhere and ends one that is abandoned: what was asked first is answered first
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +39,13 @@ TAKEN_AWAY = "This turn was taken over by another process, which answers it."
 def has_abandoned_turn(db: SessionDB, session_id: str) -> bool:
     """Whether the conversation of a session is in a turn that nobody runs any more."""
     turn = open_turn(db, session_id)
-    return turn is not None and _is_abandoned(turn)
+    return turn is not None and _is_abandoned(db, turn)
 
 
 def runs_elsewhere(db: SessionDB, session_id: str) -> bool:
     """Whether somebody runs a turn in the conversation; asked by those who do not."""
     turn = open_turn(db, session_id)
-    return turn is not None and not _is_abandoned(turn)
+    return turn is not None and not _is_abandoned(db, turn)
 
 
 def open_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:
@@ -58,16 +57,16 @@ def open_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:
     return turn if turn is not None and turn["state"] == TURN_RUNNING else None
 
 
-def _is_abandoned(turn: Mapping[str, Any]) -> bool:
+def _is_abandoned(db: SessionDB, turn: Mapping[str, Any]) -> bool:
     from hermes_state import is_abandoned  # not at the top: windows need only the words above
 
-    return is_abandoned(turn, time.time())
+    return is_abandoned(turn, db.now())
 
 
 def find_abandoned_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:
     """The abandoned turn of a conversation, as `list_abandoned_turns` has it."""
     turn = open_turn(db, session_id)
-    if turn is None or not _is_abandoned(turn):
+    if turn is None or not _is_abandoned(db, turn):
         return None
     return next(iter(db.list_abandoned_turns(turn["conversation_id"])), None)
 
@@ -99,7 +98,7 @@ def is_resumed(turn: Mapping[str, Any], settings: AgentSettings) -> bool:
     """Whether an abandoned turn is gone on with unasked; any other is closed."""
     if settings.cut_off_turns == "ask":
         return False
-    if time.time() - turn["started_at"] > settings.gateway_auto_continue_freshness:
+    if turn["age"] > settings.gateway_auto_continue_freshness:
         return False
     without_progress = turn["fruitless"] + 1
     return turn["attempts"] < MAX_ATTEMPTS and without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS

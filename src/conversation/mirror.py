@@ -99,7 +99,7 @@ class Mirror:
 
     async def _show(self, key: str, session_id: str, name: str, text: str) -> None:
         try:
-            chats = list(self._linked(session_id, key))
+            chats = list(await self._db.at_hand(self._linked, session_id, key))
         except StoreError as error:
             log.warning("Which chats are linked to %s is not known now: %s", session_id, error)
             return

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hermes_state import StoreError
+from hermes_state import StoreError, at_hand
 
 if TYPE_CHECKING:
     from hermes_state import SessionDB
@@ -82,6 +82,13 @@ class TurnPlaces(Places):
         name = self._names[session_id] = str(row.get("conversation_id") or session_id)
         return name
 
+    async def find_name(self, session_id: str) -> str:
+        """The same, for coroutines."""
+        return await at_hand(self._db, self.name, session_id)
+
+    async def _name_now(self, session_id: Callable[[], str]) -> str:
+        return await at_hand(self._db, lambda: self.name(session_id()))
+
     def holder(self, session_id: str | None) -> str | None:
         """The key whose turn runs in a session's conversation, if one does."""
         if session_id is None or not self._places:
@@ -97,11 +104,11 @@ class TurnPlaces(Places):
         """
         waited = False
         while True:
-            name = self.name(session_id())
+            name = await self._name_now(session_id)
             async with self._wanted(name) as place:
                 waited = waited or place.wanted > 1
                 async with place.lock:
-                    if waited and self.name(session_id()) != name:
+                    if waited and await self._name_now(session_id) != name:
                         continue
                     place.holder = key
                     try:

@@ -190,7 +190,7 @@ class Conversations:
         while True:
             seen = self._db.wake.number
             async with self.places.turn(door.key, door.session_id) as late:
-                other = self._other_turn(door) if self._is_running() else None
+                other = await self._find_other(door)
                 if other is None:
                     if is_told:
                         await door.wait_ends(work, True)
@@ -209,6 +209,11 @@ class Conversations:
                 return
             await self._db.wake.wait_async(seen, LOOK_SECONDS)
 
+    async def _find_other(
+        self, door: Door[Any]
+    ) -> Mapping[str, Any] | tuple[Door[Any], Abandoned] | None:
+        return await self._db.at_hand(self._other_turn, door) if self._is_running() else None
+
     def _other_turn(
         self, door: Door[Any]
     ) -> Mapping[str, Any] | tuple[Door[Any], Abandoned] | None:
@@ -219,7 +224,7 @@ class Conversations:
             turn = self._db.sync.get_turn(name)
             if turn is None or turn["state"] != TURN_RUNNING or self.is_ours(turn):
                 return None
-            if not is_abandoned(turn, time.time()):
+            if not is_abandoned(turn, self._db.sync.now()):
                 return turn if door.waits_for(turn) else None
             for row in self._db.sync.list_abandoned_turns(name):
                 abandoned = Abandoned(row)
@@ -290,7 +295,7 @@ class Conversations:
             await self._settle_inbox(door, work, request, outcome)
         if outcome.failed and not outcome.is_silent:
             self.failed += 1
-            self.end_stuck(began if taken is not None else outcome.session_id)
+            await self.end_stuck(began if taken is not None else outcome.session_id)
         try:
             await door.settle(work, outcome, agent)
         except StoreError as error:
@@ -327,7 +332,7 @@ class Conversations:
         ) as silence:  # fmt: skip
             door.begun(work)
             if PUBLISHED not in getattr(agent, "watchers", (PUBLISHED,)):
-                publish_agent(agent)
+                await self._db.at_hand(publish_agent, agent)
             watch = watch_all(
                 door.watch(work, agent),
                 watch_progress(alive) if alive is not None else None,
@@ -360,7 +365,7 @@ class Conversations:
     async def _drop_when_possible(self, inbox_id: str) -> None:
         await retry_until_stored(lambda: self._db.drop_message(inbox_id), f"Dropping {inbox_id}")
 
-    def end_stuck(self, session_id: str) -> asyncio.Task[None] | None:
+    async def end_stuck(self, session_id: str) -> asyncio.Task[None] | None:
         """See to it that a turn of ours ends that was told to its front end and has not; None if
         it has.
 
@@ -368,9 +373,9 @@ class Conversations:
         now, it is tried until it can, so that the conversation's next turn need not wait for its
         lease.
         """
-        name = self.places.name(session_id)
+        name = await self.places.find_name(session_id)
         try:
-            turn = self._db.sync.get_turn(name)
+            turn = await self._db.at_hand(self._db.sync.get_turn, name)
         except StoreError as error:
             log.warning("Whether the turn in %s has ended is not known: %s", name, error)
             return None
@@ -410,7 +415,7 @@ class Conversations:
         if late:
             _, late = await asyncio.wait(late, timeout=LAST_SECONDS)
             ending = [
-                self.end_stuck(agent.session_id)
+                await self.end_stuck(agent.session_id)
                 for key, agent in list(self.agents.items())
                 if self._workers.get(key) in late and hasattr(agent, "session_id")
             ]

@@ -79,14 +79,20 @@ class AbandonedTurns:
         """
         begun, conversations = 0, self.conversations
         for row in await asyncio.to_thread(abandoned.list_to_resume, self.db.sync):
-            if conversations.is_ours(row) or conversations.holder(row["session_id"]):
+            if conversations.is_ours(row) or await self._is_run_here(row):
                 continue
             api = row["source"] == Platform.API_SERVER and not row["deliver_to"]
             if api and Platform.API_SERVER in platforms:
                 await asyncio.to_thread(abandoned.close_turn, self.db.sync, row)
-            elif not api and (turn := self.chat_of(row)) and turn.source.platform in platforms:
-                begun += begin(turn)
+            elif not api:
+                turn = await self.db.at_hand(self.chat_of, row)
+                if turn is not None and turn.source.platform in platforms:
+                    begun += begin(turn)
         return begun
+
+    async def _is_run_here(self, row: Mapping[str, Any]) -> bool:
+        holder = await self.db.at_hand(self.conversations.holder, str(row["session_id"]))
+        return holder is not None
 
     def chat_of(self, row: Mapping[str, Any]) -> AbandonedTurn | None:
         """An abandoned turn with the chat it belongs to; None if that is no chat of this gateway.
@@ -132,11 +138,11 @@ class AbandonedTurns:
         A turn that is not gone on with is closed, and its chat is told if it waits for an answer:
         not where it was left with /new, or where whoever asked may no longer talk here.
         """
-        chat_turn = self.chat_of(turn.row)
+        chat_turn = await self.db.at_hand(self.chat_of, turn.row)
         if chat_turn is None:
             return None
         db = self.db.sync
-        session_id = db.get_compression_tip(chat_turn.session_id)
+        session_id = await self.db.at_hand(db.get_compression_tip, chat_turn.session_id)
         tip = await self.db.get_session(session_id)
         asked = await self.db.get_last_question(session_id)
         source = chat_turn.source

@@ -65,7 +65,7 @@ class AgentSource:
         ):
             agent: AIAgent = cached[0]
             if agent.session_id != entry.session_id:
-                agent.move_to(entry.session_id)
+                await self.db.at_hand(agent.move_to, entry.session_id)
                 self.cache.keep(key, (agent, wanted, count, entry.session_id))
         else:
             agent = self._build(key, entry, source)
@@ -73,7 +73,7 @@ class AgentSource:
                 _hand_over(cached[0], agent, entry.session_id)
                 self.cache.evict(key)
             self.cache.keep(key, (agent, wanted, count, entry.session_id))
-        self.options.apply(key, agent)
+        await self.db.at_hand(self.options.apply, key, agent)
         return agent
 
     def kept_agent(self, key: str, entry: SessionEntry, source: SessionSource) -> AIAgent | None:

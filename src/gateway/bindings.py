@@ -158,15 +158,19 @@ class Bindings:
 
     def follow(self, old_session_id: str, new_session_id: str) -> None:
         """Bind every key of a session to the one it goes on in."""
-        for entry in self.entries.values():
-            if entry.session_id == old_session_id:
-                # Before the next look, so that it stays the entry of its key.
-                entry.session_id = new_session_id
+        self.follow_known(old_session_id, new_session_id)
         self.refresh()
         # A rotation moves them in its own transaction; what older versions left needs this.
         if any(row.fields.get("session_id") == old_session_id for row in self._known.values()):
             self._db.move_bindings(old_session_id, new_session_id)
             self.refresh()
+
+    def follow_known(self, old_session_id: str, new_session_id: str) -> None:
+        """Let the entries follow that are known here."""
+        for entry in list(self.entries.values()):
+            if entry.session_id == old_session_id:
+                # Before the next look, so that it stays the entry of its key.
+                entry.session_id = new_session_id
 
     def forget(self, keys: Iterable[str]) -> list[str]:
         """Remove entries that nobody has changed meanwhile; returns the keys of those removed."""

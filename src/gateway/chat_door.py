@@ -122,7 +122,9 @@ class ChatDoor(Door[Inbound]):
             if inbound.is_noted:  # what is told to a conversation does not begin another
                 inbound.entry = store.entry(self.key)
             else:
-                inbound.entry = store.get_or_create_session(inbound.event.source)
+                inbound.entry = await self._parts.db.at_hand(
+                    store.get_or_create_session, inbound.event.source
+                )
         return True
 
     async def confirm(self, inbound: Inbound) -> Inbound | None:
@@ -176,8 +178,10 @@ class ChatDoor(Door[Inbound]):
         entry = inbound.entry
         if inbound.taken is not None:
             stream.go_on_in(await parts.delivery.preview_of(turn))
-            entry = parts.abandoned.entry_of(inbound, inbound.taken)
-        entry = inbound.entry = entry or parts.store.get_or_create_session(source)
+            entry = await parts.db.at_hand(parts.abandoned.entry_of, inbound, inbound.taken)
+        if entry is None:
+            entry = await parts.db.at_hand(parts.store.get_or_create_session, source)
+        inbound.entry = entry
         inbound.began_in = entry.session_id
         if inbound.taken is None and not inbound.is_noted:
             await self._tell_reset(entry, source)
@@ -253,7 +257,7 @@ class ChatDoor(Door[Inbound]):
         try:
             in_turn = (inbound.began_in, outcome.session_id)
             if entry and not outcome.is_silent and entry.session_id in in_turn:
-                parts.follow(entry, outcome.session_id)
+                await parts.db.at_hand(parts.follow, entry, outcome.session_id)
                 await parts.recount(key, entry.session_id)
         finally:
             await self._settle_steered()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hermes_state import at_hand
+
 from . import boundaries
 from .agent_cache import PENDING
 from .session_store import sharing
 
 if TYPE_CHECKING:
     from conversation.event_hooks import EventHooks
+    from hermes_state import AsyncSessionDB, SessionDB
 
     from .platforms.base import MessageEvent
     from .session import SessionSource
@@ -22,17 +25,19 @@ RESET = "✨ New session. What we said before is kept; /resume brings it back."
 class ChatSessions:
     """Moves chats between conversations."""
 
-    def __init__(self, store: SessionStore, evict: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: SessionStore, db: AsyncSessionDB, evict: Callable[[str], None]
+    ) -> None:
         """`evict` lets a chat's agent go."""
-        self._store = store
+        self._store, self._db = store, db
         self.evict = evict
 
     async def switch_chat(self, session_key: str, session_id: str, source: SessionSource) -> None:
         """Bind a chat to another conversation; whoever asks has checked whose it is."""
         store = self._store
         old_id = store.peek_session_id(session_key)
-        store.get_or_create_session(source)
-        session_entry = store.switch_session(session_key, session_id)
+        await self._db.at_hand(store.get_or_create_session, source)
+        session_entry = await self._db.at_hand(store.switch_session, session_key, session_id)
         if session_entry is None:
             raise ValueError(f"There is no session {session_id}.")
         if old_id and store.is_shared(session_key, old_id):
@@ -41,7 +46,7 @@ class ChatSessions:
 
     async def leave_conversation(self, session_key: str, source: SessionSource) -> None:
         """Give a chat a conversation of its own; the one it was in goes on in the others."""
-        session_entry = self._store.reset_session(session_key)
+        session_entry = await self._db.at_hand(self._store.reset_session, session_key)
         self.evict(session_key)
         if session_entry is not None:
             platform = source.platform.value
@@ -50,6 +55,7 @@ class ChatSessions:
 
 async def reset_chat(
     store: SessionStore,
+    db: SessionDB | None,
     running: Mapping[str, Any],
     evict: Callable[[str], None],
     hooks: EventHooks | None,
@@ -63,9 +69,9 @@ async def reset_chat(
     agent = running.get(key)
     if agent is not None and agent is not PENDING:
         agent.interrupt()
-    new_entry = store.reset_session(key)
+    new_entry = await at_hand(db, store.reset_session, key)
     if new_entry is None:
-        new_entry = store.get_or_create_session(event.source, force_new=True)
+        new_entry = await at_hand(db, store.get_or_create_session, event.source, force_new=True)
     evict(key)
     platform = event.source.platform.value
     is_left = old_id and sharing(store._entries, key, old_id)

@@ -70,20 +70,20 @@ class ChatTurns:
         `mode` is what is done instead: "steer", "queue" or "interrupt".
         """
         key = inbound.session_key
+        holder = await self._db.at_hand(self.running_key, key)
         door = self.door(key)
         door.admitted[inbound.inbox_id] = inbound
         self.parts.arrived(key)
         platform = self._config.platforms.get(inbound.event.source.platform)
         if platform is not None and platform.extra.get("reactions"):
             self.conversations.spawn(self._acknowledge(inbound.event))
-        holder = self.running_key(key)
         if self.conversations.begin(door, inbound) and holder is None:
             return
         running = self.door(holder or key)
         if inbound.waited or _was_waiting(inbound.event, running):
             return
+        mode = mode or await self._db.at_hand(self._busy_mode, key)
         agent = self.conversations.agents.get(running.key)
-        mode = mode or self._busy_mode(key)
         if mode == "steer" and hasattr(agent, "steer") and not inbound.event.media:
             waiting = await self._db.list_waiting(session_key=key, limit=LOOK_AHEAD)
             if waiting and (key, waiting[0]["id"]) in ((key, inbound.inbox_id), *running.steered):
@@ -103,9 +103,9 @@ class ChatTurns:
         that an earlier run accepted.
         """
         key = door.key
-        agent = self.conversations.agents.get(holder)
-        if self._busy_mode(key) != "interrupt":
+        if await self._db.at_hand(self._busy_mode, key) != "interrupt":
             return
+        agent = self.conversations.agents.get(holder)
         if key != holder or door.asker is None:
             return
         joined = []
@@ -129,9 +129,9 @@ class ChatTurns:
         """
         return self.conversations.begin(self.door(turn.key), Abandoned(turn.row))
 
-    def tell(self, key: str, inbound: Inbound) -> bool:
+    async def tell(self, key: str, inbound: Inbound) -> bool:
         """Begin a turn with the notes of a chat's conversation; False if one runs already."""
-        if self.is_busy(key) or self.running_key(key) is not None:
+        if self.is_busy(key) or await self._db.at_hand(self.running_key, key) is not None:
             return False
         return self.conversations.begin(self.door(key), inbound)
 

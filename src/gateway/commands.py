@@ -96,7 +96,8 @@ class Commands:
         if name == "restart":
             await self._restart.ask(inbound, parts.delivery, parts.db)
             return
-        result = await asyncio.to_thread(run, ChatSurface(parts, inbound), line)
+        options = await parts.db.at_hand(parts.options.of, inbound.session_key)
+        result = await asyncio.to_thread(run, ChatSurface(parts, inbound, options), line)
         if isinstance(result, Prefill):
             await delivery.say(source, key, _offered(result))
             return

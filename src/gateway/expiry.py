@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.auto_prune import prune_if_due
 from agent.kept_files import prune_kept_files
+from hermes_state import at_hand
 
 from . import boundaries
 from .session import SessionEntry
@@ -45,20 +46,20 @@ class Expiry:
     """After so many days a chat that nobody uses is forgotten."""
     tell: Callable[[SessionEntry], Awaitable[None]] | None = None
     """Tells a chat that its session is over."""
+    db: SessionDB | None = None
 
     async def look(self) -> None:
         """End what is over, let idle agents go, and forget chats that nobody uses any more."""
         await self.end_expired()
         self.sweep()
         if self.max_age_days is not None:
-            self.store.prune_old_entries(self.max_age_days)
+            await at_hand(self.db, self.store.prune_old_entries, self.max_age_days)
 
     async def end_expired(self) -> int:
         """Tell the end of every session that is over and was not told; returns how many."""
         store = self.store
-        with store._lock:
-            store._ensure_loaded()
-            entries = list(store._entries.values())
+        await at_hand(self.db, store.refresh)
+        entries = list(store._entries.values())
         ended = 0
         told: set[str] = set()
         for entry in entries:
@@ -81,7 +82,7 @@ class Expiry:
             )
         try:
             self.evict(entry.session_key)
-            self.store.set_expiry_finalized(entry)
+            await at_hand(self.db, self.store.set_expiry_finalized, entry)
         except Exception:
             # The store may be locked now; the next look tries again, a few times.
             entry.finalize_failures += 1

@@ -165,17 +165,17 @@ class Handoffs:
     async def _bind(self, session_id: str, name: str) -> None:
         source, store = await self._home_of(name), self._store
         key = store.key_of(source)
-        entry = store.get_or_create_session(source)
+        entry = await self._db.at_hand(store.get_or_create_session, source)
         # A turn in the home chat ends in its own conversation first.
         async with self._conversations.turn(
             key, lambda: store.peek_session_id(key) or entry.session_id
         ):
-            tip = self._db.sync.get_compression_tip(session_id)
+            tip = await self._db.get_compression_tip(session_id)
             if store.peek_session_id(key) != tip:
                 await self._switch_chat(key, tip, source)
                 self._evict(key)
-            store.mark_linked(key)
-            self._authorization.keep_wall(tip, source)
+            await self._db.at_hand(store.mark_linked, key)
+            await self._db.at_hand(self._authorization.keep_wall, tip, source)
         messages = await self._db.get_messages(tip)
         said = introduction(await self._db.get_session_title(tip) or tip, messages)
         # Asked for again later, it is told again; after a start in the middle of it, it is not.
@@ -191,7 +191,7 @@ class Handoffs:
             )
         if platform not in self._adapters:
             raise HandoffError(f"{name} is not connected. `hermes gateway status` says why.")
-        source = self.home_chat(platform)
+        source = await self._db.at_hand(self.home_chat, platform)
         if source is None:
             raise HandoffError(f"{name} has no home chat. Write /sethome in the chat it is to be.")
         if source.user_id and not await self._authorization.admits(source):

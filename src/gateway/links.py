@@ -52,7 +52,7 @@ class Links:
         if source.chat_type != "dm":
             raise LinkCodeError("Everybody here would read the code. Write /link to me directly.")
         owner = _owner(source)
-        entry = self._store.get_or_create_session(source)
+        entry = await self._db.at_hand(self._store.get_or_create_session, source)
         code = self._codes.offer(key, entry.session_id, owner)
         return (
             f"Write this in the other chat, within ten minutes:\n/link {code}\n"
@@ -68,21 +68,20 @@ class Links:
         if taken.session_key == key:
             raise LinkCodeError("This is the chat the code is from. Write it in the other one.")
         first = store.entry(taken.session_key)
-        names = self._conversations.places
-        if first is None or names.name(first.session_id) != names.name(taken.session_id):
+        if first is None or not await self._are_one(first.session_id, taken.session_id):
             raise LinkCodeError(
                 "The other chat has left that conversation. Write /link there again."
             )
-        mine = store.get_or_create_session(source)
-        if names.name(mine.session_id) == names.name(first.session_id) and mine.linked:
+        mine = await self._db.at_hand(store.get_or_create_session, source)
+        if mine.linked and await self._are_one(mine.session_id, first.session_id):
             return "This chat is in that conversation already."
         if first.origin is not None:
-            _begin(self._db.sync, first, first.origin)
+            await self._db.at_hand(_begin, self._db.sync, first, first.origin)
         await self._chats.switch_chat(key, first.session_id, source)
-        store.mark_linked(key)
-        store.mark_linked(taken.session_key)
+        await self._db.at_hand(store.mark_linked, key)
+        await self._db.at_hand(store.mark_linked, taken.session_key)
         self._chats.evict(key)
-        self._authorization.keep_wall(first.session_id, source)
+        await self._db.at_hand(self._authorization.keep_wall, first.session_id, source)
         log.info("%s was linked to the conversation of %s", key, taken.session_key)
         if first.origin is not None:
             await self._delivery.say(
@@ -94,6 +93,11 @@ class Links:
             "🔗 This chat is in the same conversation now: what is said in one is seen in all of"
             " them. /unlink gives it one of its own again."
         )
+
+    async def _are_one(self, session_id: str, other_id: str) -> bool:
+        """Whether two sessions are of one conversation."""
+        names = self._conversations.places
+        return await names.find_name(session_id) == await names.find_name(other_id)
 
     async def leave(self, key: str, source: SessionSource, everybody: bool) -> str:
         """Give a chat a conversation of its own again, or send all others out of this one."""

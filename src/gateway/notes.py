@@ -65,7 +65,7 @@ class NoteTurns:
                 continue
             name = f"note:{key}:{os.urandom(6).hex()}"
             inbound = Inbound(MessageEvent("", source), key, name, is_noted=True)
-            if self.turns.tell(key, inbound):
+            if await self.turns.tell(key, inbound):
                 # If it fails before it has taken the notes, that must not be tried all the time.
                 self.told[key] = time.monotonic() + AGAIN_SECONDS
                 begun += 1

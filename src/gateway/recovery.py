@@ -79,6 +79,7 @@ class Recovery:
             seen = await wake.wait_async(seen, pause, PACE_SECONDS)
             try:
                 platforms = self.recovered.intersection(connected)
+                await self.db.at_hand(self.store.refresh)
                 await self.abandoned.look(platforms, self.turns.begin_with)
                 await self.notes.look(platforms)
                 await self.delivery.look()

@@ -167,7 +167,7 @@ class RequestDoor(Door[_Asked]):
         parts, request, key = self._parts, asked.request, self.key
         source, session_id = request.source, request.session_id
         if request.stored:  # it waited; the conversation may have moved on
-            session_id = parts.db.sync.get_compression_tip(session_id)
+            session_id = await parts.db.at_hand(parts.db.sync.get_compression_tip, session_id)
         asked.session_id = session_id
         now = datetime.now()
         entry = SessionEntry(key, session_id, now, now, platform=source.platform, origin=source)

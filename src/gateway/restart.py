@@ -119,7 +119,11 @@ def _recent(home: Path, config: GatewayConfig) -> list[float]:
 
 
 async def tell_cut_off(
-    keys: list[str], store: SessionStore, delivery: Delivery, restarting_in: Path | None
+    keys: list[str],
+    store: SessionStore,
+    db: AsyncSessionDB,
+    delivery: Delivery,
+    restarting_in: Path | None,
 ) -> None:
     """Tell chats that their turn was broken off, and see to it that a restart goes on with it.
 
@@ -128,7 +132,9 @@ async def tell_cut_off(
     chats = {
         key: origin for key in keys if (origin := _origin(store, key)) and _is_read(origin.platform)
     }
-    go_on = _mark(restarting_in, store, list(chats)) if restarting_in is not None else set()
+    go_on: set[str] = set()
+    if restarting_in is not None:
+        go_on = await db.at_hand(_mark, restarting_in, store, list(chats))
     for key, origin in chats.items():
         await delivery.say(origin, key, RESTARTING if key in go_on else STOPPING)
     for key in chats:
@@ -196,7 +202,7 @@ async def go_on(
                 facts={"source": origin.to_dict()},
             )
             count += 1
-        store.clear_resume_pending(entry.session_key)
+        await db.at_hand(store.clear_resume_pending, entry.session_key)
     return count
 
 

@@ -53,7 +53,7 @@ from .surface import CommandParts
 
 if TYPE_CHECKING:
     from agent.config import Config
-    from hermes_state import AsyncSessionDB
+    from hermes_state import AsyncSessionDB, SessionDB
 
 __all__ = ["_AGENT_PENDING_SENTINEL", "GatewayRunner", "_normalize_empty_agent_response", "asyncio"]
 
@@ -125,7 +125,7 @@ class GatewayRunner:
         )  # fmt: skip
         adapters, authorization, delivery = self.adapters, self.authorization, self.delivery
         places = self.conversations.places
-        chats = ChatSessions(store, self._evict_cached_agent)
+        chats = ChatSessions(store, db, self._evict_cached_agent)
         options = ChatOptions(store, places, {"reasoning": settings.model.reasoning_effort})
         agents = AgentSource(
             self.agents, db, store, settings, self.shared_model, options, adapters, self.questions,
@@ -178,7 +178,9 @@ class GatewayRunner:
     async def start(self) -> None:
         """Connect every enabled platform, and go on with what an earlier run left."""
         self._running = True
-        self.started_at = self.conversations.since = time.time()
+        self.started_at = time.time()
+        self.conversations.since = await self._session_db.at_hand(self._session_db.sync.now)
+        await self._session_db.at_hand(self.session_store.refresh)
         await self.delivery.resume()
         await self.supervisor.connect_all()
         await restart.tell_back(self.home, self.delivery)
@@ -206,7 +208,9 @@ class GatewayRunner:
         if conversations is not None:
             cut_off = await conversations.drain(self._drain_seconds())
             home = self.home if self.restart.wanted else None
-            await restart.tell_cut_off(cut_off, self.session_store, self.delivery, home)
+            await restart.tell_cut_off(
+                cut_off, self.session_store, self._session_db, self.delivery, home
+            )
         for agent in list(self._running_agents.values()):
             await self._finalize_running(agent)
         self._stop_background_work()
@@ -310,7 +314,12 @@ class GatewayRunner:
         """/new and /reset: end the chat's session and begin a new one."""
         hooks = getattr(self, "hooks", None)
         return await reset_chat(
-            self.session_store, self._running_agents, self._evict_cached_agent, hooks, event
+            self.session_store,
+            self._store_db(),
+            self._running_agents,
+            self._evict_cached_agent,
+            hooks,
+            event,
         )
 
     async def emit_event(self, event: str, source: SessionSource, session_key: str) -> None:
@@ -388,7 +397,12 @@ class GatewayRunner:
             self._sweep_idle_cached_agents,
             max_age_days=config.session_store_max_age_days if config is not None else None,
             tell=turns.tell_expired if turns is not None else None,
+            db=self._store_db(),
         )
+
+    def _store_db(self) -> SessionDB | None:
+        db = getattr(self, "_session_db", None)
+        return getattr(db, "sync", None)
 
     async def prune(self) -> int:
         """Delete what is configured to be deleted; returns how many files that were."""

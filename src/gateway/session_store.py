@@ -9,6 +9,7 @@ anew.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -54,6 +55,8 @@ def new_gateway_session_id() -> str:
 class SessionStore:
     """Session keys and what they are bound to."""
 
+    _is_on_server = False
+
     def __init__(
         self,
         db: SessionDB,
@@ -70,15 +73,37 @@ class SessionStore:
         self._home = home
         self._is_busy = is_busy or (lambda session_id: False)
         self._now = now
+        self._is_on_server = getattr(db, "is_on_server", False) is True
         self._lock = threading.RLock()
         self._bindings = Bindings(db, scope)
 
     @property
     def _entries(self) -> dict[str, SessionEntry]:
-        """The entries by their keys, as the store has them now."""
+        """The entries by their keys, as the store has them now, or as they were last seen."""
+        if self._must_not_wait():
+            return dict(self._bindings.entries)
         with self._lock:
             self._ensure_loaded()
             return self._bindings.entries
+
+    def _find(self, key: str) -> SessionEntry | None:
+        if self._must_not_wait():
+            return self._bindings.entries.get(key)
+        with self._lock:
+            return self._entries.get(key)
+
+    def _must_not_wait(self) -> bool:
+        """Whether this is an event loop, which a server must not hold up.
+
+        Who only looks is told there what was last seen; whoever changes something calls from a
+        thread (`AsyncSessionDB.at_hand`), and decides by what the store has.
+        """
+        return self._is_on_server and asyncio._get_running_loop() is not None
+
+    def refresh(self) -> None:
+        """See what other processes have changed."""
+        with self._lock:
+            self._ensure_loaded()
 
     # Finding a session
 
@@ -224,6 +249,9 @@ class SessionStore:
 
     def follow(self, old_session_id: str, new_session_id: str) -> None:
         """A session goes on in another one: every key that is bound to it is so too."""
+        if self._must_not_wait():  # a rotation has moved the rows itself
+            self._bindings.follow_known(old_session_id, new_session_id)
+            return
         with self._lock:
             if not self._bindings.is_loaded:
                 self._ensure_loaded()
@@ -236,10 +264,9 @@ class SessionStore:
 
     def linked_with(self, session_id: str, session_key: str) -> list[SessionEntry]:
         """The entries of other chats that see what is said in a session."""
-        with self._lock:
-            entries = self._entries
-            linked = {key: entries[key] for key in self._bindings.linked}
-            return sharing(linked, session_key, session_id)
+        entries = self._entries
+        linked = {key: entries[key] for key in list(self._bindings.linked) if key in entries}
+        return sharing(linked, session_key, session_id)
 
     def linked_chats(self, session_id: str, session_key: str) -> list[dict[str, Any]]:
         """The addresses of other chats that see what is said in a session."""
@@ -269,9 +296,8 @@ class SessionStore:
 
     def get_model_override(self, session_key: str) -> dict[str, str] | None:
         """The model this chat uses instead of the configured one."""
-        with self._lock:
-            entry = self._entries.get(session_key)
-            return dict(entry.model_override) if entry and entry.model_override else None
+        entry = self._find(session_key)
+        return dict(entry.model_override) if entry and entry.model_override else None
 
     def suspend_session(self, session_key: str) -> bool:
         """Let the next message begin anew, e.g. after a session that keeps breaking restarts."""
@@ -323,7 +349,7 @@ class SessionStore:
         if reason is None or self._is_busy(entry.session_id):
             return None
         # A conversation is in use if it is in use from any of its keys, as each one's policy says.
-        others = sharing(self._bindings.entries, entry.session_key, entry.session_id)
+        others = sharing(dict(self._bindings.entries), entry.session_key, entry.session_id)
         last = max(one.updated_at for one in (entry, *others))
         for one in (entry, *others):
             platform = one.platform.value if one.platform else ""
@@ -363,13 +389,12 @@ class SessionStore:
 
     def has_any_sessions(self) -> bool:
         """Whether any chat has ever written."""
-        with self._lock:
-            return bool(self._entries)
+        return bool(self._entries)
 
     def list_sessions(self, active_minutes: int | None = None) -> list[SessionEntry]:
         """The entries, most recently used first."""
-        with self._lock:
-            found = sorted(self._entries.values(), key=lambda one: one.updated_at, reverse=True)
+        known = list(self._entries.values())
+        found = sorted(known, key=lambda one: one.updated_at, reverse=True)
         if active_minutes is None:
             return found
         edge = self._now() - timedelta(minutes=active_minutes)
@@ -382,19 +407,16 @@ class SessionStore:
 
     def peek_session_id(self, session_key: str) -> str | None:
         """The session a key is bound to, without using it."""
-        with self._lock:
-            entry = self._entries.get(session_key)
-            return entry.session_id if entry else None
+        entry = self._find(session_key)
+        return entry.session_id if entry else None
 
     def entry(self, session_key: str) -> SessionEntry | None:
         """What is remembered about a key, without using it."""
-        with self._lock:
-            return self._entries.get(session_key)
+        return self._find(session_key)
 
     def is_shared(self, session_key: str, session_id: str) -> bool:
         """Whether keys other than this one are bound to a session."""
-        with self._lock:
-            return bool(sharing(self._entries, session_key, session_id))
+        return bool(sharing(self._entries, session_key, session_id))
 
     def key_of(self, source: SessionSource) -> str:
         """The key that messages of a source come under."""

@@ -58,7 +58,7 @@ class ChatSurface(Surface):
 
     scope = "gateway"
 
-    def __init__(self, parts: CommandParts, inbound: Inbound) -> None:
+    def __init__(self, parts: CommandParts, inbound: Inbound, options: dict[str, Any]) -> None:
         super().__init__(parts.db.sync, parts.settings)
         self._parts = parts
         self._turns = parts.turns
@@ -68,7 +68,7 @@ class ChatSurface(Surface):
         self._source: SessionSource = inbound.event.source
         self.platform = self._source.platform.value
         self.user_id = self._source.owner
-        self.options = parts.options.of(self._key)
+        self.options = options
 
     @property
     def session_id(self) -> str:

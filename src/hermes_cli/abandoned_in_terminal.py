@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -40,11 +39,11 @@ def take_over(db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings) -
 
 def abandoned_elsewhere(db: SessionDB, settings: AgentSettings) -> str | None:
     """A line about another conversation whose answer was cut off not long ago; None without one."""
-    oldest = time.time() - settings.gateway_auto_continue_freshness
+    freshness = settings.gateway_auto_continue_freshness
     found = [
         turn
         for turn in db.list_abandoned_turns()
-        if turn["source"] == "cli" and turn["started_at"] > oldest
+        if turn["source"] == "cli" and turn["age"] < freshness
     ]
     if not found:
         return None

@@ -254,6 +254,7 @@ class AsyncSessionDB:
     beat_turns = _InThread(SessionDB.beat_turns)
     list_abandoned_turns = _InThread(SessionDB.list_abandoned_turns)
     get_turn = _InThread(SessionDB.get_turn)
+    now = _InThread(SessionDB.now)
     list_tool_runs = _InThread(SessionDB.list_tool_runs)
 
     # Inbox

@@ -299,6 +299,7 @@ class SessionDB:
     beat_turns = _writes(turns.beat)
     list_abandoned_turns = _reads(turns.list_abandoned)
     get_turn = _reads(turns.get_turn)
+    now = _reads(turns.read_clock)
     list_tool_runs = _reads(tool_runs.list_tool_runs)
 
     # Inbox

@@ -152,7 +152,8 @@ def beat(conn: Connection, leases: Iterable[Lease]) -> list[Lease]:
 def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list[dict[str, Any]]:
     """Turns that nobody runs any more and that have not ended, oldest first.
 
-    Each with its conversation's `source`, `session_key`, `user_id` and `cwd`.
+    Each with its conversation's `source`, `session_key`, `user_id` and `cwd`, and with how many
+    seconds ago, by the store's clock, it was begun (`age`) and last worked on (`silent`).
     """
     now = conn.now()
     found = rows(
@@ -166,7 +167,13 @@ def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list
     abandoned = [one for one in found if is_abandoned(one, now)]
     for one in abandoned:
         one["deliver_to"] = decode_json(one["deliver_to"])
+        one["age"], one["silent"] = now - one["started_at"], now - one["heartbeat_at"]
     return abandoned
+
+
+def read_clock(conn: Connection) -> float:
+    """The time by the store's clock, which is the same for all who use it."""
+    return conn.now()
 
 
 def get_turn(conn: Connection, conversation_id: str) -> dict[str, Any] | None:

@@ -94,7 +94,7 @@ class Watcher:
         _wakes[:] = [db.wake]
         end_lost_tasks(db)
         for turn in abandoned.list_to_resume(db):
-            if _is_ours(turn) and time.time() - turn["heartbeat_at"] >= grace:
+            if _is_ours(turn) and turn["silent"] >= grace:
                 self._take(db, turn)
         for sid, session in list(self._hub.get_sessions().items()):
             if session.get("elsewhere") and not session.get("running"):

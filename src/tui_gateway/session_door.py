@@ -305,6 +305,7 @@ def run(hub: Hub, sid: str, session: Session, first: Prompt | Notes | Abandoned)
             _for_coroutines(hub.get_db()), lambda: hub.get_config().agent, lambda: hooks,
             pace=_PACE, linked=_linked_chats(hub.get_db()),
         )  # fmt: skip
+        conversations.since = hub.get_db().now()
         run_to_end(conversations.run(door, first))
     except Exception:
         # The boundary of the thread: the session takes prompts again, and what waits is on disk.

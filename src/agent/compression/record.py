@@ -61,7 +61,8 @@ class Record:
             self._set(session_id, before.streak + 1, before, keep=True)
 
     def _rest(self, session_id: str, streak: int, error: str) -> None:
-        until = time.time() + cooldown_seconds(streak)
+        now = time.time() if self._db is None else self._db.now()
+        until = now + cooldown_seconds(streak)
         self._streak, self._resting = streak, {"cooldown_until": until, "error": error}
         if self._db is not None:
             self._db.set_compression_fallback_streak(session_id, streak)

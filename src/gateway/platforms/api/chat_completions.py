@@ -48,7 +48,7 @@ async def chat_completions(api: Api, owner: str, http: HttpRequest) -> Any:
         raise ApiError(400, "n must be 1: a conversation has one answer.", param="n")
     said = chat_messages(body.get("messages"))
     mode = mode_in(body)
-    place = api.place(http, owner)
+    place = await api.at_hand(api.place, http, owner)
     request = api.request(http, place, said.content, said.history, said.instructions, mode)
     model = str(body.get("model") or api.model)
     if flag(body.get("stream", False)):

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from starlette.requests import Request as HttpRequest
 
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from tools.base import Mode
 
     from ..request_host import RequestHost
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ON_DISCONNECT_HEADER = "X-Hermes-On-Disconnect"
 _UNSAFE = re.compile(r"[^\x20-\x7e]+")
@@ -99,6 +102,10 @@ class Api:
     def db(self) -> SessionDB:
         """The store, for short reads."""
         return self.store.sync
+
+    async def at_hand(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """A function that reads the store: here and now with a file, in a thread with a server."""
+        return await self.store.at_hand(function, *args, **kwargs)
 
     @property
     def model(self) -> str:
@@ -199,7 +206,8 @@ class Api:
         try:
             return await self.requests.ask(request, watch, on_accepted=on_accepted)
         except AlreadyAskedError:
-            return self.earlier(request.session_id, str(request.message_id))
+            name = str(request.message_id)
+            return await self.at_hand(self.earlier, request.session_id, name)
         except TooManyWaitingError as error:
             raise ApiError(
                 429, str(error), code="conversation_busy", headers={"Retry-After": "5"}

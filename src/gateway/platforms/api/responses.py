@@ -41,7 +41,7 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Any:
     said, mode = _said(body), mode_in(body)
     previous = body.get("previous_response_id")
     if previous is None:
-        place = api.place(http, owner)
+        place = await api.at_hand(api.place, http, owner)
     else:
         place = await _after(api, owner, str(previous), http)
     request = api.request(http, place, said.content, said.history, said.instructions, mode)
@@ -71,22 +71,23 @@ def finished(
 async def retrieve(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET: a response as it is in the store."""
     given = http.path_params["response_id"]
-    session_id, turn = _stored(api, owner, given)
+    session_id, turn = await api.at_hand(_stored, api, owner, given)
     answered = bool(turn) and turn[-1]["role"] == "assistant" and not turn[-1].get("tool_calls")
     status = "completed" if answered else "in_progress"
-    if not answered and not api.requests.is_busy(api.named(owner, session_id).key):
+    place = await api.at_hand(api.named, owner, session_id)
+    if not answered and not api.requests.is_busy(place.key):
         status = "incomplete"
-    row = api.owned(owner, session_id)
+    row = await api.at_hand(api.owned, owner, session_id)
     found = response_object(
         given, row["model"] or api.model, status, output_of(turn), created_at=turn[0]["timestamp"]
     )
-    return json_response(found, headers=api.named(owner, session_id).headers)
+    return json_response(found, headers=place.headers)
 
 
 async def delete(api: Api, owner: str, http: HttpRequest) -> Response:
     """DELETE: a response cannot be fetched any more; the conversation keeps what was said."""
     given = http.path_params["response_id"]
-    _stored(api, owner, given)
+    await api.at_hand(_stored, api, owner, given)
     await api.store.set_meta(DELETED + given, "1")
     return json_response({"id": given, "object": "response", "deleted": True})
 
@@ -107,15 +108,15 @@ def _said(body: dict[str, Any]) -> Said:
 
 async def _after(api: Api, owner: str, previous: str, http: HttpRequest) -> Place:
     """The conversation as it was after a response."""
-    session_id, turn = _stored(api, owner, previous)
-    tip = api.db.get_compression_tip(session_id)
-    newest = last_turn(api.db.get_messages(tip))
+    session_id, turn = await api.at_hand(_stored, api, owner, previous)
+    tip = await api.at_hand(api.db.get_compression_tip, session_id)
+    newest = last_turn(await api.at_hand(api.db.get_messages, tip))
     first = newest[0] if newest else {}
     if row_of(turn[0]) in (first.get("id"), first.get("origin_id")):
-        return api.place(http, owner, tip)
+        return await api.at_hand(api.place, http, owner, tip)
     branch = new_gateway_session_id()
     await api.store.branch_session(session_id, branch, until_message_id=row_of(turn[-1]))
-    return api.place(http, owner, branch)
+    return await api.at_hand(api.place, http, owner, branch)
 
 
 def _stored(api: Api, owner: str, given: str) -> tuple[str, list[dict[str, Any]]]:

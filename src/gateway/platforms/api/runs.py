@@ -55,7 +55,8 @@ class Runs:
         body = await api.body(http)
         said, mode = _said(body), mode_in(body)
         given = body.get("session_id")
-        place = api.place(http, owner, session_name(str(given), "session_id") if given else None)
+        named = session_name(str(given), "session_id") if given else None
+        place = await api.at_hand(api.place, http, owner, named)
         request = api.request(http, place, said.content, said.history, said.instructions, mode)
         run_id = f"run_{os.urandom(8).hex()}.{place.shown_id}"
         if request.message_id is None:
@@ -130,20 +131,20 @@ class Runs:
         """A run of an earlier process, by what is stored of it."""
         api = self._api
         _, _, name = run_id.partition(".")
-        session_id = api.own_id(owner, name)
+        session_id = await api.at_hand(api.own_id, owner, name)
         shown = {"object": "hermes.run", "run_id": run_id, "session_id": name}
         waiting = await api.store.list_waiting(source="api_server")
         if any(row["id"] == f"api_server:{owner}:{run_id}" for row in waiting):
             return {**shown, "status": "queued"}
-        row = api.db.get_session(session_id)
+        row = await api.at_hand(api.db.get_session, session_id)
         if row is None or row["user_id"] != owner_id(owner):
             raise _unknown(http)
-        if api.turn_of(session_id, run_id) is None:
+        if await api.at_hand(api.turn_of, session_id, run_id) is None:
             raise _unknown(http)
         if api.requests.is_open(f"api_server:{owner}:{run_id}"):
             return {**shown, "status": "running"}
         try:
-            result = api.earlier(session_id, run_id)
+            result = await api.at_hand(api.earlier, session_id, run_id)
         except ApiError:
             return {**shown, "status": "failed", "error": "It was cut off by a restart."}
         if result.failed:

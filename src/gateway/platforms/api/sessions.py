@@ -59,8 +59,8 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
     """POST: an empty conversation, under an id of the client's or a new one."""
     body = await api.body(http)
     given = body.get("id") or body.get("session_id")
-    session_id = _new_id(api, owner, given)
-    if api.db.get_session(session_id) is not None:
+    session_id = await _new_id(api, owner, given)
+    if await api.at_hand(api.db.get_session, session_id) is not None:
         raise _exists(owner, session_id)
     facts = {"user_id": owner_id(owner), "model": str(body.get("model") or api.model)}
     if body.get("system_prompt") is not None:
@@ -73,18 +73,18 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
     except ApiError:
         await api.store.delete_session(session_id)
         raise
-    return _session(api.owned(owner, session_id), owner, 201)
+    return _session(await api.at_hand(api.owned, owner, session_id), owner, 201)
 
 
 async def retrieve(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET /{id}."""
-    return _session(api.owned(owner, _id(api, owner, http)), owner)
+    return _session(await api.at_hand(api.owned, owner, await _id(api, owner, http)), owner)
 
 
 async def update(api: Api, owner: str, http: HttpRequest) -> Response:
     """PATCH /{id}: title and archived."""
-    session_id = _id(api, owner, http)
-    api.owned(owner, session_id)
+    session_id = await _id(api, owner, http)
+    await api.at_hand(api.owned, owner, session_id)
     body = await api.body(http)
     unknown = body.keys() - {"title", "archived"}
     if unknown:
@@ -92,14 +92,14 @@ async def update(api: Api, owner: str, http: HttpRequest) -> Response:
     await _set_title(api, session_id, body.get("title"))
     if "archived" in body:
         await api.store.set_session_archived(session_id, flag(body["archived"]))
-    return _session(api.owned(owner, session_id), owner)
+    return _session(await api.at_hand(api.owned, owner, session_id), owner)
 
 
 async def delete(api: Api, owner: str, http: HttpRequest) -> Response:
     """DELETE /{id}: the whole conversation, for good."""
-    session_id = _id(api, owner, http)
-    api.owned(owner, session_id)
-    place = api.named(owner, session_id)
+    session_id = await _id(api, owner, http)
+    await api.at_hand(api.owned, owner, session_id)
+    place = await api.at_hand(api.named, owner, session_id)
     if api.requests.is_busy(place.key):
         raise ApiError(409, "A turn runs in it; stop it first.", code="session_busy")
     api.host.forget_agent(place.key)
@@ -110,9 +110,9 @@ async def delete(api: Api, owner: str, http: HttpRequest) -> Response:
 
 async def messages(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET /{id}/messages: what was said, all of it unless `limit` says less."""
-    session_id = _id(api, owner, http)
-    api.owned(owner, session_id)
-    tip = api.db.get_compression_tip(session_id)
+    session_id = await _id(api, owner, http)
+    await api.at_hand(api.owned, owner, session_id)
+    tip = await api.at_hand(api.db.get_compression_tip, session_id)
     limit, offset = number(http, "limit", 10**6, 10**6), number(http, "offset", 0, 10**8)
     if flag(http.query_params.get("include_ancestors", "")):
         rows = await api.store.get_messages_as_conversation(tip, True)
@@ -126,20 +126,20 @@ async def messages(api: Api, owner: str, http: HttpRequest) -> Response:
 
 async def fork(api: Api, owner: str, http: HttpRequest) -> Response:
     """POST /{id}/fork: the same history as a conversation of its own; the first one stays."""
-    session_id = _id(api, owner, http)
-    api.owned(owner, session_id)
+    session_id = await _id(api, owner, http)
+    await api.at_hand(api.owned, owner, session_id)
     body = await api.body(http)
     given = body.get("id") or body.get("session_id")
-    new_id = _new_id(api, owner, given)
-    if api.db.get_session(new_id) is not None:
+    new_id = await _new_id(api, owner, given)
+    if await api.at_hand(api.db.get_session, new_id) is not None:
         raise _exists(owner, new_id)
     until = body.get("until_message_id")
     if until is not None and (not isinstance(until, int) or isinstance(until, bool)):
         raise ApiError(400, "until_message_id must be a number.", param="until_message_id")
-    tip = api.db.get_compression_tip(session_id)
+    tip = await api.at_hand(api.db.get_compression_tip, session_id)
     await api.store.branch_session(tip, new_id, until_message_id=until, source="api_server")
     await _set_title(api, new_id, body.get("title"))
-    return _session(api.owned(owner, new_id), owner, 201)
+    return _session(await api.at_hand(api.owned, owner, new_id), owner, 201)
 
 
 async def chat(api: Api, owner: str, http: HttpRequest) -> Response:
@@ -167,11 +167,11 @@ async def chat_stream(api: Api, owner: str, http: HttpRequest) -> SseResponse:
 
 
 async def _asked(api: Api, owner: str, http: HttpRequest) -> tuple[Place, Request]:
-    session_id = _id(api, owner, http)
-    api.owned(owner, session_id)
+    session_id = await _id(api, owner, http)
+    await api.at_hand(api.owned, owner, session_id)
     body = await api.body(http)
     said = _said(body)
-    place = api.place(http, owner, session_id)
+    place = await api.at_hand(api.place, http, owner, session_id)
     return place, api.request(http, place, said.content, [], said.instructions, mode_in(body))
 
 
@@ -199,8 +199,9 @@ async def _set_title(api: Api, session_id: str, title: Any) -> None:
         raise ApiError(400, str(error), code="invalid_title", param="title") from error
 
 
-def _id(api: Api, owner: str, http: HttpRequest) -> str:
-    return api.own_id(owner, session_name(http.path_params["session_id"], "session_id"))
+async def _id(api: Api, owner: str, http: HttpRequest) -> str:
+    name = session_name(http.path_params["session_id"], "session_id")
+    return await api.at_hand(api.own_id, owner, name)
 
 
 def _exists(owner: str, session_id: str) -> ApiError:
@@ -208,8 +209,10 @@ def _exists(owner: str, session_id: str) -> ApiError:
     return ApiError(409, f"There is a session {shown} already.", code="session_exists")
 
 
-def _new_id(api: Api, owner: str, given: Any) -> str:
-    return api.own_id(owner, session_name(str(given), "id")) if given else new_gateway_session_id()
+async def _new_id(api: Api, owner: str, given: Any) -> str:
+    if not given:
+        return new_gateway_session_id()
+    return await api.at_hand(api.own_id, owner, session_name(str(given), "id"))
 
 
 def _session(row: dict[str, Any], owner: str, status: int = 200) -> Response:
