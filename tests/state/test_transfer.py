@@ -419,6 +419,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.long
 @settings(
     max_examples=30,
     deadline=None,
