@@ -100,7 +100,7 @@ def is_resumed(turn: Mapping[str, Any], settings: AgentSettings) -> bool:
         return False
     if turn["age"] > settings.gateway_auto_continue_freshness:
         return False
-    without_progress = turn["fruitless"] + 1
+    without_progress = turn["attempts_without_progress"] + 1
     return turn["attempts"] < MAX_ATTEMPTS and without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS
 
 

@@ -100,6 +100,7 @@ def _upgrade(conn: Connection) -> None:
     known, own, _ = _versions(conn)
     if own == schema.OWN_SCHEMA_VERSION:
         return  # another process was first
+    _rename_columns(conn)
     for table in schema.TABLES:
         conn.execute(schema.create_table_sql(table))
         _add_missing_columns(conn, table)
@@ -125,8 +126,22 @@ def _upgrade(conn: Connection) -> None:
     conn.execute(f"PRAGMA user_version = {schema.OWN_SCHEMA_VERSION}")
 
 
+_RENAMED = {("turns", "fruitless"): "attempts_without_progress"}
+"""Columns of our own that had another name once."""
+
+
+def _rename_columns(conn: Connection) -> None:
+    for (table, before), now in _RENAMED.items():
+        if before in _columns(conn, table):
+            conn.execute(f"ALTER TABLE {table} RENAME COLUMN {before} TO {now}")
+
+
+def _columns(conn: Connection, table: str) -> set[str]:
+    return set(column(conn, "SELECT name FROM pragma_table_info(?)", (table,)))
+
+
 def _add_missing_columns(conn: Connection, table: str) -> None:
-    present = set(column(conn, "SELECT name FROM pragma_table_info(?)", (table,)))
+    present = _columns(conn, table)
     for name, kind in schema.TABLES[table][0].items():
         if name not in present:
             conn.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")

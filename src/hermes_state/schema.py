@@ -23,7 +23,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 7
+OWN_SCHEMA_VERSION = 8
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -252,7 +252,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "started_at": "REAL NOT NULL",
             "attempts": "INTEGER NOT NULL",
             "deliver_to": "TEXT",
-            "fruitless": "INTEGER NOT NULL DEFAULT 0",
+            "attempts_without_progress": "INTEGER NOT NULL DEFAULT 0",
         },
         "",
     ),

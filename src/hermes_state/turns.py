@@ -62,7 +62,7 @@ def take_lease(
         " started_at, attempts, deliver_to) VALUES (?1, ?2, 'running', ?3, ?4, ?5, ?5, 1, ?6)"
         " ON CONFLICT (conversation_id) DO UPDATE SET session_id = ?2, state = 'running',"
         " owner = ?3, fence = ?4, heartbeat_at = ?5, started_at = ?5, attempts = 1,"
-        " fruitless = 0, deliver_to = ?6 WHERE turns.fence = ?4 - 1",
+        " attempts_without_progress = 0, deliver_to = ?6 WHERE turns.fence = ?4 - 1",
         (
             conversation_id,
             session_id,
@@ -103,8 +103,8 @@ def holds(conn: Connection, lease: Lease) -> bool:
 def note_progress(conn: Connection, lease: Lease) -> None:
     """A tool has come to its end: whatever stopped the processes before, it was not this turn."""
     conn.execute(
-        "UPDATE turns SET fruitless = 0 WHERE conversation_id = ? AND fence = ? AND owner = ?"
-        " AND fruitless > 0",
+        "UPDATE turns SET attempts_without_progress = 0"
+        " WHERE conversation_id = ? AND fence = ? AND owner = ? AND attempts_without_progress > 0",
         lease,
     )
 
@@ -190,7 +190,8 @@ def seize(conn: Connection, conversation_id: str, fence: int) -> Lease | None:
     owner = this_process()
     conn.execute(
         "UPDATE turns SET fence = fence + 1, owner = ?, heartbeat_at = ?, attempts = attempts + 1,"
-        " fruitless = fruitless + 1 WHERE conversation_id = ? AND fence = ? AND owner = ?",
+        " attempts_without_progress = attempts_without_progress + 1"
+        " WHERE conversation_id = ? AND fence = ? AND owner = ?",
         (owner, now, conversation_id, fence, found["owner"]),
     )
     return Lease(conversation_id, fence + 1, owner) if conn.changes() else None

@@ -175,7 +175,9 @@ def test_a_turn_that_goes_round_in_circles_is_given_up(tmp_path: Path) -> None:
         )
         assert take(db) is not None
         db._execute_write(
-            lambda conn: conn.execute("UPDATE turns SET fruitless = 0, heartbeat_at = 0")
+            lambda conn: conn.execute(
+                "UPDATE turns SET attempts_without_progress = 0, heartbeat_at = 0"
+            )
         )
         assert take(db) is None
 

@@ -292,7 +292,7 @@ def test_a_turn_that_gets_somewhere_may_be_taken_over_any_number_of_times(db: Se
         lease = taken.lease
         db.record_step("s", [result(f"c{number}")], lease=lease)
     abandon(db)
-    assert [turn["fruitless"] for turn in db.list_abandoned_turns()] == [0]
+    assert [turn["attempts_without_progress"] for turn in db.list_abandoned_turns()] == [0]
 
 
 def test_the_lease_outlives_a_compression(db: SessionDB) -> None:

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import stat
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -343,3 +344,18 @@ def test_a_file_written_by_the_public_system_itself(db_path: Path) -> None:
         db.append_message("q", "user", "goes on")
         assert db.delete_conversation("q") == 2
     assert len(backups(db_path)) == 1
+
+
+def test_a_column_that_was_renamed_keeps_what_it_counted(db_path: Path) -> None:
+    with SessionDB(db_path) as db:
+        db.begin_turn("s", {"role": "user", "content": "?"}, source="cli", facts={}, leased=True)
+        db._execute_write(
+            lambda conn: conn.execute("UPDATE turns SET attempts_without_progress = 2")
+        )
+    with closing(sqlite3.connect(db_path, isolation_level=None)) as plain:
+        plain.execute("ALTER TABLE turns RENAME COLUMN attempts_without_progress TO fruitless")
+        plain.execute("PRAGMA user_version = 7")
+    with SessionDB(db_path) as db:
+        turn = db.get_turn("s")
+        assert turn is not None and turn["attempts_without_progress"] == 2
+        assert "fruitless" not in turn
