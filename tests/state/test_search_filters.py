@@ -84,6 +84,16 @@ def test_old_times_under_new_ids(store: SearchStore) -> None:
     assert store.found("tick", since=9999, until=10_000) == {last, now[-1]}
 
 
+def test_new_times_under_old_ids(store: SearchStore) -> None:
+    """As when conversations are imported from the newest to the oldest."""
+    store.session("s1")
+    numbers = [
+        store.message("s1", "tick", timestamp=1e6 - 10_000 * (n // 10) + n % 10) for n in range(400)
+    ]
+    assert store.ids("tick", sort="newest", limit=2) == [numbers[9], numbers[8]]
+    assert store.ids("tick", sort="oldest", limit=2) == numbers[-10:-8]
+
+
 def test_rewound_messages_are_hidden_and_compacted_ones_found(store: SearchStore) -> None:
     store.session("s1")
     live = store.message("s1", "egg")

@@ -298,6 +298,19 @@ def test_deleted_messages_at_the_end_are_not_waited_for(store: SearchStore) -> N
     assert len(store.found("apple")) == 23
 
 
+def test_what_is_known_of_an_index_that_was_rebuilt_is_forgotten(store: SearchStore) -> None:
+    store.session("s1")
+    store.session("s2")
+    for n in range(100):  # the oldest first, then one that moves among them
+        store.message("s1", "apple", timestamp=1e6 + 5000 * n)
+    moved = store.message("s2", "apple", timestamp=1.0)
+    assert len(store.ids("apple", limit=1000)) == 101
+    store.db.execute("UPDATE messages SET timestamp = 3e6 WHERE id = 1")
+    store.index.rebuild()  # as far as before, and otherwise
+    assert store.ids("apple", sort="newest", limit=1) == [1]
+    assert store.ids("apple", sort="oldest", limit=1) == [moved]
+
+
 def test_ids_far_apart(store: SearchStore) -> None:
     store.session("s1")
     numbers = [store.message("s1", "apple", id=number) for number in (7, 131_072, 9_000_000)]

@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 FileId = tuple[int, int] | None
 
-FORMAT = 1
+FORMAT = 2
 """`PRAGMA user_version` of the file; raise it whenever words or tables are made differently."""
 
 LOCK_WAIT = 5.0
@@ -58,7 +58,8 @@ IDLE_CONNECTIONS = 4
 _DOCUMENTS = "fts5(body, content='', contentless_delete=1, tokenize='ascii')"
 _SCHEMA = (
     "CREATE TABLE feed (store_id TEXT, message_seq INTEGER NOT NULL, change_seq INTEGER NOT NULL,"
-    " last_id INTEGER, last_time REAL, common_words TEXT NOT NULL)",
+    " last_id INTEGER, last_time REAL, common_words TEXT NOT NULL,"
+    " built BLOB NOT NULL DEFAULT (randomblob(8)))",  # so that no two that were built are equal
     *search_spans.SCHEMA,
     "CREATE TABLE title (id INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE)",
     f"CREATE VIRTUAL TABLE title_doc USING {_DOCUMENTS}",

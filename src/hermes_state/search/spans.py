@@ -107,22 +107,25 @@ class Spans:
 
 def _in_order(spans: Sequence[Range], oldest_first: bool) -> list[Range]:
     if oldest_first:
-        ordered = _joined(sorted(spans, key=lambda span: (span.first_time, span.first_id)))
+        ordered = sorted(spans, key=lambda span: (span.first_time, span.first_id))
     else:
-        ordered = _joined(sorted(spans, key=lambda span: (-span.last_time, -span.first_id)))
+        ordered = sorted(spans, key=lambda span: (-span.last_time, -span.first_id))
+    ordered = _joined(ordered, oldest_first)
     if len(ordered) > _MOST_RANGES:
-        ordered = _joined(spans if oldest_first else spans[::-1])
+        ordered = _joined(spans if oldest_first else spans[::-1], oldest_first)
     return ordered
 
 
-def _joined(spans: Sequence[Range]) -> list[Range]:
-    """The spans, those that follow upon each other in one table joined."""
+def _joined(spans: Sequence[Range], oldest_first: bool) -> list[Range]:
+    """The spans, joined where one follows upon the other in the order in which ids are read."""
     joined: list[Range] = []
     for span in spans:
         last = joined[-1] if joined else None
         if last is None or last.part != span.part:
             joined.append(span)
-        elif span.last_id + 1 == last.first_id or last.last_id + 1 == span.first_id:
+            continue
+        lower, higher = (last, span) if oldest_first else (span, last)
+        if lower.last_id + 1 == higher.first_id:
             joined[-1] = Range(
                 span.part,
                 min(last.first_id, span.first_id),
