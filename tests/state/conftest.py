@@ -18,7 +18,10 @@ from .. import postgres
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each test once for each database that it is about."""
+    """Each test once for each database that it is about, unless it says so itself."""
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        if mark.args[0] == "database":
+            return
     about_files = metafunc.definition.get_closest_marker("sqlite") is not None
     metafunc.parametrize(
         "database", ["sqlite"] if about_files else ["sqlite", "postgres"], indirect=True

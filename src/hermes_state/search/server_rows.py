@@ -71,22 +71,25 @@ _LONG = ("content", "tool_calls")
 _MESSAGE = ", ".join(_cut(name) if name in _LONG else name for name in MIRRORED["messages"])
 _SESSION = ", ".join(MIRRORED["sessions"])
 
-# ?1 is the snapshot that was seen, ?2 and ?3 the transaction and the key of the last row read. What
+# ?1 is the snapshot that was seen, ?2 and ?3 the transaction and the key of the last row read, ?4
+# how many are wanted. What
 # has a number that is not given out yet came with a copy of another server's database, and was
 # there from the beginning.
 _NEW = (
     "({tx}, {key}) > (CAST(?2 AS xid8), ?3) AND {tx} < pg_snapshot_xmax(pg_current_snapshot())"
-    " AND NOT pg_visible_in_snapshot({tx}, CAST(?1 AS pg_snapshot)) ORDER BY {tx}, {key} LIMIT "
+    " AND NOT pg_visible_in_snapshot({tx}, CAST(?1 AS pg_snapshot)) ORDER BY {tx}, {key} LIMIT ?4"
 )
 
 
-def _new(table: str, limit: int) -> str:
-    return _NEW.format(tx=TX, key=KEYS[table]) + str(limit)
+def _new(table: str) -> str:
+    return _NEW.format(tx=TX, key=KEYS[table])
 
 
 def _first_new(table: str, first_key: str) -> str:
     # In the order of the index, so that no scan of the table seems cheaper to the planner.
-    return f"(SELECT 1 FROM {table} WHERE {_new(table, 1).replace('?3', first_key)})"
+    return (
+        f"(SELECT 1 FROM {table} WHERE {_new(table).replace('?3', first_key).replace('?4', '1')})"
+    )
 
 
 _NO_TEXT = "''"
@@ -128,7 +131,7 @@ class Rows:
     """Whether nothing was left out."""
 
 
-def _messages_sql(where: str, order: str) -> str:
+def _messages_sql(where: str, order: str, most_bytes: str) -> str:
     """Messages, as many as fit into a batch; then their transaction, and how many there were."""
     size = " + ".join(_size(name) for name in _LONG)
     return (
@@ -136,22 +139,17 @@ def _messages_sql(where: str, order: str) -> str:
         f"SELECT *, sum({size}) OVER (ORDER BY {order}) - ({size}) AS read_before,"
         " count(*) OVER () AS available"
         f" FROM (SELECT * FROM messages WHERE {where}) AS wanted) AS sized"
-        f" WHERE read_before < {BATCH_BYTES} ORDER BY {order}"
+        f" WHERE read_before < {most_bytes} ORDER BY {order}"
     )
 
 
-_NEW_MESSAGES = _messages_sql(_new("messages", BATCH_ROWS), f"{TX}, id")
-_ALL_MESSAGES = _messages_sql(f"id > ? ORDER BY id LIMIT {BATCH_ROWS}", "id")
-_NEW_SESSIONS = (
-    f"SELECT {_SESSION}, CAST({TX} AS text) FROM sessions"
-    f" WHERE {_new('sessions', SESSIONS_PER_BATCH)}"
-)
-_ALL_SESSIONS = (
-    f"SELECT {_SESSION} FROM sessions WHERE id > ? ORDER BY id LIMIT {SESSIONS_PER_BATCH}"
-)
+_NEW_MESSAGES = _messages_sql(_new("messages"), f"{TX}, id", "?5")
+_ALL_MESSAGES = _messages_sql("id > ?1 ORDER BY id LIMIT ?2", "id", "?3")
+_NEW_SESSIONS = f"SELECT {_SESSION}, CAST({TX} AS text) FROM sessions WHERE {_new('sessions')}"
+_ALL_SESSIONS = f"SELECT {_SESSION} FROM sessions WHERE id > ? ORDER BY id LIMIT ?"
 _NEW_CHANGES = (
     f"SELECT seq, session_id, kind, CAST({TX} AS text) FROM search_changes"
-    f" WHERE {_new('search_changes', CHANGES_PER_BATCH)}"
+    f" WHERE {_new('search_changes')}"
 )
 _WIDTH = len(MIRRORED["messages"])
 
@@ -163,15 +161,15 @@ def read_new(conn: Connection, seen: Snapshot, places: dict[str, Place]) -> Rows
     def after(table: str, first_key: Any) -> tuple[Any, ...]:
         return (seen.text, *places.get(table, (seen.oldest, first_key)))
 
-    messages = tuples(conn, _NEW_MESSAGES, after("messages", -1))
+    messages = tuples(conn, _NEW_MESSAGES, (*after("messages", -1), BATCH_ROWS, BATCH_BYTES))
     if messages:
         rows.places["messages"] = messages[-1][_WIDTH], messages[-1][0]
         rows.is_last &= _is_whole(messages)
-    sessions = tuples(conn, _NEW_SESSIONS, after("sessions", ""))
+    sessions = tuples(conn, _NEW_SESSIONS, (*after("sessions", ""), SESSIONS_PER_BATCH))
     if sessions:
         rows.places["sessions"] = sessions[-1][-1], sessions[-1][0]
         rows.is_last &= len(sessions) < SESSIONS_PER_BATCH
-    changes = tuples(conn, _NEW_CHANGES, after("search_changes", -1))
+    changes = tuples(conn, _NEW_CHANGES, (*after("search_changes", -1), CHANGES_PER_BATCH))
     if changes:
         rows.places["search_changes"] = changes[-1][-1], changes[-1][0]
         rows.is_last &= len(changes) < CHANGES_PER_BATCH
@@ -189,7 +187,7 @@ def read_new(conn: Connection, seen: Snapshot, places: dict[str, Place]) -> Rows
 def read_messages_after(conn: Connection, message_id: int) -> Rows:
     """All messages with higher ids, as many as fit into a batch."""
     rows = Rows()
-    messages = tuples(conn, _ALL_MESSAGES, (message_id,))
+    messages = tuples(conn, _ALL_MESSAGES, (message_id, BATCH_ROWS, BATCH_BYTES))
     rows.is_last = _is_whole(messages)
     _add_messages(conn, rows, messages)
     return rows
@@ -197,7 +195,7 @@ def read_messages_after(conn: Connection, message_id: int) -> Rows:
 
 def read_sessions_after(conn: Connection, session_id: str) -> Rows:
     """All sessions with higher ids, as many as fit into a batch."""
-    sessions = tuples(conn, _ALL_SESSIONS, (session_id,))
+    sessions = tuples(conn, _ALL_SESSIONS, (session_id, SESSIONS_PER_BATCH))
     return Rows(sessions=sessions, is_last=len(sessions) < SESSIONS_PER_BATCH)
 
 
