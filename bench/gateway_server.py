@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ SETTINGS = (
     "auxiliary: {title_generation: {enabled: false}}\nmemory: {review_every: 0}\n"
     "gateway: {api_server: {max_concurrent_runs: 0}}\n"  # theirs refuses more than ten otherwise
 )
+NO_SETTINGS: Mapping[str, str] = {}
 _numbers = itertools.count()
 
 
@@ -42,8 +43,10 @@ class Gateway(NamedTuple):
 
 
 @contextlib.contextmanager
-def running(lab: Lab, side: str, model_url: str) -> Iterator[Gateway]:
-    """A gateway in a process of its own, with a home of its own."""
+def running(
+    lab: Lab, side: str, model_url: str, settings: Mapping[str, str] = NO_SETTINGS
+) -> Iterator[Gateway]:
+    """A gateway in a process of its own, with a home of its own and further variables."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -51,6 +54,7 @@ def running(lab: Lab, side: str, model_url: str) -> Iterator[Gateway]:
         "API_SERVER_ENABLED": "true",
         "API_SERVER_KEY": KEY,
         "API_SERVER_PORT": str(port),
+        **settings,
     }
     url = f"http://127.0.0.1:{port}"
     with (lab.folder / f"{side}.log").open("ab") as output:

@@ -12,7 +12,8 @@ import functools
 import statistics
 from collections.abc import Iterable, Iterator
 
-from .lab import Lab, Measurement, run_all
+from .gateway_server import load, running
+from .lab import Lab, Measurement, run_all, zero_delay_model
 from .measure import Finding, in_columns, interleaved, medians, paired_ratio, progress
 from .processes import Child
 from .rows import Row
@@ -20,6 +21,7 @@ from .rows import Row
 BARE = "the statements of an append with psycopg alone"
 APPEND_RATIO = 0.60
 TURN_SECONDS = 0.007
+GATEWAY_RATIO = 0.50
 SIZES = ((1, 1), (1, 8), (1, 32), (4, 1), (4, 8))
 """Processes, and threads in each, that append at once."""
 _NOT_THEIRS = "hermes-agent has no store on a server"
@@ -132,7 +134,54 @@ def turn(lab: Lab) -> list[Finding]:
     return findings
 
 
-MEASUREMENTS: dict[str, Measurement] = {"append": append, "turn": turn}
+def gateway(lab: Lab) -> list[Finding]:
+    """The gateway with its store on the server, beside the same gateway with a file."""
+    findings = []
+    for conversations, turns in ((1, 10), (100, 1), (500, 1)):
+        if lab.quick and conversations > 100:
+            continue
+        progress(f"the gateway on a server, {conversations} conversations at once")
+        with (
+            server(lab) as address,
+            zero_delay_model() as model,
+            running(lab, "ours", model, {"HERMES_STORE": address}) as on_server,
+            running(lab, "ours", model) as on_file,
+        ):
+            urls = {"ours": on_server.url, "bare": on_file.url}
+            for url in urls.values():
+                load(url, 1, 2, stream=False)  # the first turn loads what is lazy
+            found = interleaved(
+                {
+                    side: functools.partial(load, url, conversations, turns, stream=False, name="c")
+                    for side, url in urls.items()
+                },
+                2 if lab.quick else 5,
+            )
+        rates = {
+            side: [loaded.turns_per_second for loaded in loads] for side, loads in found.items()
+        }
+        ratio = paired_ratio(rates["ours"], rates["bare"])
+        is_goal = conversations == 100
+        findings.append(
+            Finding(
+                f"server: gateway, {conversations} at once (bare: on a file): turns per second",
+                *in_columns(medians(rates), "{:,.0f}"),
+                ratio=ratio.median,
+                goal=f"ratio ≥ {GATEWAY_RATIO:.2f}" if is_goal else "",
+                met=ratio.median >= GATEWAY_RATIO if is_goal else None,
+                details={"rates": rates, "ratio": ratio},
+                row=Row(
+                    f"postgres.gateway.{conversations}",
+                    f"gateway on PostgreSQL, {conversations} at once: turns per second",
+                    "turns/s", rates, higher=True, bare="the same gateway with its store in a file",
+                    absent=_NOT_THEIRS,
+                ),
+            )
+        )  # fmt: skip
+    return findings
+
+
+MEASUREMENTS: dict[str, Measurement] = {"append": append, "turn": turn, "gateway": gateway}
 
 
 def run(parts: Iterable[str] = ()) -> list[Finding]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from . import agent, between, gateway, kills, measure, recall_rivals, startup, store, wall
+from . import agent, between, gateway, kills, measure, postgres, recall_rivals, startup, store, wall
 from .chart import draw
 from .lab import Lab
 from .measure import Finding, progress, scratch_folder, verdict, within
@@ -56,6 +56,10 @@ STEPS = (
     *(
         Step(f"between.{part}", between.MEASUREMENTS[part], compares=False)
         for part in between.MEASUREMENTS
+    ),
+    *(
+        Step(f"postgres.{part}", postgres.MEASUREMENTS[part], compares=False)
+        for part in postgres.MEASUREMENTS
     ),
     Step("recall", recall_rivals.rivals),
     Step("kills", kills.kills, compares=False),

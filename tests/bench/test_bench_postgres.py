@@ -1,0 +1,28 @@
+"""The benchmark of the store on a server runs, and its findings have the right shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import postgres
+from bench.lab import Lab
+
+
+def test_appends_are_measured_beside_bare_statements(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "SIZES", ((1, 1), (1, 2)))
+    found = postgres.append(Lab(tmp_path, True, None))
+    assert len(found) == 2
+    for finding in found:
+        assert finding.ours and finding.bare and finding.ratio and finding.row is not None
+        json.dumps(finding.details)
+
+
+def test_turns_are_measured_with_and_without_tools(tmp_path: Path) -> None:
+    plain, with_tools = postgres.turn(Lab(tmp_path, True, None))
+    assert len(plain.details["ours"]) == 20 and len(with_tools.details["ours"]) == 5
+    assert all(finding.row is not None for finding in (plain, with_tools))
