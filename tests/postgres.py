@@ -285,7 +285,11 @@ class Stores:
         self._names: set[str] = set()
 
     def open_store(
-        self, path: Path, busy_timeout: float, server: str | None = None
+        self,
+        path: Path,
+        busy_timeout: float,
+        server: str | None = None,
+        connections: int | None = None,
     ) -> tuple[Any, None]:
         """In the place of `open_store`."""
         from hermes_state.server import ServerDatabase

@@ -47,11 +47,13 @@ def install() -> None:
     if getattr(open_store, "is_wrapped", False):
         return
 
-    def open_wanted(path: Path, busy_timeout: float, server: str | None = None) -> Any:
+    def open_wanted(
+        path: Path, busy_timeout: float, server: str | None = None, connections: int | None = None
+    ) -> Any:
         if not is_wanted():
-            return open_store(path, busy_timeout, server)
+            return open_store(path, busy_timeout, server, connections)
         watch_loops()
-        return open_store(path, busy_timeout, server or postgres.database_for(path))
+        return open_store(path, busy_timeout, server or postgres.database_for(path), connections)
 
     open_wanted.is_wrapped = True  # type: ignore[attr-defined]
     hermes_state.db.open_store = open_wanted

@@ -7,17 +7,98 @@ and however: by name, with its session, or because it has grown old.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import hermes_state
+from hermes_state.address import shown
 
 log = logging.getLogger(__name__)
 
 
-def open_store(home: Path) -> hermes_state.SessionDB:
-    """Open `state.db` in the Hermes home; deleting a conversation also deletes its files there."""
-    db = hermes_state.SessionDB(home / "state.db")
+class StorePlace(NamedTuple):
+    """Where the store of a home is."""
+
+    path: Path
+    """The file; on a server only a name beside which this machine keeps what it can make anew."""
+    server: str | None
+    """The server's address, with its password; None for a file."""
+    connections: int
+
+    def __str__(self) -> str:
+        return str(self.path) if self.server is None else shown(self.server)
+
+    def __repr__(self) -> str:
+        return f"StorePlace({self})"  # a repr ends up in logs
+
+
+def is_named(home: Path, environ: Mapping[str, str] | None = None) -> bool:
+    """Whether anything may name a store elsewhere than in the home.
+
+    A quick look: a home without a server starts as if there were none.
+    """
+    environ = os.environ if environ is None else environ
+    if environ.get("HERMES_STORE"):
+        return True
+    for name, word in ((".env", b"HERMES_STORE"), ("config.yaml", b"store")):
+        try:
+            if word in (home / name).read_bytes():
+                return True
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return True  # reading it for good says what is wrong
+    return False
+
+
+def find_store(home: Path, environ: Mapping[str, str] | None = None) -> StorePlace:
+    """Where the store of a home is, as configured; raises ConfigError if that cannot be read."""
+    environ = os.environ if environ is None else environ
+    path = home / "state.db"
+    if not is_named(home, environ):
+        return StorePlace(path, None, 1)
+    from agent.config.store import address_of, store_settings
+
+    settings = store_settings(home, environ)
+    server = address_of(settings, home, environ) or None
+    return StorePlace(path, server, settings.store_connections)
+
+
+def has_store(home: Path) -> bool:
+    """Whether anything may have been said in this home: there is a file, or a server is named."""
+    return (home / "state.db").exists() or find_store(home).server is not None
+
+
+def open_place(place: StorePlace) -> hermes_state.SessionDB:
+    """Open a store; StoreUnavailableError says what to install if a server's driver is missing."""
+    if place.server is None:
+        return hermes_state.SessionDB(place.path)
+    require_driver(place)
+    return hermes_state.SessionDB(place.path, server=place.server, connections=place.connections)
+
+
+def require_driver(place: StorePlace) -> None:
+    """Raise StoreUnavailableError if the package that speaks to a server is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("psycopg") is None:
+        from tools.extras import install_hint
+
+        raise hermes_state.StoreUnavailableError(
+            f"Conversations are kept on {place}, and the package psycopg, which speaks to it, is"
+            f" not installed. Run: {install_hint('postgres')}"
+        )
+
+
+def open_store(home: Path, environ: Mapping[str, str] | None = None) -> hermes_state.SessionDB:
+    """Open the store of a home: `state.db` in it, or the server that `store` names.
+
+    Deleting a conversation also deletes its files in the home.
+    """
+    db = open_place(find_store(home, environ))
     db.on_conversations_deleted = lambda conversations: forget(home, conversations)
     return db
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from agent import made_pages
 from agent.config.foreign import RENAMED
-from agent.config.schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits
+from agent.config.schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits, StoreSettings
 from gateway.config import GatewayConfig, ResetPolicy
 from gateway.platforms.manifest import Manifest
 from gateway.platforms.registry import own_manifests
@@ -147,6 +147,9 @@ _GATEWAY_TEXTS = {
 
 VARIABLES = {
     "HERMES_HOME": "the Hermes home; `~/.hermes` without it",
+    "HERMES_STORE": "`store`, and wins over it",
+    "PGPASSWORD": "the password for `store`, also in .env; libpq's other variables and its password"
+    " file hold too",
     "HERMES_YOLO_MODE": "`1`: as `approvals.mode: off` and `terminal.mode: full`; so does `--yolo`",
     "HERMES_WALL": "which kinds of wall may be built, for tests: `bubblewrap,landlock`",
     "HERMES_SAFE_MODE": "`1`: no plugins, shell hooks or event hooks, as `--safe-mode`",
@@ -186,6 +189,9 @@ def _keys() -> str:
         _table(f"`{name}`", inspect.getdoc(cls) or "", _within(name, rows.values()))
         for name, cls in SECTIONS.items()
     ]
+    parts.append(
+        _table("`store`", inspect.getdoc(StoreSettings) or "", _within("store", rows.values()))
+    )
     parts += [
         _table(f"`{name}`", text, _within(name, rows.values())) for name, text in _TABLES.items()
     ]
@@ -206,6 +212,7 @@ def _within(section: str, rows: Iterable[Row]) -> list[Row]:
         "toolsets": ("tools", "platform_toolsets"),
         "hooks": ("hooks_auto_accept",),
         "gateway": ("reset_triggers",),
+        "store": ("store_connections",),
     }
     heads = (section, *also.get(section, ()))
     return [row for row in rows if re.split(r"[.\[]", row.name)[0] in heads]

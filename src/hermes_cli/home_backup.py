@@ -21,6 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from agent.store import find_store
 from gateway.status import running_pid
 from hermes_base.files import replace_private
 from hermes_cli import __version__
@@ -45,9 +46,11 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
 
     Without `secrets`, files that hold nothing else are left out and the values in `config.yaml`
     that are secrets are empty; `left_out` names them. Raises NotDone if what was written cannot be
-    read, and StoreError if the store cannot.
+    read, and StoreError if the store cannot. A store on a server is not in it: `server` says so.
     """
     from hermes_state.backup.copies import copy_store, is_blank
+
+    place = find_store(home)
 
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=target.parent) as scratch:
@@ -59,8 +62,11 @@ def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str,
             "files": {},
             "left_out": [],
         }
+        if place.server is not None:
+            facts["server"] = str(place)
         copy = Path(scratch) / STORE
-        if (home / STORE).is_file() and not is_blank(home / STORE):
+        is_here = place.server is None and (home / STORE).is_file()
+        if is_here and not is_blank(home / STORE):
             copied = copy_store(home / STORE, copy)
             facts |= {"sessions": copied.sessions, "messages": copied.messages}
         try:

@@ -38,14 +38,15 @@ def add_parsers(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Carry `hermes mcp …` out; returns the exit code."""
-    from hermes_state import SessionDB, StoreError
+    from agent.store import open_store
+    from hermes_state import StoreError
 
     try:
         config = load_config()
         setup_logging(config.home, config.logging)
         if args.mcp_action == "list":
             return list_servers(config)
-        with SessionDB(config.home / "state.db") as db:
+        with open_store(config.home) as db:
             return serve_tools(config, db)
     except (ConfigError, StoreError) as error:
         print(f"hermes: {error}", file=sys.stderr)

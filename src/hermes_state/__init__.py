@@ -92,9 +92,10 @@ __all__ = [
     "plain_text",
 ]
 
-PUBLIC_MODULES = ("backup", "history", "notes")
-"""What other packages may import besides the names above: copies of a store, what makes a history
-valid, and the kinds of notes. Everything else in here is this package's own business."""
+PUBLIC_MODULES = ("address", "backup", "history", "move", "notes", "server_report")
+"""What other packages may import besides the names above: addresses of servers and how one is,
+copies of a store, moving one, what makes a history valid, and the kinds of notes. Everything else
+in here is this package's own business."""
 
 # Each is loaded when it is first used: whoever needs only an error or a name does not load SQLite,
 # nor asyncio.

@@ -129,12 +129,14 @@ class SessionDB:
         *,
         busy_timeout: float = BUSY_TIMEOUT,
         server: str | None = None,
+        connections: int | None = None,
     ) -> None:
         """Open (or create, or upgrade) the store; by default the one in the Hermes home.
 
         A damaged file is moved aside and salvaged; `salvage_report` then says what was saved. With
         `server`, the address of a PostgreSQL database (`postgresql://…`), the store is there, and
-        `db_path` only says beside which name this machine keeps what it can make anew.
+        `db_path` only says beside which name this machine keeps what it can make anew;
+        `connections` is how many of them this process has at most.
         """
         self.db_path = (Path(db_path) if db_path is not None else default_path()).absolute()
         self.on_conversations_deleted: Callable[[list[str]], None] | None = None
@@ -144,13 +146,20 @@ class SessionDB:
         self._opening = threading.Lock()
         """Held while what is made on first use is made."""
         self._threads: ThreadPoolExecutor | None = None
-        self._database, self.salvage_report = open_store(self.db_path, busy_timeout, server)
+        self._database, self.salvage_report = open_store(
+            self.db_path, busy_timeout, server, connections
+        )
         self._database.before_rejoin = self._close_search
 
     @property
     def is_on_server(self) -> bool:
         """Whether the store is a database server, which other machines may use too."""
         return self._database.is_server
+
+    @property
+    def location(self) -> str:
+        """Where the store is, for people: a file, or an address without its password."""
+        return str(self._database.path)
 
     def _execute_write(
         self, work: Callable[[Connection], R], about: str | None = None, *, tell: bool = True

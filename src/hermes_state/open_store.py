@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def open_store(
-    path: Path, busy_timeout: float, server: str | None = None
+    path: Path, busy_timeout: float, server: str | None = None, connections: int | None = None
 ) -> tuple[Database | ServerDatabase, SalvageReport | None]:
     """Open (or create, or upgrade) the store; a report says what was saved of a damaged one."""
     if server is not None:
-        return open_server(server, busy_timeout), None
+        return open_server(server, busy_timeout, connections), None
     marker = damage_marker(path)
     report: SalvageReport | None = None
     try:
@@ -42,16 +42,18 @@ def open_store(
         ) from error
 
 
-def open_server(address: str, busy_timeout: float) -> ServerDatabase:
+def open_server(address: str, busy_timeout: float, connections: int | None) -> ServerDatabase:
     """Open the store in a database of a server."""
     try:
-        from .server import ServerDatabase
+        from .server import CONNECTIONS, ServerDatabase
     except ImportError as error:
         raise StoreUnavailableError(
             "A store on PostgreSQL needs the package psycopg, which is not installed. Install it"
             " with the extra `postgres`."
         ) from error
-    return ServerDatabase(address, busy_timeout=busy_timeout)
+    return ServerDatabase(
+        address, busy_timeout=busy_timeout, connections=connections or CONNECTIONS
+    )
 
 
 def _salvaged(

@@ -18,12 +18,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
-from urllib.parse import parse_qsl, urlsplit
 
 import psycopg
 from psycopg import errors as pg
 
 from . import server_schema
+from .address import shown
 from .dialect import Connection
 from .errors import (
     InvalidMessageError,
@@ -31,9 +31,10 @@ from .errors import (
     StoreClosedError,
     StoreError,
     StoreOutcomeUnknownError,
+    StoreUnavailableError,
 )
 from .locks import STORE, Scope
-from .server_connection import ServerConnection, adapt
+from .server_connection import ServerConnection, connect
 from .server_errors import CONFLICTS, is_passing, named
 
 log = logging.getLogger(__name__)
@@ -46,38 +47,11 @@ CONNECTIONS = 8
 IDLE_SECONDS = 60.0
 """A connection that was not used for so long is asked for a sign of life before it is relied on."""
 
-STATEMENT_SECONDS = 60
-IDLE_IN_TRANSACTION_SECONDS = 10
-"""A process that stops in the middle of a write holds others up for so long, and then loses it;
-less than a turn's lease."""
-
-_CONNECTION_SETTINGS: dict[str, Any] = {
-    "connect_timeout": 5,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-    "application_name": "hermes",
-}
-
 _FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
 """Seconds between two tries to reach a server that is away."""
 
 CHANNEL = "hermes"
 """Where others are told that something was written."""
-
-
-def is_server(address: object) -> bool:
-    """Whether an address names a server, not a file."""
-    return isinstance(address, str) and address.startswith(("postgresql://", "postgres://"))
-
-
-def shown(address: str) -> str:
-    """The address without its password, for people and logs."""
-    parts = urlsplit(address)
-    where = parts.hostname or dict(parse_qsl(parts.query)).get("host") or "localhost"
-    port = f":{parts.port}" if parts.port else ""
-    return f"postgresql://{where}{port}/{parts.path.lstrip('/')}"
 
 
 class _LostCommitError(Exception):
@@ -111,20 +85,7 @@ class ServerDatabase:
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection of its own, outside the pool, with our settings."""
-        milliseconds = {
-            "lock_timeout": max(1, int(self.busy_timeout * 1000)),
-            "statement_timeout": STATEMENT_SECONDS * 1000,
-            "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_SECONDS * 1000,
-        }
-        options = " ".join(f"-c {name}={number}" for name, number in milliseconds.items())
-        given = psycopg.conninfo.conninfo_to_dict(self.address)
-        settings = {**_CONNECTION_SETTINGS, **given}
-        settings["options"] = f"{options} {given.get('options', '')}".strip()
-        raw = psycopg.connect(autocommit=True, **settings)
-        raw.prepare_threshold = 3
-        raw.prepared_max = 400
-        adapt(raw)
-        return raw
+        return connect(self.address, self.busy_timeout)
 
     def _new_connection(self) -> ServerConnection:
         """Connect; a server that is away is waited for, once the store was open."""
@@ -364,7 +325,9 @@ class ServerDatabase:
         """Create or upgrade the tables; refuse what cannot hold a store."""
         try:
             with self._connection() as connection:
+                server_schema.require_own_session(connection, self.path)
                 if server_schema.is_current(connection, self.path):
+                    server_schema.require_whole(connection, self.path)
                     return
                 server_schema.require_fit(connection, self.path)
                 connection.run_script("BEGIN")
@@ -376,6 +339,12 @@ class ServerDatabase:
                     raise
                 # Statements that were prepared before the tables changed are not to be used again.
                 connection.raw.close()
+        except pg.InsufficientPrivilege as error:
+            raise StoreUnavailableError(
+                f"The tables on {self.path} have to be made or upgraded, which this role may not do"
+                f" ({' '.join(str(error).split())}). Open it once with the role that owns the"
+                " database, e.g. HERMES_STORE=postgresql://OWNER@… hermes sessions stats"
+            ) from error
         except psycopg.Error as error:
             raise named(error, self.path) from error
 

@@ -19,6 +19,22 @@ from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumper
 
+STATEMENT_SECONDS = 60
+IDLE_IN_TRANSACTION_SECONDS = 10
+"""A process that stops in the middle of a write holds others up for so long, and then loses it;
+less than a turn's lease."""
+
+APPLICATION = "hermes"
+"""How the server names our sessions to whoever looks at them."""
+
+_SETTINGS: dict[str, Any] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
 ESCAPE = "\ue000"
 """Stands for NUL, with a `0` behind it, and for itself, with a `1`."""
 
@@ -106,6 +122,24 @@ def numbered(statement: str) -> bytes:
             part = f"${match[1] or count}"
         parts.append(part)
     return "".join(parts).encode()
+
+
+def connect(address: str, busy_timeout: float) -> psycopg.Connection[Any]:
+    """A session of its own on a server, with our settings."""
+    milliseconds = {
+        "lock_timeout": max(1, int(busy_timeout * 1000)),
+        "statement_timeout": STATEMENT_SECONDS * 1000,
+        "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_SECONDS * 1000,
+    }
+    options = " ".join(f"-c {name}={number}" for name, number in milliseconds.items())
+    given = psycopg.conninfo.conninfo_to_dict(address)
+    settings = {**_SETTINGS, **given, "application_name": APPLICATION}
+    settings["options"] = f"{options} {given.get('options', '')}".strip()
+    raw = psycopg.connect(autocommit=True, **settings)
+    raw.prepare_threshold = 3
+    raw.prepared_max = 400
+    adapt(raw)
+    return raw
 
 
 class ServerCursor(psycopg.RawCursor[Any]):

@@ -20,6 +20,8 @@ OLDEST_READER = 8
 
 SCHEMA_KEY = "own_schema_version"
 READER_KEY = "oldest_reader"
+MOVING_KEY = "moving_from"
+"""In `state_meta` while a store is being copied into the database: what it holds is not whole."""
 
 STORE_LOCK = 0x4865726D6573  # "Hermes"
 """The advisory lock that every write shares, and that a write about several conversations owns."""
@@ -135,6 +137,26 @@ def require_fit(conn: ServerConnection, where: str) -> None:
             f" {ctype}; Hermes needs UTF8, C and C, so that texts are ordered as in a file."
             " Make a database for it: CREATE DATABASE hermes TEMPLATE template0 ENCODING 'UTF8'"
             " LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+
+
+def require_own_session(conn: ServerConnection, where: str) -> None:
+    """Raise StoreUnavailableError if something between us and the server shares its sessions."""
+    if value(conn, "SELECT pg_backend_pid()") != conn.raw.info.backend_pid:
+        raise StoreUnavailableError(
+            f"{where} is reached through a pooler such as PgBouncer, which may hand each"
+            " transaction to another session. Notifications, time-outs and prepared statements"
+            " belong to a session: name the server's own address. Hermes has a pool of its own"
+            " (store_connections)."
+        )
+
+
+def require_whole(conn: Connection, where: str) -> None:
+    """Raise StoreUnavailableError while a store is being copied into this database."""
+    if value(conn, "SELECT value FROM state_meta WHERE key = ?", (MOVING_KEY,)) is not None:
+        raise StoreUnavailableError(
+            f"A move into {where} was begun and is not finished, so it does not hold everything."
+            " Run the same hermes store move again, or point `store` elsewhere."
         )
 
 

@@ -85,8 +85,9 @@ class Watcher:
     def look(self, grace: float) -> None:
         """Take over what nobody has worked on for `grace` seconds, and tell what was answered."""
         from agent.home import hermes_home
+        from agent.store import has_store
 
-        if not (hermes_home() / "state.db").exists():
+        if not has_store(hermes_home()):
             return  # nothing was ever said here
         from agent.leftovers import end_lost_tasks
 

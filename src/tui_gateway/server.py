@@ -147,15 +147,16 @@ def emit(event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None
 
 def reap_left_processes() -> None:
     """End what the tools of a server that was killed left running."""
-    from agent.home import hermes_home
+    from agent.home import ConfigError, hermes_home
     from agent.leftovers import settle_left
+    from agent.store import has_store
     from hermes_state import StoreError
 
-    if not (hermes_home() / "state.db").exists():
-        return  # nothing was ever said here
     try:
+        if not has_store(hermes_home()):
+            return  # nothing was ever said here
         settle_left(hermes_home(), _get_db())
-    except (OSError, StoreError) as error:
+    except (ConfigError, OSError, StoreError) as error:
         # It is tried again with the next start; the person can work meanwhile.
         log.warning("What an earlier run left running could not be ended: %s", error)
 

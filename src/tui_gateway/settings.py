@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.config import Config
 from agent.config.schema import KEYS, Key
+from agent.config.values import shown_value
 
 from . import live, walls
 from .hub import Hub, Session
@@ -33,8 +34,7 @@ def value_of(config: Config, key: Key) -> Any:
     value: Any = config
     for part in key.name.split("."):
         value = getattr(value, part)
-    if key.limits.secret:
-        return "(set)" if value else ""
+    value = shown_value(key, value, is_not_set="")
     return list(value) if isinstance(value, tuple) else value
 
 

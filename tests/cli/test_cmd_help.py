@@ -59,6 +59,10 @@ ELSEWHERE = {
     "hermes setup": "test_cmd_setup.py",
     "hermes setup --model-only": "test_cmd_setup.py",
     "hermes setup --no-check": "test_cmd_setup.py",
+    # A server.
+    "hermes store check --url postgresql://me@host/db": "test_cmd_store.py",
+    "hermes store move --to postgresql://me@host/db": "test_cmd_store.py",
+    "hermes store move --to file": "test_cmd_store.py",
     # Processes that stay.
     "hermes gateway setup": "test_gateway_command.py",
     "hermes gateway run": "test_gateway_command.py",

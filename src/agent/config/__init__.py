@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -35,8 +35,10 @@ from agent.config.schema import (
     ModelSettings,
     SessionSettings,
     SkillSettings,
+    StoreSettings,
     TerminalSettings,
 )
+from agent.config.store import read_store
 from agent.config.values import Findings, read_section
 from agent.home import ConfigError, hermes_home
 from hermes_base.redaction import register_secret
@@ -67,6 +69,9 @@ class Config:
     skills: SkillSettings
     logging: LoggingSettings
     sessions: SessionSettings
+    store: str = field(repr=False)
+    """The address of the server that keeps conversations; empty for `state.db` in the home."""
+    store_connections: int
     raw: Mapping[str, Any]
     """The file as it was read, under our names, for the sections that other parts check."""
     environ: Mapping[str, str]
@@ -136,7 +141,7 @@ def load_config(
     for value in secret_values(merged):
         register_secret(value)
 
-    known = {*SECTIONS, *FREE_FORM}
+    known = {*SECTIONS, *FREE_FORM, *(item.name for item in fields(StoreSettings))}
     foreign = translate(read_yaml(path) if raw is None else raw, known)
     raw = foreign.raw
     findings = Findings(str(path), merged, foreign.written, foreign.ignored)
@@ -146,6 +151,7 @@ def load_config(
         for name, cls in SECTIONS.items()
         if name != "model"
     }
+    store = read_store(raw, findings)
     _note_unknown(raw, known, findings)
     if merged.get("HERMES_YOLO_MODE", "").lower() in ("1", "true", "yes", "on"):
         sections["approvals"] = replace(sections["approvals"], mode="off")
@@ -165,6 +171,8 @@ def load_config(
         home=home,
         model=model,
         fallback_models=fallbacks,
+        store=store.store,
+        store_connections=store.store_connections,
         raw=MappingProxyType(raw),
         environ=merged,
         warnings=tuple(findings.warnings),

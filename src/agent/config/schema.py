@@ -23,6 +23,8 @@ class Limits(NamedTuple):
     maximum: float | None = None
     secret: bool = False
     """Never shown in a message; belongs in `.env`."""
+    address: bool = False
+    """An address of a server, which is shown without the password in it."""
 
 
 class Key(NamedTuple):
@@ -43,10 +45,12 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
     secret: bool = False,
+    address: bool = False,
 ) -> Any:
     """A key of a section: its default, its help and what it may be."""
-    limits = Limits(choices, minimum, maximum, secret)
-    return field(default=default, repr=not secret, metadata={"help": help, "limits": limits})
+    limits = Limits(choices, minimum, maximum, secret, address)
+    is_shown = not secret and not address
+    return field(default=default, repr=is_shown, metadata={"help": help, "limits": limits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +317,25 @@ class SessionSettings:
     vacuum_after_prune: bool = setting(True, "give the space back to the disk afterwards")
 
 
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where conversations are kept: in the home, or on a [PostgreSQL server](postgres.md). These
+    keys stand at the top of the file."""
+
+    store: str = setting(
+        "",
+        "`postgresql://user@host/database`, or `file` for `state.db` in the home; a password"
+        " belongs in .env, with ${NAME} here",
+        address=True,
+    )
+    store_connections: int = setting(
+        8, "connections that one process has to the server at most", minimum=1, maximum=1000
+    )
+
+
+FILE_STORE = ("", "file")
+"""Values of `store` that mean `state.db` in the home."""
+
 SECTIONS: dict[str, type] = {
     "model": ModelSettings,
     "agent": AgentSettings,
@@ -369,9 +392,9 @@ def is_section(item: Field[Any]) -> bool:
 
 
 def keys_of(cls: Any, prefix: str) -> Iterator[Key]:
-    """The keys of a section, with those of the sections inside it."""
+    """The keys of a section, with those of the sections inside it; at the top without a prefix."""
     for item in fields(cls):
-        name = f"{prefix}.{item.name}"
+        name = f"{prefix}.{item.name}" if prefix else item.name
         if is_section(item):
             yield from keys_of(item.metadata["section"], name)
         else:
@@ -385,5 +408,8 @@ def keys_of(cls: Any, prefix: str) -> Iterator[Key]:
             )
 
 
-KEYS: tuple[Key, ...] = tuple(key for name, cls in SECTIONS.items() for key in keys_of(cls, name))
+KEYS: tuple[Key, ...] = (
+    *(key for name, cls in SECTIONS.items() for key in keys_of(cls, name)),
+    *keys_of(StoreSettings, ""),
+)
 """The reference: every key checked here, in the order of the file."""

@@ -14,7 +14,8 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from agent.config.foreign import is_without_meaning
-from agent.config.schema import Limits, is_section
+from agent.config.schema import Key, Limits, is_section
+from hermes_state.address import is_server, password_of, shown
 
 S = TypeVar("S")
 
@@ -53,9 +54,10 @@ class Findings:
 
     def refuse(self, key: str, value: Any, wanted: str, limits: Limits | None = None) -> None:
         """Record that `key` has a `value` that cannot be used, and what would be right."""
-        shown = "a value" if limits is not None and limits.secret else _shown(value)
+        is_hidden = limits is not None and (limits.secret or limits.address)
+        given = "a value" if is_hidden else _shown(value)
         key = self._written.get(key, key)
-        self.problems.append(f"{self.path}: {key} is {shown}, but must be {wanted}.")
+        self.problems.append(f"{self.path}: {key} is {given}, but must be {wanted}.")
 
     def unknown(self, key: str, known: Collection[str]) -> None:
         """Record an unknown key, with the known one that looks most like it."""
@@ -121,7 +123,8 @@ def convert(key: str, value: Any, kind: str, limits: Limits, findings: Findings)
     """`value` as its type, or None after recording why it cannot be."""
     kind = kind.removesuffix(" | None")
     if isinstance(value, str):
-        if limits.secret and value and not _REFERENCE.search(value):
+        is_secret = limits.secret or (limits.address and is_server(value) and password_of(value))
+        if is_secret and value and not _REFERENCE.search(value):
             findings.warnings.append(
                 f"{findings.path}: {key} is a secret in a file that is not meant for secrets."
                 " Put it in .env as NAME=… and write ${NAME} here."
@@ -132,6 +135,15 @@ def convert(key: str, value: Any, kind: str, limits: Limits, findings: Findings)
         findings.refuse(key, value, _wanted(kind, limits), limits)
         return None
     return result
+
+
+def shown_value(key: Key, value: Any, is_set: str = "(set)", is_not_set: str = "(not set)") -> Any:
+    """A key's value as people may see it: of a secret only whether it is set, no passwords."""
+    if key.limits.secret:
+        return is_set if value else is_not_set
+    if key.limits.address and is_server(value):
+        return shown(value)
+    return value
 
 
 def _to_int(value: Any, _: Limits) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.config import Config
 from agent.config.schema import KEYS
+from agent.config.values import shown_value
 
 
 def config_lines(config: Config) -> Iterator[str]:
@@ -15,7 +16,6 @@ def config_lines(config: Config) -> Iterator[str]:
         value: Any = config
         for part in key.name.split("."):
             value = getattr(value, part)
-        if key.limits.secret:
-            value = "(set)" if value else "(not set)"
+        value = shown_value(key, value)
         mark = "" if value == key.default else "  (changed)"
         yield f"{key.name}: {value}{mark}"

@@ -60,6 +60,11 @@ def write(args: argparse.Namespace) -> int:
         f"{target} ({size(target.stat().st_size)}): {written['sessions']} sessions,"
         f" {written['messages']} messages, {len(written['files'])} files; read again, all is there."
     )
+    if "server" in written:
+        print(
+            f"Conversations are on {written['server']}, and not in this archive: copy them with the"
+            " server's own tools, pg_dump or pg_basebackup. See docs/postgres.md"
+        )
     if written["left_out"]:
         print("Left out, to be set again after a restore elsewhere:")
         for place in written["left_out"]:

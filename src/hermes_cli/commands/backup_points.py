@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.home import hermes_home
+from agent.store import find_store
 from hermes_cli.command_run import NotDone, UserError
 from hermes_cli.home_backup import STORE, kept_files
 from hermes_cli.home_backup import verify as verify_archive
@@ -102,6 +103,12 @@ def _step(args: argparse.Namespace, folder: Path) -> tuple[Point | None, int]:
     from hermes_state.backup.thin import thin
 
     home = hermes_home()
+    place = find_store(home)
+    if place.server is not None:
+        raise UserError(
+            f"Conversations are on {place}, which this cannot copy: archive the server's log"
+            " (docs/postgres.md). The rest of the home: hermes backup"
+        )
     with tempfile.TemporaryDirectory(prefix="hermes-masked-") as scratch:
         files = kept_files(home, scratch=Path(scratch) if args.no_secrets else None)
         point = add_point(home / STORE, folder, files)

@@ -11,9 +11,10 @@ from typing import Any
 from agent.config import Config, load_config
 from agent.config.foreign import RENAMED
 from agent.config.schema import FREE_FORM, KEYS, SECTIONS
+from agent.config.values import shown_value
 from agent.config.write import set_config_value, set_dotenv_value, with_values
 from agent.home import ConfigError, hermes_home, home_path
-from hermes_base.redaction import redact_value
+from hermes_base.redaction import redact, redact_value
 from hermes_cli.command_parser import meant
 from hermes_cli.command_run import UserError
 
@@ -60,7 +61,7 @@ def get(args: argparse.Namespace) -> int:
         value: Any = config
         for part in key.name.split("."):
             value = getattr(value, part)
-        values[key.name] = ("(set)" if value else "(not set)") if key.limits.secret else value
+        values[key.name] = shown_value(key, value)
     for name in sorted(FREE_FORM & set(config.raw)):
         values[name] = redact_value(config.raw[name])
     if args.key is not None:
@@ -120,7 +121,8 @@ def set_(args: argparse.Namespace) -> int:
         wanted = with_values(load_config(home).raw, {args.key: value})
         check_tool_choice(load_config(home, raw=wanted))
     changed = set_config_value(home / "config.yaml", args.key, value)
-    print(f"{args.key}: {args.value}" if changed else f"{args.key} was {args.value} already.")
+    shown = redact(args.value)
+    print(f"{args.key}: {shown}" if changed else f"{args.key} was {shown} already.")
     return 0
 
 

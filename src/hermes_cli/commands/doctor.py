@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.home import hermes_home
+from agent.store import has_store
 
 from .doctor_checks import CHECKS, Ailment
 from .home import store
@@ -33,7 +34,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look at every part; 1 if something is wrong in the end."""
     home = hermes_home()
-    if args.acknowledge and (home / "state.db").exists():
+    if args.acknowledge and has_store(home):
         _acknowledge(home)
     ailing: dict[str, list[Ailment]] = {}
     cured: dict[str, list[str]] = {}

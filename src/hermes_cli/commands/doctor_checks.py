@@ -13,6 +13,7 @@ from typing import Any
 from agent.config import load_config
 from agent.home import ConfigError
 from agent.providers.embedded_fetch import WEIGHTS
+from agent.store import StorePlace, find_store, has_store
 from conversation.event_hooks import hooks_in
 from gateway.status import read_pid, read_runtime_status, running_pid
 from hermes_base.plugins.discovery import find_plugins, read_choice
@@ -28,8 +29,8 @@ from .home import store
 
 LOW_SPACE = 500_000_000
 PRIVATE = (
-    "state.db", "search.db", "search-mirror.db", ".env", "config.yaml", "auth.json", "chat_history",
-    "shell-hooks-allowlist.json", "memories/MEMORY.md", "memories/USER.md",
+    "state.db", "search.db", "search-mirror.db", ".env", "config.yaml", "auth.json",
+    "chat_history", "shell-hooks-allowlist.json", "memories/MEMORY.md", "memories/USER.md",
 )  # fmt: skip
 """What nobody but the owner may read."""
 
@@ -162,20 +163,48 @@ def check_wall(home: Path) -> list[Ailment]:
     return told
 
 
+def check_server(place: StorePlace) -> list[Ailment]:
+    """How the server is that keeps the conversations."""
+    from agent.store import require_driver
+    from hermes_state import StoreError
+
+    try:
+        require_driver(place)
+    except StoreError as error:
+        return [Ailment(str(error))]
+    from hermes_state.server_report import examine
+
+    return [
+        Ailment(
+            remark.text, remark.advice, is_hint=remark.level != "wrong",
+            is_fine=remark.level == "fine",
+        )
+        for remark in examine(place.server or "", place.connections)
+    ]  # fmt: skip
+
+
 def check_store(home: Path) -> list[Ailment]:
     """Everything that must hold in the store."""
     from hermes_state import StoreError, list_losses
 
-    if not (home / "state.db").exists():
+    try:
+        place = find_store(home)
+    except ConfigError:
+        return []  # said already
+    if place.server is None and not place.path.exists():
         return [Ailment("There are no conversations yet.", is_hint=True, is_fine=True)]
+    on_server = [] if place.server is None else check_server(place)
+    if any(not one.is_hint for one in on_server):
+        return on_server
     try:
         with store(home) as db:
             salvaged = db.salvage_report
             losses = list_losses(db)
             found = db.check_store()
     except StoreError as error:
-        return [Ailment(str(error), "hermes sessions repair")]
-    ailments = [
+        advice = "hermes sessions repair" if place.server is None else "hermes store check"
+        return [*on_server, Ailment(str(error), advice)]
+    ailments = on_server + [
         Ailment(
             loss,
             "Look for what is missing there or in a backup. Once you know: hermes doctor"
@@ -203,11 +232,13 @@ def check_search(home: Path) -> list[Ailment]:
     """Whether search finds everything."""
     from hermes_state import StoreError, missing_from_index
 
-    if not (home / "state.db").exists():
-        return []
     try:
+        if not has_store(home):
+            return []
         with store(home) as db:
             missing = missing_from_index(db.search_index)
+    except ConfigError:
+        return []  # said already
     except StoreError as error:
         return [Ailment(str(error), "hermes sessions repair")]
     if not missing:

@@ -20,6 +20,8 @@ def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
         if not all(find_spec(module) for module in manifest.modules):
             advice = _advice(manifest.extra) if manifest.extra else manifest.install_hint
             yield f"The platform {platform.value}", advice
+    if config.store and find_spec("psycopg") is None:
+        yield "The store on a server", _advice("postgres")
     servers = config.section("mcp_servers").values()
     is_used = any(
         not isinstance(server, dict) or server.get("enabled") is not False for server in servers

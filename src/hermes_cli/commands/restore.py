@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.home import hermes_home
+from agent.store import StorePlace, find_store
 from hermes_cli.command_run import UserError
 from hermes_cli.home_backup import STORE, put_in_place, require_idle, unpack, unpack_point
 
@@ -58,17 +59,28 @@ def run(args: argparse.Namespace) -> int:
         confirm(f"Go back to {held} of {when(facts['created_at'])}?", args.yes)
         require_idle(home)  # somebody may have come while the person was thinking
         aside = put_in_place(Path(scratch), home)
-    if STORE in facts["files"]:
+    place = find_store(home)
+    problems = []
+    if STORE in facts["files"] and place.server is None:
         with store(home) as db:
             problems = db.check_store()
-    else:
-        problems = []
     if args.json:
         print_json({**facts, "kept_aside": aside and str(aside)})
     else:
         print(f"{home} holds {held} again.")
         if aside is not None:
             print(f"What was there before is in {aside}.")
+        if place.server is not None:
+            print(_about_server(place, STORE in facts["files"]))
     for problem in problems:
         print(f"{problem.problem} See: hermes doctor")
     return 0
+
+
+def _about_server(place: StorePlace, has_file: bool) -> str:
+    if not has_file:
+        return f"Conversations are on {place}, as they were: go back there with the server's tools."
+    return (
+        f"The conversations of the backup are in {place.path}, but Hermes is set to use {place}. To"
+        " use the file: hermes config set store file"
+    )

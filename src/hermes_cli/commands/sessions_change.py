@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent.home import hermes_home
 from agent.ids import new_session_id
 from agent.kept_files import prune_kept_files
+from agent.store import find_store
 from hermes_cli.command_run import UserError
 
 from .home import find_session, find_tip, store
@@ -104,12 +105,15 @@ def repair_sessions(args: argparse.Namespace) -> int:
     """Salvage what is damaged, settle what is wrong, and build the search index anew."""
     from hermes_state import damage_marker, is_damaged
 
-    path = hermes_home() / "state.db"
-    if path.is_file() and is_damaged(path):
-        damage_marker(path).touch(mode=0o600)  # whoever opens it next salvages it: that is us
+    place = find_store(hermes_home())
+    if place.server is None and place.path.is_file() and is_damaged(place.path):
+        # Whoever opens it next salvages it: that is us.
+        damage_marker(place.path).touch(mode=0o600)
     with store() as db:
-        if db.salvage_report is None:
-            print(f"{path} can be read from beginning to end.")
+        if db.is_on_server:
+            print(f"{place}: its server looks after its files itself, so none is salvaged here.")
+        elif db.salvage_report is None:
+            print(f"{place} can be read from beginning to end.")
         mended = db.mend_store()
         for rule, count in mended.items():
             print(f"Put right: {rule} ({count})")

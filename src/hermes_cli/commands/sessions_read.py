@@ -160,7 +160,7 @@ def stats_sessions(args: argparse.Namespace) -> int:
     """Print the store in numbers."""
     with store() as db:
         found = db.store_stats()
-        path = db.db_path
+        path = db.location
     if args.json:
         print_json({**found, "path": str(path)})
         return 0

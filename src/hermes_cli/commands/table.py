@@ -24,6 +24,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("pairing", "who may talk to the gateway", "hermes_cli.gateway_command"),
     ("insights", "usage, cost and activity, drawn in the terminal", _HERE + "insights"),
     ("doctor", "diagnose problems and fix them", _HERE + "doctor"),
+    ("store", "where conversations are kept: check it, or move them", _HERE + "store"),
     ("backup", "a copy of everything, while everything runs", _HERE + "backup"),
     ("restore", "go back to a backup", _HERE + "restore"),
     ("import", "bring conversations in from elsewhere", _HERE + "import_"),

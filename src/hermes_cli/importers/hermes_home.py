@@ -7,12 +7,14 @@ only what the first had not.
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent.config.store import VARIABLE
 from hermes_cli.command_run import UserError
 
 from .home_parts import remove_partial, steps
@@ -57,7 +59,9 @@ class Report:
         return [*rows, *self.parts]
 
 
-def import_home(source: Path, home: Path, progress: Progress) -> Report:
+def import_home(
+    source: Path, home: Path, progress: Progress, environ: Mapping[str, str] = os.environ
+) -> Report:
     """Bring everything of another home into `home`; raises UserError if it is none."""
     if source.resolve() == home.resolve():
         raise UserError(f"{source} is the Hermes home in use; there is nothing to bring in.")
@@ -68,14 +72,16 @@ def import_home(source: Path, home: Path, progress: Progress) -> Report:
     report = Report()
     remove_partial(home)
     if has_sessions(source / "state.db"):
-        _import_store(source, home, progress, report)
+        _import_store(source, home, progress, report, environ)
     for step in list(steps(source, home)):
         step.carry_out()
         report.parts.append(Part(step.what, step.outcome, step.note))
     for profile in _profiles(source):
         place = home / "profiles" / profile.name
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        inner = import_home(profile, place, progress)
+        # It has a store of its own, also while HERMES_STORE names that of the home in use.
+        own = {name: value for name, value in environ.items() if name != VARIABLE}
+        inner = import_home(profile, place, progress, own)
         note = f"a home of its own: HERMES_HOME={place} hermes"
         report.parts.append(Part(f"profile {profile.name}", "brought", note))
         report.parts += [
@@ -110,9 +116,14 @@ def _split(line: str) -> tuple[str, str, str]:
     return what, "left behind", why
 
 
-def _import_store(source: Path, home: Path, progress: Progress, report: Report) -> None:
+def _import_store(
+    source: Path, home: Path, progress: Progress, report: Report, environ: Mapping[str, str]
+) -> None:
+    from agent.store import find_store, open_place
     from hermes_state import SessionDB
     from hermes_state.backup.copies import copy_store
+
+    place = find_store(home, environ)
 
     with tempfile.TemporaryDirectory(prefix=".import-", dir=home) as scratch:
         copy = Path(scratch) / "state.db"
@@ -120,12 +131,12 @@ def _import_store(source: Path, home: Path, progress: Progress, report: Report) 
         with SessionDB(copy) as theirs:  # upgrades it
             for rule, count in theirs.mend_store().items():
                 report.done.append(f"fixed on the way: {rule} ({count})")
-        if not (home / "state.db").exists():
-            copy.rename(home / "state.db")
+        if place.server is None and not place.path.exists():
+            copy.rename(place.path)
             report.sessions, report.messages = held.sessions, held.messages
             report.done.append(f"the whole store: {held.sessions} sessions")
             return
-        with SessionDB(copy) as theirs, SessionDB(home / "state.db") as ours:
+        with SessionDB(copy) as theirs, open_place(place) as ours:
             total = theirs.session_count(include_archived=True)
             seen = 0
             for batch in _batches(theirs):

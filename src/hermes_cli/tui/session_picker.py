@@ -169,11 +169,12 @@ class SessionPicker(ModalScreen[str | None]):
 
     @work(group="preview", exclusive=True)
     async def _preview(self, one: dict[str, Any]) -> None:
+        from agent.home import ConfigError
         from hermes_state import StoreError
 
         try:
             seen = await asyncio.to_thread(glimpse, self._home, str(one["id"]))
-        except StoreError as error:
+        except (ConfigError, StoreError) as error:
             self._show(Glimpse([], []), str(error))
             return
         self._show(seen, str(one.get("preview") or ""), str(one["id"]))

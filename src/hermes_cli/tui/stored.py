@@ -23,12 +23,11 @@ class Glimpse(NamedTuple):
 
 def glimpse(home: Path, session_id: str) -> Glimpse:
     """Read it; empty for a conversation that is not stored yet. StoreError if it cannot be read."""
-    from hermes_state import SessionDB
+    from agent.store import has_store, open_store
 
-    path = home / "state.db"
-    if not path.exists():
+    if not has_store(home):
         return Glimpse([], [])
-    with SessionDB(path) as db:
+    with open_store(home) as db:
         if db.get_session(session_id) is None:
             return Glimpse([], [])
         said = [

@@ -143,6 +143,8 @@ def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
         raise _unknown(key)
     if found.limits.secret:
         raise RpcError(BAD_KEY, f"{name} is a secret; use model.save_key, which keeps it in .env.")
+    if found.limits.address:
+        raise RpcError(BAD_KEY, f"{name} is changed with hermes store move, while nothing runs.")
     path = call.config.home / "config.yaml"
     try:
         if key == "yolo":

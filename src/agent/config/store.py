@@ -1,0 +1,81 @@
+"""Where conversations are kept: the keys `store` and `store_connections`, and HERMES_STORE.
+
+Whoever opens the store asks here (`agent.store`), without reading the rest of the configuration.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from agent.config.schema import FILE_STORE, Limits, StoreSettings
+from agent.config.values import Findings, convert
+from agent.home import ConfigError
+from hermes_base.redaction import register_secret
+from hermes_state.address import add_password, is_server, password_of, passwords_of, problem_of
+
+VARIABLE = "HERMES_STORE"
+"""Wins over `store`."""
+PASSWORD_VARIABLE = "PGPASSWORD"
+
+WANTED = "file, or an address that begins with postgresql://"
+
+
+def read_store(raw: Mapping[str, Any], findings: Findings) -> StoreSettings:
+    """The settings from what is in the file, with the environment above it."""
+    given = {**raw, "store": findings.environ.get(VARIABLE) or raw.get("store")}
+    chosen: dict[str, Any] = {}
+    for item in fields(StoreSettings):
+        if given.get(item.name) is None:
+            continue
+        limits: Limits = item.metadata["limits"]
+        found = convert(item.name, given[item.name], str(item.type), limits, findings)
+        if found is not None:
+            chosen[item.name] = found
+    settings = StoreSettings(**chosen)
+    if settings.store in FILE_STORE:
+        return replace(settings, store="")
+    for password in passwords_of(settings.store):
+        register_secret(password)
+    problem = problem_of(settings.store)
+    if problem:
+        findings.problems.append(
+            f"{findings.path}: store ({VARIABLE}) cannot be used: {problem}. It must be {WANTED}."
+        )
+        return replace(settings, store="")
+    return settings
+
+
+def store_settings(home: Path, environ: Mapping[str, str] | None = None) -> StoreSettings:
+    """The settings of a home; raises ConfigError if they cannot be read or used.
+
+    Falling back to a file because the configuration is broken would hide everything that was said.
+    """
+    environ = os.environ if environ is None else environ
+    from agent.config import read_yaml
+    from agent.config.env import load_dotenv
+
+    path = home / "config.yaml"
+    dotenv, _ = load_dotenv(home / ".env")
+    findings = Findings(str(path), {**dotenv, **environ})
+    settings = read_store(read_yaml(path), findings)
+    if findings.problems:
+        raise ConfigError("\n".join(findings.problems))
+    return settings
+
+
+def address_of(settings: StoreSettings, home: Path, environ: Mapping[str, str]) -> str:
+    """The server's address; with a password from `.env`, which libpq does not read."""
+    address = settings.store
+    if not is_server(address) or password_of(address) or PASSWORD_VARIABLE in environ:
+        return address
+    from agent.config.env import load_dotenv
+
+    password = load_dotenv(home / ".env")[0].get(PASSWORD_VARIABLE)
+    if not password:
+        return address
+    register_secret(password)
+    return add_password(address, password)

@@ -1,0 +1,206 @@
+"""`hermes store`: where conversations are kept, how it is there, and moving them elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from agent.config.schema import FILE_STORE, StoreSettings
+from agent.config.store import VARIABLE, address_of
+from agent.config.write import set_config_value, set_dotenv_value
+from agent.home import hermes_home
+from agent.store import StorePlace, find_store, open_place, require_driver
+from gateway.status import GatewayLock, GatewayRunningError
+from hermes_base.redaction import register_secret
+from hermes_cli.command_run import UserError
+from hermes_cli.home_backup import require_idle
+from hermes_state.address import (
+    is_server,
+    password_of,
+    passwords_of,
+    problem_of,
+    with_password_from,
+)
+
+from .output import confirm, print_json, progress
+
+EXAMPLES = """\
+hermes store check                                  how it is where conversations are kept
+hermes store check --url postgresql://me@host/db    the same for another server
+hermes store move --to postgresql://me@host/db      copy everything there, verified, and use it
+hermes store move --to file                         back into state.db in the home
+"""
+PASSWORD_NAME = "HERMES_STORE_PASSWORD"
+"""The variable in .env that a password is put into, so that none stands in config.yaml."""
+
+_MARKS = {"fine": "✓", "hint": "!", "wrong": "✗"}
+
+
+def add_parser(commands: Any) -> None:
+    """Describe it on the command line."""
+    parser = commands.add_parser(
+        "store", help="where conversations are kept: check it, or move them", examples=EXAMPLES
+    )
+    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
+    one = actions.add_parser("check", help="how it is there; 1 if something is wrong")
+    one.add_argument("--url", metavar="URL", help="another server than the configured one")
+    one.add_argument("--json", action="store_true", help="for scripts")
+    one.set_defaults(act=check)
+    one = actions.add_parser(
+        "move", help="copy everything elsewhere, row by row, verify it, and use it"
+    )
+    one.add_argument(
+        "--to", metavar="URL|file", required=True, help="a server, or `file` for the home"
+    )
+    one.add_argument("--copy-only", action="store_true", help="leave the configuration as it is")
+    one.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    one.set_defaults(act=move)
+
+
+def _place(given: str, home: Path) -> StorePlace:
+    """Where an address on the command line leads; raises UserError if it cannot be used."""
+    here = find_store(home)
+    if given in FILE_STORE or (not is_server(given) and Path(given).absolute() == here.path):
+        return here._replace(server=None)
+    if not is_server(given):
+        raise UserError("Name a server (postgresql://…), or `file` for state.db in the home.")
+    for password in passwords_of(given):
+        register_secret(password)
+    if problem := problem_of(given):
+        raise UserError(f"The address cannot be used: {problem}.")
+    place = here._replace(server=address_of(StoreSettings(store=given), home, os.environ))
+    require_driver(place)
+    return place
+
+
+def check(args: argparse.Namespace) -> int:
+    """Say how it is where conversations are kept."""
+    home = hermes_home()
+    place = _place(args.url, home) if args.url else find_store(home)
+    if place.server is None:
+        return _check_file(place, args.json)
+    require_driver(place)
+    from hermes_state.server_report import examine
+
+    found = examine(place.server, place.connections)
+    is_well = all(remark.level != "wrong" for remark in found)
+    if args.json:
+        remarks = [remark._asdict() for remark in found]
+        print_json({"ok": is_well, "store": str(place), "remarks": remarks})
+        return 0 if is_well else 1
+    for remark in found:
+        print(f"{_MARKS[remark.level]} {remark.text}")
+        if remark.advice:
+            print(f"  → {remark.advice}")
+    if not args.url and place.path.exists():
+        print(
+            f"! {place.path} is there too and is not used. Copy it with hermes store move while"
+            " `store` is file, or move it away."
+        )
+    return 0 if is_well else 1
+
+
+def _check_file(place: StorePlace, as_json: bool) -> int:
+    findings: list[str] = []
+    if place.path.exists():
+        with open_place(place) as db:
+            findings = [finding.problem for finding in db.check_store()]
+    if as_json:
+        print_json({"ok": not findings, "store": str(place), "remarks": findings})
+        return 1 if findings else 0
+    said = "a file in the home" if place.path.exists() else "a file that is made with the first use"
+    print(f"{_MARKS['fine']} {place}: {said}.")
+    for problem in findings:
+        print(f"{_MARKS['wrong']} {problem}\n  → hermes doctor --fix")
+    return 1 if findings else 0
+
+
+def move(args: argparse.Namespace) -> int:
+    """Copy everything, verify it, and have it used from now on."""
+    home = hermes_home()
+    here, target = find_store(home), _place(args.to, home)
+    if (here.server, here.path) == (target.server, target.path):
+        raise UserError(f"Conversations are kept in {here} already.")
+    if here.server is not None:
+        require_driver(here)
+    elif not here.path.exists():
+        raise UserError(
+            f"There is nothing to move yet. To use the server: hermes config set store {args.to}"
+            if not password_of(args.to)
+            else "There is nothing to move yet. To use the server, set `store` in config.yaml."
+        )
+    require_idle(home)
+    lock = GatewayLock(home)
+    try:
+        lock.acquire()
+    except GatewayRunningError as error:
+        raise UserError(str(error)) from error
+    try:
+        confirm(f"Copy everything from {here} to {target}{_and_use(args)}?", args.yes)
+        _copy(here, target)
+        if not args.copy_only:
+            _use(home, here, target, args.to)
+    finally:
+        lock.release()
+    return 0
+
+
+def _and_use(args: argparse.Namespace) -> str:
+    return "" if args.copy_only else ", and use that from now on"
+
+
+def _copy(here: StorePlace, target: StorePlace) -> None:
+    from hermes_state.move import move_store
+
+    shown: dict[str, Any] = {}
+
+    def show(what: str, done: int, total: int) -> None:
+        shown.setdefault(what, progress(f"{what} rows:"))(done, total)
+
+    report = move_store(here.server or here.path, target.server or target.path, show)
+    count = sum(report.rows.values())
+    told = ", ".join(f"{rows} {table}" for table, rows in report.rows.items() if rows)
+    print(f"{target} holds everything: {count} rows ({told or 'none'}), each compared.")
+    if report.resumed:
+        print(f"{report.resumed} rows of these were there from an earlier attempt.")
+    if report.texts_with_nul or report.texts_with_half_pairs:
+        print(
+            f"Kept as they were: {report.texts_with_nul} texts with NUL characters (messages with"
+            f" parts have one), {report.texts_with_half_pairs} with halves of surrogate pairs."
+        )
+    if report.left_behind:
+        print(f"Not ours, and left behind: {', '.join(report.left_behind)}")
+
+
+def _use(home: Path, here: StorePlace, target: StorePlace, given: str) -> None:
+    """Write the setting, and put the old file aside."""
+    path = home / "config.yaml"
+    is_set = VARIABLE in os.environ
+    if is_set or VARIABLE in _dotenv(home):
+        where = "the environment" if is_set else home / ".env"
+        print(f"{VARIABLE} in {where} decides where the store is: change it there to use it.")
+        return
+    if target.server is None:
+        set_config_value(path, "store", FILE_STORE[1])
+    elif password_of(given):
+        set_dotenv_value(home / ".env", PASSWORD_NAME, password_of(given))
+        set_config_value(path, "store", with_password_from(given, PASSWORD_NAME))
+        print(f"The password is kept in {home / '.env'} as {PASSWORD_NAME}.")
+    else:
+        set_config_value(path, "store", given)
+    print(f"{path}: store is {target} now.")
+    if here.server is not None:
+        print(f"{here} still holds everything; nothing of Hermes reads it from here any more.")
+        return
+    aside = here.path.with_name(f"{here.path.name}.moved-{time.strftime('%Y%m%d-%H%M%S')}")
+    here.path.rename(aside)
+    print(f"The old file is kept as {aside}.")
+
+
+def _dotenv(home: Path) -> dict[str, str]:
+    from agent.config.env import load_dotenv
+
+    return load_dotenv(home / ".env")[0]

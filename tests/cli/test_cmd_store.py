@@ -1,0 +1,344 @@
+"""`hermes store check` and `move`, and every other command with a store on a server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config import load_config
+from agent.home import ConfigError
+from agent.store import find_store, open_store
+from gateway.status import GatewayLock
+from hermes_state import SessionDB, StoreUnavailableError
+
+from .. import postgres
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    """A database without a store in it."""
+    path = tmp_path / "server"
+    yield postgres.database_for(path)
+    postgres.drop_databases([postgres.name_for(path)])
+
+
+@pytest.fixture
+def there(rome: Any, address: str) -> Any:
+    """The home of `rome`, with its conversations on a server."""
+    said = rome("store", "move", "--to", address, "--yes")
+    assert said.code == 0, said
+    return rome
+
+
+def with_password(address: str, password: str = "pass%2Fword-1") -> str:
+    return address.replace("hermes@", f"hermes:{password}@")
+
+
+# Where it is
+
+
+def test_the_environment_wins_over_dotenv_and_both_over_the_file(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home: Path = cli.home
+    assert find_store(home).server is None
+    (home / "config.yaml").write_text("store: postgresql://in.file/db\nstore_connections: 3\n")
+    assert find_store(home)[1:] == ("postgresql://in.file/db", 3)
+    (home / ".env").write_text("HERMES_STORE=postgresql://in.dotenv/db\n")
+    assert find_store(home).server == "postgresql://in.dotenv/db"
+    monkeypatch.setenv("HERMES_STORE", "postgresql://in.environment/db")
+    assert find_store(home).server == "postgresql://in.environment/db"
+    assert load_config(home).store == "postgresql://in.environment/db"
+    monkeypatch.setenv("HERMES_STORE", "file")
+    assert find_store(home).server is None
+    assert load_config(home).store == ""
+
+
+def test_a_password_comes_from_where_passwords_are_kept(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PGPASSWORD", raising=False)
+    home: Path = cli.home
+    (home / "config.yaml").write_text("store: postgresql://me:${STORE_WORD}@host/db\n")
+    (home / ".env").write_text("STORE_WORD=geheim-77\n")
+    assert find_store(home).server == "postgresql://me:geheim-77@host/db"
+    (home / "config.yaml").write_text("store: postgresql://me@host/db?sslmode=require\n")
+    (home / ".env").write_text("PGPASSWORD=ge/heim\n")
+    assert find_store(home).server == ("postgresql://me@host/db?sslmode=require&password=ge%2Fheim")
+    monkeypatch.setenv("PGPASSWORD", "libpq reads this itself")
+    assert find_store(home).server == "postgresql://me@host/db?sslmode=require"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "store: mysql://host/db",
+        "store: [a]",
+        "store: postgresql://me:pa/ss@host/db",
+        "store: postgresql://host/db\nstore_connections: 0",
+        "store: {unclosed",
+    ],
+)
+def test_a_wrong_address_stops_the_start_and_no_file_is_used_instead(cli: Any, wrong: str) -> None:
+    (cli.home / "config.yaml").write_text(wrong)
+    with pytest.raises(ConfigError) as caught:
+        open_store(cli.home)
+    assert "pa/ss" not in str(caught.value)
+    assert cli("sessions", "list").code == 2
+    assert not (cli.home / "state.db").exists()
+
+
+def test_the_password_is_never_shown(rome: Any, address: str) -> None:
+    secret = with_password(address)
+    assert rome("store", "move", "--to", secret, "--yes").code == 0
+    assert "pass%2Fword-1" not in (rome.home / "config.yaml").read_text()
+    assert "HERMES_STORE_PASSWORD=pass%2Fword-1" in (rome.home / ".env").read_text()
+    assert find_store(rome.home).server == secret
+    for command in (
+        ["config", "get"],
+        ["config", "get", "store"],
+        ["config", "get", "--json"],
+        ["config", "check"],
+        ["doctor"],
+        ["doctor", "--json"],
+        ["store", "check"],
+        ["store", "check", "--json"],
+        ["sessions", "stats"],
+        ["sessions", "export", "--all"],
+        ["backup", "-o", "b.tar.gz"],
+    ):
+        said = rome(*command)
+        assert "word-1" not in said.out + said.err, command
+    assert rome("config", "get", "store").out.startswith("postgresql://")
+    (rome.home / "config.yaml").write_text(f"store: {secret}\n")
+    said = rome("config", "check")
+    assert "not meant for secrets" in said.out
+    assert "word-1" not in said.out
+    (rome.home / "config.yaml").write_text("store: postgresql://me:pass%2Fword-1@127.0.0.1:1/db\n")
+    assert "word-1" not in rome.fails("sessions", "list", code=1)
+    assert "word-1" not in repr(load_config(rome.home)) + repr(find_store(rome.home))
+
+
+def test_a_missing_driver_is_named_with_what_installs_it(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cli.home / "config.yaml").write_text("store: postgresql://host/db\n")
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == "psycopg" else real(name, *a)
+    )
+    with pytest.raises(StoreUnavailableError, match=r"psycopg.*Run: .* -m pip install"):
+        open_store(cli.home)
+    said = cli("doctor")
+    assert said.code == 1
+    assert "pip install" in said.out
+
+
+def test_nobody_loads_the_driver_who_does_not_use_it(hermes: Any, server: Any) -> None:
+    for arguments in (["--version"], ["chat", "-q", "hello"], ["sessions", "list"]):
+        if "chat" in arguments:
+            server.say("Hello.")
+        code = (
+            "import sys\nfrom hermes_cli.main import main\n"
+            f"try: code = main({arguments!r})\nexcept SystemExit as ended: code = ended.code\n"
+            "assert not code, code\n"
+            "assert not [one for one in sys.modules if one.startswith('psycopg')]\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=hermes.environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+
+
+# Moving
+
+
+def test_conversations_move_to_a_server_and_back(rome: Any, address: str) -> None:
+    before = rome("sessions", "export", "--all").out
+    said = rome("store", "move", "--to", address, "--yes")
+    assert said.code == 0, said
+    assert "2 sessions, 4 messages" in said.out
+    assert "each compared" in said.out
+    assert not (rome.home / "state.db").exists()
+    (kept,) = rome.home.glob("state.db.moved-*")
+    with SessionDB(kept) as db:
+        assert db.session_count() == 2
+    assert find_store(rome.home).server == address
+    assert rome("sessions", "export", "--all").out == before
+    assert "kept in" in rome.fails("store", "move", "--to", address, "--yes")
+    said = rome("store", "move", "--to", "file", "--yes")
+    assert said.code == 0, said
+    assert "still holds everything" in said.out
+    assert (rome.home / "config.yaml").read_text() == "store: file\n"
+    assert find_store(rome.home).server is None
+    assert rome("sessions", "export", "--all").out == before
+    assert "is not empty" in rome.fails("store", "move", "--to", address, "--yes", code=1)
+
+
+def test_only_a_copy_leaves_everything_as_it_is(rome: Any, address: str) -> None:
+    assert rome("store", "move", "--to", address, "--copy-only", "--yes").code == 0
+    assert (rome.home / "state.db").exists()
+    assert find_store(rome.home).server is None
+
+
+def test_a_move_is_asked_for_and_refused_while_anything_runs(rome: Any, address: str) -> None:
+    move = ("store", "move", "--to", address)
+    assert "--yes" in rome.fails(*move)
+    lock = GatewayLock(rome.home)
+    lock.acquire()
+    assert "gateway" in rome.fails(*move, "--yes")
+    lock.release()
+    with rome.store() as db:
+        db.session_count()
+        assert "is in use" in rome.fails(*move, "--yes")
+    with SessionDB(rome.home / "x.db", server=address) as db:
+        db.session_count()
+        assert "End every Hermes" in rome.fails(*move, "--yes", code=1)
+    assert find_store(rome.home).server is None
+
+
+def test_what_cannot_be_moved_is_said(cli: Any, address: str) -> None:
+    assert "nothing to move" in cli.fails("store", "move", "--to", address, "--yes")
+    assert "Name a server" in cli.fails("store", "move", "--to", "elsewhere.db", "--yes")
+    said = cli.fails("store", "move", "--to", "postgresql://me:a/b@host/db", "--yes")
+    assert "%2F" in said
+    assert "a/b" not in said
+
+
+def test_a_variable_that_wins_is_told(
+    rome: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_STORE", "file")
+    said = rome("store", "move", "--to", address, "--yes")
+    assert said.code == 0
+    assert "HERMES_STORE in the environment decides" in said.out
+    assert (rome.home / "state.db").exists()
+
+
+# Looking
+
+
+def test_a_server_is_looked_at_from_all_sides(rome: Any, tmp_path: Path) -> None:
+    with postgres.own_server(
+        fsync="on", full_page_writes="on", synchronous_commit="on", autovacuum="on"
+    ) as server:
+        url = server.url("postgres")
+        said = rome("store", "check", "--url", url)
+        assert said.code == 0, said
+        assert "There is no store in it yet" in said.out
+        assert rome("store", "move", "--to", url, "--yes").code == 0
+        said = rome("store", "check")
+        assert said.code == 0, said
+        for part in ("PostgreSQL", "UTF8", "schema is", "superuser", "clock", "connections", "MB"):
+            assert part in said.out, part
+        assert rome("store", "check", "--json").json["ok"]
+        said = rome("doctor")
+        assert "PostgreSQL" in said.out
+        assert "connections are used" in said.out
+    said = rome("store", "check")
+    assert said.code == 1
+    assert "cannot be reached" in said.out
+    said = rome("doctor")
+    assert said.code == 1
+    assert "cannot be reached" in said.out
+
+
+def test_a_file_is_looked_at_too(rome: Any) -> None:
+    said = rome("store", "check")
+    assert said.code == 0
+    assert "a file in the home" in said.out
+    with rome.store() as db:
+        db._execute_write(lambda conn: conn.execute("UPDATE sessions SET message_count = 99"))
+    said = rome("store", "check")
+    assert said.code == 1
+    assert "hermes doctor --fix" in said.out
+
+
+def test_a_file_beside_a_server_is_told(there: Any) -> None:
+    with SessionDB(there.home / "state.db"):
+        pass
+    assert "is there too and is not used" in there("store", "check").out
+
+
+# Every other command
+
+
+def test_commands_work_with_a_server(there: Any, tmp_path: Path) -> None:
+    assert "Trip to Rome" in there("sessions", "list").out
+    assert "noon" in there("sessions", "show", "Trip to Rome").out
+    stats = there("sessions", "stats").out
+    assert stats.startswith("postgresql://")
+    assert there("insights").code == 0
+    assert there("sessions", "rename", "Trip to Rome", "Rome").code == 0
+    assert there("pairing", "list").code == 0
+    assert there("sessions", "optimize").code == 0
+    assert not (there.home / "state.db").exists()
+
+
+def test_a_backup_holds_the_rest_of_the_home_and_says_so(there: Any) -> None:
+    (there.home / "SOUL.md").write_text("I am.\n")
+    said = there("backup", "-o", "b.tar.gz")
+    assert said.code == 0, said
+    assert "not in this archive" in said.out
+    assert "pg_dump" in said.out
+    assert "state.db" not in there("backup", "-o", "c.tar.gz", "--json").json["files"]
+    assert "postgres.md" in there.fails("backup", "increment")
+    (there.home / "SOUL.md").write_text("I was.\n")
+    said = there("restore", "b.tar.gz", "--yes")
+    assert said.code == 0, said
+    assert "with the server's tools" in said.out
+    assert (there.home / "SOUL.md").read_text() == "I am.\n"
+    assert "Trip to Rome" in there("sessions", "list").out
+
+
+def test_a_backup_of_a_file_is_not_used_while_a_server_is_named(
+    rome: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rome("backup", "-o", "b.tar.gz").code == 0
+    monkeypatch.setenv("HERMES_STORE", address)
+    said = rome("restore", "b.tar.gz", "--yes")
+    assert said.code == 0, said
+    assert "is set to use postgresql://" in said.out
+
+
+def test_repairing_says_what_is_the_servers_business(there: Any) -> None:
+    said = there("sessions", "repair")
+    assert "looks after its files itself" in said.out
+    assert not (there.home / "state.db").exists()
+
+
+def test_another_home_is_imported_into_the_server(there: Any, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    with SessionDB(old / "state.db") as db:
+        db.create_session("20250101_000000_cccccc", "cli")
+        db.append_message("20250101_000000_cccccc", "user", "from elsewhere")
+    said = there("import", str(old))
+    assert said.code == 0, said
+    assert not (there.home / "state.db").exists()
+    assert "from elsewhere" in there("sessions", "show", "20250101_000000_cccccc").out
+
+
+def test_a_chat_is_kept_on_the_server(hermes: Any, server: Any, address: str) -> None:
+    with (hermes.home / ".hermes" / "config.yaml").open("a") as file:
+        file.write(f"store: {address}\n")
+    server.say("Hello from there.")
+    done = hermes.run("chat", "-q", "hello")
+    assert done.returncode == 0, done.stderr
+    assert "Hello from there." in done.stdout
+    assert not (hermes.home / ".hermes" / "state.db").exists()
+    with SessionDB(hermes.home / "x.db", server=address) as db:
+        (session,) = db.list_sessions_rich()
+        assert [one["content"] for one in db.get_messages(session["id"])] == [
+            "hello",
+            "Hello from there.",
+        ]
+    assert os.environ.get("HERMES_STORE") is None
