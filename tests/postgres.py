@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
+import functools
+import itertools
 import os
 import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -197,12 +199,18 @@ def own_server(**settings: str) -> Iterator[Server]:
 # A database for each path that a test opens a store at
 
 ADDRESS = "HERMES_TEST_PG"
-"""Names the server to the processes of a run: `postgresql://user@/%s?host=…`, %s for a database."""
+"""Names the server to the processes of a run: `postgresql://user@/DATABASE?host=…`."""
 
 TAG = "HERMES_TEST_DATABASES"
-"""What the names of a test's databases begin with, in all its processes."""
+"""Names the test to all its processes, so that they find its databases."""
 
 _TEMPLATE = "hermes_template"
+_ROOM = 4_000_000
+"""Bytes in its tables up to which a database is emptied and used again: a twentieth of the work of
+making one."""
+
+_connections: dict[tuple[int, str], Any] = {}
+"""By process and database. (What a fork inherits is its parent's, and stays unused.)"""
 
 
 def address_of(database: str) -> str:
@@ -214,75 +222,190 @@ def address_of(database: str) -> str:
 
 def start_for_run() -> None:
     """Start the server, before the processes that share the tests and their children."""
-    with contextlib.closing(_connect()) as connection:
+    with _registry() as connection:
         _make_template(connection)
 
 
-def name_for(path: Path) -> str:
-    """The name of the database that stands for the file at a path."""
-    digest = hashlib.sha256(os.fsencode(path.absolute())).hexdigest()[:24]
-    return f"t_{os.environ.get(TAG, '')}_{digest}"
-
-
-def database_for(path: Path) -> str:
-    """The address of the database that stands for the file at a path; made if there is none."""
+def connect(database: str = "postgres") -> Any:
+    """A connection to a database of the run's server, kept for as long as the process runs."""
     import psycopg
 
-    name = name_for(path)
-    with contextlib.closing(_connect()) as connection:
-        if not connection.execute(
-            "SELECT 1 FROM pg_database WHERE datname = %s", (name,)
-        ).fetchall():
-            _make_template(connection)
-            with contextlib.suppress(psycopg.errors.DuplicateDatabase):  # another process was first
-                connection.execute(
-                    f'CREATE DATABASE "{name}" TEMPLATE {_TEMPLATE} STRATEGY file_copy'
-                )
-    return address_of(name)
+    key = os.getpid(), database
+    known = _connections.get(key)
+    if known is None or known.closed:
+        known = _connections[key] = psycopg.connect(address_of(database), autocommit=True)
+    return known
 
 
-def drop_tagged(tag: str) -> None:
-    """Delete the databases of a test, whichever of its processes has made them."""
-    with contextlib.closing(_connect()) as connection:
+def disconnect(database: str) -> None:
+    """Let go of a database that is to be copied or deleted."""
+    known = _connections.pop((os.getpid(), database), None)
+    if known is not None:
+        known.close()
+
+
+@contextlib.contextmanager
+def _registry() -> Iterator[Any]:
+    """Which database stands for which path, kept by the server, for one process at a time."""
+    connection = connect()
+    connection.execute("SELECT pg_advisory_lock(1)")
+    try:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS test_databases"
+            " (name text PRIMARY KEY, path text, test text, UNIQUE (path, test))"
+        )
+        yield connection
+    finally:
+        connection.execute("SELECT pg_advisory_unlock(1)")
+        if "_pytest" not in sys.modules:  # a program that is tested
+            disconnect("postgres")
+
+
+def database_for(path: Path, test: str | None = None) -> str:
+    """The address of the database that stands for the file at a path; an empty one if it is new.
+
+    `test` is whose it is; by default whichever the environment names.
+    """
+    test = os.environ.get(TAG, "") if test is None else test
+    with _registry() as connection:
         found = connection.execute(
-            "SELECT datname FROM pg_database WHERE starts_with(datname, %s)", (f"t_{tag}_",)
-        ).fetchall()
-    drop_databases(name for (name,) in found)
+            "SELECT name FROM test_databases WHERE path = %s AND test = %s",
+            (str(path.absolute()), test),
+        ).fetchone()
+        found = (
+            found
+            or connection.execute(
+                "UPDATE test_databases SET path = %s, test = %s WHERE name ="
+                " (SELECT name FROM test_databases WHERE path IS NULL LIMIT 1) RETURNING name",
+                (str(path.absolute()), test),
+            ).fetchone()
+        )
+        if found is None:
+            found = (_make_database(connection),)
+            connection.execute(
+                "INSERT INTO test_databases (name, path, test) VALUES (%s, %s, %s)",
+                (*found, str(path.absolute()), test),
+            )
+    return address_of(found[0])
 
 
-def drop_databases(names: Iterable[str]) -> None:
-    """Delete databases, whoever is still connected."""
-    with contextlib.closing(_connect()) as connection:
-        for name in names:
-            connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-
-
-def _connect() -> Any:
-    import psycopg
-
-    return psycopg.connect(address_of("postgres"), autocommit=True)
+def _make_database(connection: Any) -> str:
+    _make_template(connection)
+    name = f"hermes_{os.urandom(6).hex()}"
+    connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY file_copy")
+    return name
 
 
 def _make_template(connection: Any) -> None:
     """A database with empty tables, once for the server."""
     from hermes_state.server import ServerDatabase
 
-    connection.execute("SELECT pg_advisory_lock(1)")
     found = connection.execute(
         f"SELECT 1 FROM pg_database WHERE datname = '{_TEMPLATE}'"
     ).fetchall()
     if not found:
         connection.execute("CREATE DATABASE hermes_making TEMPLATE template0")
         ServerDatabase(address_of("hermes_making"), busy_timeout=30).close()
+        with contextlib.closing(psycopg_connect("hermes_making")) as making:
+            making.execute(_REMEMBER)
         connection.execute(f"ALTER DATABASE hermes_making RENAME TO {_TEMPLATE}")
-    connection.execute("SELECT pg_advisory_unlock(1)")
+
+
+def psycopg_connect(database: str) -> Any:
+    """A connection of one's own."""
+    import psycopg
+
+    return psycopg.connect(address_of(database), autocommit=True)
+
+
+def give_back(test: str) -> None:
+    """Empty the databases of a test for the next one, or delete those that are not as they were."""
+    with _registry() as connection:
+        names = connection.execute(
+            "SELECT name FROM test_databases WHERE test = %s", (test,)
+        ).fetchall()
+    for (name,) in names:
+        is_fit = _empty(name)
+        with _registry() as connection:
+            if is_fit:
+                connection.execute(
+                    "UPDATE test_databases SET path = NULL, test = NULL WHERE name = %s", (name,)
+                )
+            else:
+                disconnect(name)
+                connection.execute("DELETE FROM test_databases WHERE name = %s", (name,))
+                connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+# What a database is like when it is new is kept in a schema of its own. Deleting row by row is
+# quicker than TRUNCATE, which makes a file for each table and index.
+_FINGERPRINT = (
+    "SELECT (SELECT count(*) || '/' || max(oid) FROM pg_class WHERE relkind <> 't')"
+    " || '/' || (SELECT count(*) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+    " WHERE c.relnamespace = 'public'::regnamespace AND NOT a.attisdropped)"
+    " || '/' || (SELECT count(*) FROM pg_trigger WHERE tgenabled = 'O')"
+)
+_REMEMBER = """
+CREATE SCHEMA begin;
+CREATE TABLE begin.state_meta AS SELECT * FROM public.state_meta;
+CREATE TABLE begin.schema_version AS SELECT * FROM public.schema_version;
+"""
+
+
+def _empty(name: str) -> bool:
+    """Make a database as new; False if it is better deleted."""
+    import psycopg
+
+    try:
+        connection = connect(name)
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        size, fingerprint = connection.execute(
+            "SELECT (SELECT sum(pg_table_size(oid)) FROM pg_class"
+            f" WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace), ({_FINGERPRINT})"
+        ).fetchone()
+        if size > _ROOM or fingerprint != _fingerprint():
+            return False
+        connection.execute(_emptying())
+    except psycopg.Error:  # somebody holds on to it, or a test has changed what it should not
+        return False
+    return True
+
+
+@functools.cache
+def _fingerprint() -> str:
+    with contextlib.closing(psycopg_connect(_TEMPLATE)) as template:
+        return str(template.execute(_FINGERPRINT).fetchone()[0])
+
+
+@functools.cache
+def _emptying() -> str:
+    with contextlib.closing(psycopg_connect(_TEMPLATE)) as template:
+        tables = template.execute(
+            "SELECT relname FROM pg_class WHERE relkind = 'r'"
+            " AND relnamespace = 'public'::regnamespace"
+        ).fetchall()
+    return "; ".join([
+        "BEGIN", "SET LOCAL lock_timeout = '5s'", "SET LOCAL session_replication_role = replica",
+        *(f"DELETE FROM {table}" for (table,) in tables),
+        "INSERT INTO state_meta SELECT * FROM begin.state_meta",
+        "INSERT INTO schema_version SELECT * FROM begin.schema_version",
+        "SELECT setval(seqrelid::regclass, 1, false) FROM pg_sequence",
+        "COMMIT",
+    ])  # fmt: skip
+
+
+_tests = itertools.count()
 
 
 class Stores:
     """While in use, every store that is opened at a path is a database of the server."""
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
+        self._test = f"{os.getpid()}-{next(_tests)}"
+        """Known to the forked children of the test, too."""
 
     def open_store(
         self,
@@ -294,13 +417,13 @@ class Stores:
         """In the place of `open_store`."""
         from hermes_state.server import ServerDatabase
 
-        if server is None:
-            self._names.add(name_for(path))
-            server = database_for(path)
-        return ServerDatabase(server, busy_timeout=busy_timeout), None
+        return ServerDatabase(server or self.address(path), busy_timeout=busy_timeout), None
+
+    def address(self, path: Path) -> str:
+        """Of the database that stands for a path; it is given back with the others."""
+        return database_for(path, self._test)
 
     def forget(self) -> None:
-        """Delete what was made."""
-        if self._names:
-            drop_databases(self._names)
-            self._names.clear()
+        """Give back what was opened."""
+        if ADDRESS in os.environ:
+            give_back(self._test)

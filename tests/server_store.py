@@ -114,5 +114,5 @@ def stores_on_server(patch: Any) -> Iterator[None]:
         install()
         yield
         lines = held.read()
-    postgres.drop_tagged(tag)
+    postgres.give_back(tag)
     assert not lines, f"the store was called on an event loop:\n{lines}"

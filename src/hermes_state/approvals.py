@@ -148,15 +148,14 @@ def take_late_answer(
     It counts for as long as the question itself would have waited. None if there is no answer.
     """
     now = conn.now()
-    found = row(
+    answers = column(
         conn,
-        "UPDATE approvals SET taken_at = ?1 WHERE id = (SELECT a.id FROM approvals a"
-        " JOIN sessions s ON s.id = a.session_id WHERE s.conversation_id ="
-        "  (SELECT conversation_id FROM sessions WHERE id = ?2)"
+        "SELECT a.id FROM approvals a JOIN sessions s ON s.id = a.session_id"
+        " WHERE s.conversation_id = (SELECT conversation_id FROM sessions WHERE id = ?2)"
         " AND a.command = ?3 AND a.description = ?4 AND a.pattern_keys = ?5"
         " AND COALESCE(a.user_id, '') = ?6 AND a.how = 'person' AND a.taken_at IS NULL"
         " AND a.decided_at > ?1 - (a.expires_at - a.created_at)"
-        " ORDER BY a.decided_at DESC LIMIT 1) AND taken_at IS NULL RETURNING id",
+        " ORDER BY a.decided_at DESC",
         (
             now,
             session_id,
@@ -166,7 +165,14 @@ def take_late_answer(
             encode_text(user_id or "", "user_id"),
         ),
     )
-    return None if found is None else get_approval(conn, found["id"])
+    for approval_id in answers:
+        conn.execute(
+            "UPDATE approvals SET taken_at = ? WHERE id = ? AND taken_at IS NULL",
+            (now, approval_id),
+        )
+        if conn.changes():  # else somebody else has just taken it
+            return get_approval(conn, approval_id)
+    return None
 
 
 def renew_approval_token(

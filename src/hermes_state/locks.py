@@ -27,6 +27,11 @@ Scope = str | None
 STORE: Scope = None
 ROW: Scope = ""
 
+
+class ConversationId(str):
+    """The conversation itself. (A session of that name may belong to another one by now.)"""
+
+
 _SESSION = "session_id"
 
 CONVERSATION: dict[str, str] = {
@@ -103,7 +108,9 @@ def scope_of(function: Callable[..., Any], name: str) -> Callable[..., Scope]:
         if _moves_sessions(name, args, kwargs):
             return STORE
         conversation = getattr(given, "conversation_id", given)
-        return conversation if isinstance(conversation, str) else STORE
+        if not isinstance(conversation, str):
+            return STORE
+        return conversation if wanted == _SESSION else ConversationId(conversation)
 
     return scope
 

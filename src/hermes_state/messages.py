@@ -169,6 +169,9 @@ def append_message(
     `content` is text or a list of parts (text, images); `tool_calls` a list of calls.
     """
     at = conn.now() if timestamp is None else seconds(timestamp)
+    # The counters come first: whoever has changed them holds the session's row to the end of its
+    # transaction. So within a session the order of ids is the order of commits, also where several
+    # write at once; `load_live`, `covers_until` and going back rely on it.
     conn.execute(_COUNT, (1, count_tool_calls(tool_calls), at, session_id))
     if not conn.changes():
         raise UnknownSessionError(session_id)
@@ -224,9 +227,10 @@ def append_messages(
     if not batch:
         return []
     calls = sum(count_tool_calls(fields.get("tool_calls")) for fields in batch)
+    now = conn.now()
     for fields in batch:
         given = fields.get("timestamp")
-        fields["timestamp"] = conn.now() if given is None else seconds(given)
+        fields["timestamp"] = now if given is None else seconds(given)
     newest = max(fields["timestamp"] for fields in batch)
     conn.execute(_COUNT, (len(batch), calls, newest, session_id))
     if not conn.changes():

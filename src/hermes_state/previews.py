@@ -6,7 +6,7 @@ takes a turn over goes on with the message that its chat sees already.
 
 from __future__ import annotations
 
-from .dialect import Connection
+from .dialect import Connection, tuples
 from .sessions import get_meta, set_meta
 
 KEPT_SECONDS = 86_400.0
@@ -17,10 +17,14 @@ _PREFIX = "preview:"
 def note_preview(conn: Connection, turn: str, message_id: str) -> None:
     """The chat shows the answer of a turn, as far as it is made, in the message with this id."""
     now = conn.now()
-    conn.execute(  # a value is a time, a space, and the message's id
-        "DELETE FROM state_meta WHERE key >= ? AND key < ? AND CAST(value AS REAL) < ?",
-        (_PREFIX, f"{_PREFIX}\U0010ffff", now - KEPT_SECONDS),
-    )
+    for key, kept in tuples(
+        conn,
+        "SELECT key, value FROM state_meta WHERE key >= ? AND key < ?",
+        (_PREFIX, f"{_PREFIX}\U0010ffff"),
+    ):
+        # A value is a time, a space, and the message's id.
+        if float(kept.partition(" ")[0]) < now - KEPT_SECONDS:
+            conn.execute("DELETE FROM state_meta WHERE key = ? AND value = ?", (key, kept))
     set_meta(conn, f"{_PREFIX}{turn}", f"{now} {message_id}")
 
 

@@ -18,7 +18,7 @@ from .dialect import Connection, column
 from .errors import InvalidMessageError, SessionEndedError
 from .lineage import BRANCH_MARK, conversation_facts, get_compression_tip, get_continuation
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
-from .sessions import JSON_FIELDS, TEXT_FIELDS, create_session, get_session
+from .sessions import JSON_FIELDS, TEXT_FIELDS, create_new_session, get_session
 from .titles import get_next_title_in_lineage, set_session_title
 from .turns import Lease, require_lease
 from .wall_settings import carry_wall
@@ -81,7 +81,7 @@ def rotate_session(
     carried = {name: parent[name] for name in _CARRIED if parent[name] is not None}
     if system_prompt is not None:
         carried["system_prompt"] = system_prompt
-    create_session(conn, new_session_id, parent["source"], **carried)
+    create_new_session(conn, new_session_id, parent["source"], **carried)
     # Linked here and not by create_session: which child goes on is certain.
     conn.execute(
         "UPDATE sessions SET parent_session_id = ?, continuation_of = ?, conversation_id = ?, "
@@ -211,7 +211,7 @@ def branch_session(
     else:
         carried = {name: carried[name] for name in _CARRIED_TO_OTHERS if name in carried}
         carried |= {name: given for name, given in new_owner.items() if given is not None}
-    create_session(conn, new_session_id, source or parent["source"], **carried)
+    create_new_session(conn, new_session_id, source or parent["source"], **carried)
     ids = column(
         conn,
         "SELECT id FROM messages WHERE session_id = ? AND active = 1 AND id <= ? ORDER BY id",

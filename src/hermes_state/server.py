@@ -33,7 +33,7 @@ from .errors import (
     StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
-from .locks import STORE, Scope
+from .locks import STORE, ConversationId, Scope
 from .server_connection import ServerConnection, connect
 from .server_errors import CONFLICTS, is_passing, named
 
@@ -200,8 +200,7 @@ class ServerDatabase:
         scope: Scope,
         tell: bool,
     ) -> T:
-        key = "NULL" if scope is None else connection.quoted(scope)
-        begun = connection.run_script(f"BEGIN; SELECT hermes_lock({key})").fetchone()
+        begun = connection.run_script(f"BEGIN; {_lock(connection, scope)}").fetchone()
         assert begun is not None
         connection.set_clock(begun[0])
         try:
@@ -347,6 +346,17 @@ class ServerDatabase:
             ) from error
         except psycopg.Error as error:
             raise named(error, self.path) from error
+
+
+def _lock(connection: ServerConnection, scope: Scope) -> str:
+    """Statements that take the locks of a write; the last one tells the time."""
+    if scope is None:  # the store's
+        return "SELECT hermes_lock(NULL)"
+    key = connection.quoted(scope)
+    if isinstance(scope, ConversationId):
+        lock = f"pg_advisory_xact_lock(hashtextextended({key}, 0))"
+        return f"SELECT hermes_lock(''); SELECT {lock}; SELECT hermes_lock('')"
+    return f"SELECT hermes_lock({key})"
 
 
 def _is_alive(connection: ServerConnection) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import pq
 from psycopg.adapt import Buffer, Dumper, Loader
-from psycopg.types.numeric import Int8Dumper
+from psycopg.types.numeric import FloatDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
 STATEMENT_SECONDS = 60
@@ -78,6 +78,11 @@ class _TruthLoader(Loader):
         return int(bytes(data) == b"t")
 
 
+class _RealDumper(FloatDumper):
+    def dump(self, obj: float) -> Buffer | None:
+        return None if obj != obj else super().dump(obj)  # no number at all, as SQLite has it
+
+
 class _NumberLoader(Loader):
     """Sums of whole numbers have a type of their own there."""
 
@@ -99,6 +104,7 @@ def adapt(connection: psycopg.Connection[Any]) -> None:
     adapters.register_dumper(str, _TextDumper)
     adapters.register_dumper(int, Int8Dumper)
     adapters.register_dumper(bool, _TruthDumper)
+    adapters.register_dumper(float, _RealDumper)
     for kind in (bytes, bytearray, memoryview):
         adapters.register_dumper(kind, _BytesDumper)
     for name in ("text", "varchar", "bpchar", "name"):

@@ -20,6 +20,8 @@ CONFLICTS = (pg.UniqueViolation, pg.DeadlockDetected, pg.SerializationFailure)
 
 _STARTING = (pg.CannotConnectNow, pg.AdminShutdown, pg.CrashShutdown)
 _NO_ROOM_FOR_US = (pg.TooManyConnections,)
+_WRONG_TYPES = (pg.UndefinedFunction, pg.DatatypeMismatch, pg.AmbiguousFunction)
+"""A number where a text belongs: there is no `=` between the two."""
 _REFUSED = (
     pg.InvalidPassword,
     pg.InvalidAuthorizationSpecification,
@@ -73,7 +75,9 @@ def named(error: psycopg.Error, where: str) -> StoreError:
             " Name the server's own address: notifications and time-outs belong to a session."
         )
     cannot_adapt = isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None
-    if cannot_adapt or isinstance(error, psycopg.DataError | pg.ProgramLimitExceeded):
+    if cannot_adapt or isinstance(
+        error, (psycopg.DataError, pg.ProgramLimitExceeded, *_WRONG_TYPES)
+    ):
         return InvalidMessageError(f"A value that cannot be stored: {said}")
     if isinstance(error, pg.IoError):
         return StoreIOError(f"Reading or writing on the server of {where} failed: {said}")

@@ -36,19 +36,25 @@ _IDENTITY = "INTEGER PRIMARY KEY AUTOINCREMENT"
 
 # A work is run under its locks: all writes share the first, so that whoever owns it is alone; one
 # about a conversation owns the second. Each statement sees what was committed when it began, so the
-# conversation is looked up once nobody can move the session to another any more.
+# conversation is looked up once nobody can move the session to another any more; and once more with
+# the lock, for a session that was created while it was waited for.
 _FUNCTIONS = f"""
 CREATE OR REPLACE FUNCTION hermes_lock(about text) RETURNS double precision
 LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+  conversation text;
+  locked text;
 BEGIN
   IF about IS NULL THEN
     PERFORM pg_advisory_xact_lock({STORE_LOCK});
   ELSE
     PERFORM pg_advisory_xact_lock_shared({STORE_LOCK});
-    IF about <> '' THEN
-      PERFORM pg_advisory_xact_lock(hashtextextended(
-        COALESCE((SELECT conversation_id FROM sessions WHERE id = about), about), 0));
-    END IF;
+    WHILE about <> '' LOOP
+      conversation := COALESCE((SELECT conversation_id FROM sessions WHERE id = about), about);
+      EXIT WHEN conversation = locked;
+      PERFORM pg_advisory_xact_lock(hashtextextended(conversation, 0));
+      locked := conversation;
+    END LOOP;
   END IF;
   RETURN {CLOCK};
 END $$;

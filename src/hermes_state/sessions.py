@@ -41,37 +41,14 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
     git_branch, git_repo_root, profile_name, started_at. A child of a compressed session becomes
     its continuation, if it has none yet and the child is neither a branch nor a delegate.
     """
-    if not isinstance(session_id, str) or not session_id:
-        raise InvalidMessageError(f"A session id must be text that is not empty: {session_id!r}")
-    facts: dict[str, Any] = {}
-    for name, given in kwargs.items():
-        if name in TEXT_FIELDS:
-            facts[name] = encode_text(given, name)
-        elif name in JSON_FIELDS:
-            facts[name] = encode_json(given, name)
-        elif name in _TIME_FIELDS:
-            facts[name] = given if given is None else float(given)
-        else:
-            raise TypeError(f"create_session() does not know {name!r}")
-    parent_id = facts.pop("parent_session_id", None)
-    facts = {name: fact for name, fact in facts.items() if fact is not None}
+    facts, parent_id = _given_facts(session_id, kwargs)
     existing = row(
         conn,
         "SELECT source, user_id, parent_session_id FROM sessions WHERE id = ?",
         (session_id,),
     )
     if existing is None:
-        facts.setdefault("started_at", conn.now())
-        facts |= {
-            "id": encode_text(session_id, "session_id"),
-            "source": encode_text(source, "source") or "unknown",
-            "conversation_id": _new_conversation_id(conn, session_id),
-            "version": 1,
-        }
-        conn.execute(
-            f"INSERT INTO sessions ({', '.join(facts)}) VALUES ({', '.join('?' * len(facts))})",
-            tuple(facts.values()),
-        )
+        _insert_session(conn, session_id, source, facts)
     else:
         facts.pop("started_at", None)
         if existing["user_id"] is None and "user_id" in facts:
@@ -86,6 +63,46 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
     if parent_id is not None and (existing is None or existing["parent_session_id"] is None):
         lineage.link_to_parent(conn, session_id, parent_id)
     return session_id
+
+
+def create_new_session(conn: Connection, session_id: str, source: str, **kwargs: Any) -> None:
+    """Create a row that must not be there yet, and is not filled if another has just made it."""
+    facts, parent_id = _given_facts(session_id, kwargs)
+    _insert_session(conn, session_id, source, facts)
+    if parent_id is not None:
+        lineage.link_to_parent(conn, session_id, parent_id)
+
+
+def _given_facts(session_id: str, kwargs: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """The facts about a session that are known, by column, and its parent."""
+    if not isinstance(session_id, str) or not session_id:
+        raise InvalidMessageError(f"A session id must be text that is not empty: {session_id!r}")
+    facts: dict[str, Any] = {}
+    for name, given in kwargs.items():
+        if name in TEXT_FIELDS:
+            facts[name] = encode_text(given, name)
+        elif name in JSON_FIELDS:
+            facts[name] = encode_json(given, name)
+        elif name in _TIME_FIELDS:
+            facts[name] = given if given is None else float(given)
+        else:
+            raise TypeError(f"create_session() does not know {name!r}")
+    parent_id = facts.pop("parent_session_id", None)
+    return {name: fact for name, fact in facts.items() if fact is not None}, parent_id
+
+
+def _insert_session(conn: Connection, session_id: str, source: str, facts: dict[str, Any]) -> None:
+    facts.setdefault("started_at", conn.now())
+    facts |= {
+        "id": encode_text(session_id, "session_id"),
+        "source": encode_text(source, "source") or "unknown",
+        "conversation_id": _new_conversation_id(conn, session_id),
+        "version": 1,
+    }
+    conn.execute(
+        f"INSERT INTO sessions ({', '.join(facts)}) VALUES ({', '.join('?' * len(facts))})",
+        tuple(facts.values()),
+    )
 
 
 def _new_conversation_id(conn: Connection, session_id: str) -> str:

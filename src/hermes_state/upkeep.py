@@ -55,7 +55,7 @@ def maybe_auto_prune_and_vacuum(
 
     def claim(conn: Connection) -> bool:
         last = get_meta(conn, LAST_AUTO_PRUNE)
-        now = time.time()
+        now = conn.now()
         try:
             due = last is None or now - float(last) >= min_interval_hours * 3600
         except ValueError:

@@ -1,7 +1,8 @@
 """Fixtures for the store: real SQLite files in a temporary folder, and real PostgreSQL databases.
 
 Every test here runs on both, but for those that are about SQLite's files, pages and logs, which are
-marked `sqlite`. On a server, a store that is opened at a path is a database of its own.
+marked `sqlite`, and those that open stores on both themselves (`both_databases`). On a server, a
+store that is opened at a path is a database of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import hermes_state.db
 from hermes_state import SessionDB
 
 from .. import postgres
+from .interleaving import Pair
+from .raw import check_sound
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -22,6 +25,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in metafunc.definition.iter_markers("parametrize"):
         if mark.args[0] == "database":
             return
+    if metafunc.definition.get_closest_marker("both_databases"):
+        return
     about_files = metafunc.definition.get_closest_marker("sqlite") is not None
     metafunc.parametrize(
         "database", ["sqlite"] if about_files else ["sqlite", "postgres"], indirect=True
@@ -51,3 +56,13 @@ def db(db_path: Path) -> Iterator[SessionDB]:
     store = SessionDB(db_path)
     yield store
     store.close()
+
+
+@pytest.fixture
+def pair(db: SessionDB, db_path: Path) -> Iterator[Pair]:
+    """Two stores on one database, which is whole in the end."""
+    with SessionDB(db_path) as other:
+        yield Pair(db, other)
+        check_sound(db)
+        known = ("turns_end", "calls_are_answered")  # turns that a test leaves in their middle
+        assert [one for one in db.check_store() if one.rule not in known] == []

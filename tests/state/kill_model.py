@@ -15,6 +15,8 @@ from typing import Any
 
 from hermes_state import SessionDB
 
+from .raw import check_sound
+
 Operation = tuple[Any, ...]
 LIVE, COMPACTED = 1, 0
 
@@ -229,10 +231,7 @@ def observe(db: SessionDB) -> State:
 
 def check_whole(db: SessionDB, state: State) -> None:
     """What must hold of any store, whatever was done to it."""
-    assert db._database.read(lambda conn: conn.pragma("integrity_check")) == "ok"
-    loose = "SELECT id FROM messages WHERE session_id NOT IN (SELECT id FROM sessions)"
-    for query in ("PRAGMA foreign_key_check", loose):
-        assert not db._database.read(lambda conn, query=query: conn.execute(query).fetchall())
+    check_sound(db)
     followed = [s.continuation_of for s in state.sessions.values() if s.continuation_of]
     assert len(followed) == len(set(followed)), "a parent has two continuations"
     compressed = {name for name, s in state.sessions.items() if s.end_reason == "compression"}

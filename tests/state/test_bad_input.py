@@ -17,10 +17,8 @@ from hermes_state import (
 )
 
 from .memory import memory_folder
+from .raw import check_sound
 from .surface import UNKNOWN, arguments, dump, method_names, parameters
-
-pytestmark = pytest.mark.sqlite
-
 
 # What these are asked to write, they may write, whether or not there is such a session.
 CREATES = {
@@ -126,7 +124,7 @@ def test_no_wrong_value_leaves_half_a_change(db_path: Path, name: str) -> None:
             assert session["message_count"] == len(db.get_messages(session["id"]))
             db.export_session_lineage(session["id"])
             db.get_messages_as_conversation(session["id"], include_ancestors=True)
-        assert db._database.read(lambda conn: conn.pragma("integrity_check")) == "ok"
+        check_sound(db)
 
 
 WRONG_FIELDS: list[tuple[str, Any]] = [
@@ -352,6 +350,7 @@ def test_a_message_of_50_megabytes(chat: SessionDB) -> None:
     assert (recent["id"], len(recent["preview"])) == (message_id, 80)
 
 
+@pytest.mark.sqlite
 def test_more_than_sqlite_can_hold_is_named(chat: SessionDB) -> None:
     before = dump(chat)
     chat._database._writer.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)

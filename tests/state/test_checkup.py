@@ -12,8 +12,7 @@ from hermes_state.search.check import missing_from_index
 from hermes_state.tool_runs import Started
 from hermes_state.turn_log import CUT_OFF, Recorded
 
-pytestmark = pytest.mark.sqlite
-
+from .raw import query, tamper
 
 CALLS = [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]
 
@@ -52,22 +51,8 @@ def begin_turn(db: SessionDB, name: str) -> Recorded:
     return db.begin_turn(name, message, source="cli", facts={}, leased=True)
 
 
-def break_it(db: SessionDB, *statements: str) -> None:
-    def work(conn: object) -> None:
-        for statement in statements:
-            conn.execute(statement)  # type: ignore[attr-defined]
-
-    db._database.outside_transaction(lambda conn: conn.execute("PRAGMA foreign_keys = 0"))
-    db._execute_write(work)
-
-
 def said(db: SessionDB) -> list[str]:
-    return sorted(
-        str(content)
-        for (content,) in db._database.read(
-            lambda conn: conn.execute("SELECT content FROM messages").fetchall()
-        )
-    )
+    return sorted(str(content) for (content,) in query(db, "SELECT content FROM messages"))
 
 
 def test_a_store_in_order_has_no_findings(store: SessionDB) -> None:
@@ -138,7 +123,7 @@ BROKEN = {
 @pytest.mark.parametrize("rule", BROKEN)
 def test_each_thing_is_found_and_put_right(store: SessionDB, rule: str) -> None:
     statements, concerned = BROKEN[rule]
-    break_it(store, *statements)
+    tamper(store, *statements)
     before = said(store)
     found = {one.rule: one for one in store.check_store()}
     assert rule in found, found
@@ -152,7 +137,7 @@ def test_each_thing_is_found_and_put_right(store: SessionDB, rule: str) -> None:
 
 
 def test_answers_that_wait_for_days_are_told_and_stay_owed(store: SessionDB) -> None:
-    break_it(store, "UPDATE delivery_obligations SET created_at = 1, updated_at = 1")
+    tamper(store, "UPDATE delivery_obligations SET created_at = 1, updated_at = 1")
     found = {one.rule: one for one in store.check_store()}
     assert found["outbox_delivered"].concerned == ("owed",)
     store.mend_store()
@@ -161,21 +146,21 @@ def test_answers_that_wait_for_days_are_told_and_stay_owed(store: SessionDB) -> 
 
 
 def test_a_turn_that_nobody_went_on_with_is_closed_visibly(store: SessionDB) -> None:
-    break_it(store, *BROKEN["turns_end"][0])
+    tamper(store, *BROKEN["turns_end"][0])
     store.mend_store()
     history = [message["content"] for message in store.get_messages_as_conversation("turn")]
     assert history[-2:] == [OUTCOME_UNKNOWN, CUT_OFF]
 
 
 def test_a_call_of_a_turn_that_has_ended_wants_its_answer(store: SessionDB) -> None:
-    break_it(store, "UPDATE turns SET state = 'ended'", "DELETE FROM tool_runs")
+    tamper(store, "UPDATE turns SET state = 'ended'", "DELETE FROM tool_runs")
     assert [one.rule for one in store.check_store()] == ["calls_are_answered"]
     store.mend_store()
     assert store.check_store() == []
 
 
 def test_a_ring_of_continuations_is_opened(store: SessionDB) -> None:
-    break_it(store, "UPDATE sessions SET continuation_of = 'a2' WHERE id = 'a'")
+    tamper(store, "UPDATE sessions SET continuation_of = 'a2' WHERE id = 'a'")
     assert [one.rule for one in store.check_store()] == ["one_tip"]
     store.mend_store()
     assert store.check_store() == []
@@ -183,7 +168,7 @@ def test_a_ring_of_continuations_is_opened(store: SessionDB) -> None:
 
 
 def test_messages_without_a_session_can_be_found_again(store: SessionDB) -> None:
-    break_it(store, *BROKEN["messages_have_a_session"][0])
+    tamper(store, *BROKEN["messages_have_a_session"][0])
     store.mend_store()
     assert store.get_messages_as_conversation("x")[0]["content"] == "lost"
     assert [hit["session_id"] for hit in store.search_messages("lost")] == ["x"]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,9 +14,7 @@ from hermes_state import InvalidMessageError, SessionDB
 from hermes_state.codec import JSON_MARK, decode_content, encode_content, encode_text, plain_text
 
 from .. import seeds
-
-pytestmark = pytest.mark.sqlite
-
+from .raw import query
 
 any_text = st.text(st.characters(exclude_categories=()))
 awkward_text = any_text | st.sampled_from(
@@ -115,8 +112,7 @@ def test_scripts_read_ordinary_text_in_the_table(db: SessionDB) -> None:
     db.create_session("s", "cli")
     db.append_message("s", "user", "Grüße, 世界 🌍")
     db.append_message("s", "user", [{"type": "text", "text": "Grüße"}])
-    with apsw.Connection(str(db.db_path), flags=apsw.SQLITE_OPEN_READONLY) as conn:
-        raw = [text for (text,) in conn.execute("SELECT content FROM messages ORDER BY id")]
+    raw = [text for (text,) in query(db, "SELECT content FROM messages ORDER BY id")]
     assert raw[0] == "Grüße, 世界 🌍"
     assert json.loads(raw[1].removeprefix("\x00json:")) == [{"type": "text", "text": "Grüße"}]
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from hermes_state import SessionDB
-from hermes_state.opening import FileConnection
 
-pytestmark = pytest.mark.sqlite
+from .raw import set_clock
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def test_an_expired_lock_is_free(chat: SessionDB) -> None:
 
 def test_a_lock_can_be_held_for_longer(chat: SessionDB, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(FileConnection, "now", lambda conn: now[0])
+    set_clock(monkeypatch, lambda: now[0])
     chat.try_acquire_compression_lock("s1", "a", ttl_seconds=300)
     now[0] += 299
     assert chat.refresh_compression_lock("s1", "a", ttl_seconds=300) is True

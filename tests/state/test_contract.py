@@ -3,13 +3,11 @@
 import inspect
 from typing import Any
 
-import apsw
 import pytest
 
 from hermes_state import AsyncSessionDB, SessionDB
 
-pytestmark = pytest.mark.sqlite
-
+from .raw import query
 
 # Method → its parameters as they are written in a call; "*" starts the keyword-only ones.
 METHODS: dict[str, str] = {
@@ -225,24 +223,70 @@ def test_the_class_can_be_replaced_where_callers_look_it_up() -> None:
     assert callable(SessionDB._execute_write)
 
 
+def columns_of(db: SessionDB, table: str) -> list[tuple[Any, ...]]:
+    """Name, type, whether it may not be NULL, default and place in the key, in SQLite's words."""
+    if not db.is_on_server:
+        return [row[1:] for row in query(db, f"PRAGMA table_info({table})")]
+    found = query(
+        db,
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,"
+        " pg_get_expr(d.adbin, d.adrelid),"
+        " COALESCE(array_position(CAST(i.indkey AS smallint[]), a.attnum) + 1, 0)"
+        " FROM pg_attribute a"
+        " LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum"
+        " LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary"
+        " WHERE a.attrelid = CAST(? AS regclass) AND a.attnum > 0 AND NOT a.attisdropped",
+        (table,),
+    )
+    return [
+        (
+            name,
+            TYPES.get(kind, kind),
+            bool(not_null),
+            default and default.replace("::text", ""),
+            key,
+        )
+        for name, kind, not_null, default, key in found
+    ]
+
+
+TYPES = {"text": "TEXT", "bigint": "INTEGER", "double precision": "REAL"}
+
+
+def foreign_keys_of(db: SessionDB) -> set[tuple[str, str, str]]:
+    """Table, column, and the table it points at."""
+    if db.is_on_server:
+        return set(
+            query(
+                db,
+                "SELECT CAST(CAST(c.conrelid AS regclass) AS text), a.attname,"
+                " CAST(CAST(c.confrelid AS regclass) AS text) FROM pg_constraint c"
+                " JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]"
+                " WHERE c.contype = 'f'",
+            )
+        )
+    return set(
+        query(
+            db,
+            'SELECT t.name, k."from", k."table" FROM sqlite_schema t,'
+            " pragma_foreign_key_list(t.name) k",
+        )
+    )
+
+
 @pytest.mark.parametrize("table", TABLES)
 def test_each_table_has_the_known_columns(db: SessionDB, table: str) -> None:
-    with apsw.Connection(str(db.db_path), flags=apsw.SQLITE_OPEN_READONLY) as conn:
-        found = {}
-        for _, name, kind, not_null, default, key in conn.execute(f"PRAGMA table_info({table})"):
-            facts = [name, kind, *([f"PK{key}"] if key else []), *(["NN"] if not_null else [])]
-            found[name] = " ".join([*facts, *([f"={default}"] if default is not None else [])])
+    found = {}
+    for name, kind, not_null, default, key in columns_of(db, table):
+        facts = [name, kind, *([f"PK{key}"] if key else []), *(["NN"] if not_null else [])]
+        found[name] = " ".join([*facts, *([f"={default}"] if default is not None else [])])
     for column in TABLES[table].split(", "):
-        assert found[column.split()[0]] == column
+        wanted = column
+        if db.is_on_server and " PK" in column and " NN" not in column:
+            wanted = column.replace(" PK1", " PK1 NN")  # a key's column is never NULL there
+        assert found[wanted.split()[0]] == wanted
 
 
 def test_messages_and_sessions_hang_together(db: SessionDB) -> None:
-    with apsw.Connection(str(db.db_path), flags=apsw.SQLITE_OPEN_READONLY) as conn:
-        found = {
-            (table, row[3], row[2])
-            for table in ("sessions", "messages", "session_model_usage")
-            for row in conn.execute(f"PRAGMA foreign_key_list({table})")
-        }
-        versions = conn.execute("SELECT version FROM schema_version").fetchall()
-    assert found == FOREIGN_KEYS
-    assert versions == [(22,)]
+    assert foreign_keys_of(db) == FOREIGN_KEYS
+    assert query(db, "SELECT version FROM schema_version") == [(22,)]

@@ -15,9 +15,6 @@ from . import old_store
 from .children import Child, in_child, race
 from .kill_model import check_whole, observe
 
-pytestmark = pytest.mark.sqlite
-
-
 PROCESSES = 8
 
 
@@ -166,6 +163,7 @@ def test_opening_and_closing_all_the_time_disturbs_nobody(chat: Path) -> None:
         check_whole(db, observe(db))
 
 
+@pytest.mark.sqlite
 @pytest.mark.fuzz
 def test_upgrading_an_old_store_at_once_works_for_all(tmp_path: Path) -> None:
     for attempt in range(seeds.times(2, 8)):

@@ -7,24 +7,24 @@ is stopped, and is seen at once by whoever else has the file open.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
+import psycopg
 import pytest
 
 from hermes_base.process import this_process
 from hermes_state import SessionDB, StoreFullError
 from hermes_state.dialect import Connection
+from hermes_state.schema import TABLES
 from hermes_state.tool_runs import Started
 from hermes_state.turns import Lease
 
 from .memory import memory_folder
+from .raw import query
 from .surface import arguments, dump, method_names
-
-pytestmark = pytest.mark.sqlite
-
 
 RUNNING = Lease("running", 1, this_process())
 
@@ -299,10 +299,43 @@ def db_path(tmp_path: Path) -> Iterator[Path]:
         yield folder / "home" / "state.db"
 
 
+@pytest.fixture(scope="module")
+def furnished() -> dict[str, str]:
+    """What furnishes a store on a server at once, when that was done step by step before."""
+    return {}
+
+
 @pytest.fixture
-def store(db: SessionDB) -> SessionDB:
-    furnish(db)
+def store(db: SessionDB, furnished: dict[str, str]) -> SessionDB:
+    if not db.is_on_server:
+        furnish(db)
+    elif "script" not in furnished:
+        furnish(db)
+        furnished["script"] = written_as_script(db)
+    else:
+        db._execute_write(lambda conn: conn.run_script(furnished["script"]))  # type: ignore[attr-defined]
     return db
+
+
+def written_as_script(db: SessionDB) -> str:
+    """Statements that give an empty store on a server what this one holds."""
+    statements = ["SET LOCAL session_replication_role = replica", "DELETE FROM state_meta"]
+    for table in TABLES:
+        if table == "schema_version":
+            continue
+        for (found,) in query(db, f"SELECT CAST(row_to_json(t) AS text) FROM {table} t"):
+            text = found.replace("'", "''")
+            statements.append(
+                f"INSERT INTO {table} SELECT * FROM json_populate_record(NULL::{table}, '{text}')"
+            )
+    for name, value in query(
+        db,
+        "SELECT CAST(CAST(seqrelid AS regclass) AS text),"
+        " pg_sequence_last_value(CAST(seqrelid AS regclass)) FROM pg_sequence",
+    ):
+        if value is not None:
+            statements.append(f"SELECT setval('{name}', {value})")
+    return "; ".join(statements)
 
 
 def named(mutator: Mutator) -> str:
@@ -317,7 +350,7 @@ def test_the_table_has_every_method_that_writes(
     class Writes(Exception):
         pass
 
-    def refuse(_: Callable[..., Any]) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise Writes
 
     monkeypatch.setattr(store, "_execute_write", refuse)
@@ -376,24 +409,59 @@ class Failing:
         return self.real.executemany(sql, values)
 
 
+class FailingOnServer(Failing):
+    """The same, of a connection to a server."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("real", "left"):
+            self.__dict__[name] = value
+        else:
+            setattr(self.real, name, value)
+
+    def _count(self, sql: str) -> None:
+        if sql != "ROLLBACK":
+            self.left -= 1
+            if self.left == 0:
+                raise psycopg.errors.DiskFull("injected")
+
+    def run_script(self, script: str) -> Any:
+        self._count(script)
+        return self.real.run_script(script)
+
+
+def call_failing(db: SessionDB, mutator: Mutator, statement: int) -> None:
+    """Call a method whose n-th statement finds the disk full."""
+    database: Any = db._database
+    if not db.is_on_server:
+        real = database._writer
+        database._writer = Failing(real, statement)
+        try:
+            call(db, mutator)
+        finally:
+            database._writer = real
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        run = database._run
+        patch.setattr(
+            database, "_run", lambda conn, *args: run(FailingOnServer(conn, statement), *args)
+        )
+        call(db, mutator)
+
+
 @pytest.mark.parametrize("mutator", TABLE, ids=named)
 def test_every_write_is_whole_or_nothing_wherever_it_fails(
     store: SessionDB, mutator: Mutator
 ) -> None:
     before = dump(store)
-    database = store._database
-    real = database._writer
     statement = 0
     while True:
         statement += 1
-        database._writer = Failing(real, statement)
         try:
-            call(store, mutator)
+            call_failing(store, mutator, statement)
         except StoreFullError:
             assert dump(store) == before, f"stopped at statement {statement}"
         else:
             break
-        finally:
-            database._writer = real
+    # A server is told BEGIN with the lock, and COMMIT with the mark.
     assert statement >= 4, "BEGIN, the work and COMMIT were all stopped once"
     assert dump(store) != before

@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 from hermes_state import SessionDB, StoreBusyError
 
-pytestmark = pytest.mark.sqlite
-
+from .raw import check_sound, query
 
 DAY = 86_400.0
 
@@ -63,10 +61,9 @@ def test_deleting_takes_messages_and_all_that_hangs_on_the_session(db: SessionDB
     assert db.delete_session("nobody") is False
     assert (left(db), db.message_count()) == ({"b"}, 1)
     assert (db.get_meta("goal:a"), db.get_meta("goal:ab")) == (None, "y")
-    with apsw.Connection(str(db.db_path), flags=apsw.SQLITE_OPEN_READONLY) as conn:
-        for table in ("session_model_usage", "compression_locks"):
-            assert conn.execute(f"SELECT COUNT(*) FROM {table}").fetchall() == [(0,)]
-        assert conn.execute("PRAGMA foreign_key_check").fetchall() == []
+    for table in ("session_model_usage", "compression_locks"):
+        assert query(db, f"SELECT COUNT(*) FROM {table}") == [(0,)]
+    check_sound(db)
 
 
 def test_delegates_go_and_branches_stay(db: SessionDB) -> None:
@@ -415,6 +412,7 @@ def test_upkeep_that_fails_keeps_nobody_from_starting(
     assert left(db) == {"old"}
 
 
+@pytest.mark.sqlite
 def test_vacuum_gives_space_back(db: SessionDB) -> None:
     make(db, "big", text="x" * 2_000_000)
     db.delete_session("big")

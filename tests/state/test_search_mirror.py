@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import apsw
 import pytest
@@ -20,6 +21,7 @@ from hermes_state.search.source import MOST_BYTES
 from hermes_state.server_connection import ServerConnection
 
 from .. import postgres
+from . import raw
 from .children import Child, race
 from .test_search_index import empty, garbage, half, scratched
 
@@ -380,33 +382,29 @@ def test_another_database_in_the_same_place(db: SessionDB, db_path: Path, tmp_pa
     fill(db)
     assert len(found(db, "apple")) == 25
     db.close()
-    other = tmp_path / "other" / "state.db"
-    address = postgres.database_for(other)
-    try:
-        with SessionDB(db_path, server=address) as store:
-            store.create_session("s1", "cli")
-            pears = [store.append_message("s1", "user", "pear") for _ in range(40)]
-            assert found(store, "pear") == pears
-            assert found(store, "apple") == []
-    finally:
-        postgres.drop_databases([postgres.name_for(other)])
+    with SessionDB(tmp_path / "other" / "state.db") as other:
+        address = raw.address(other)
+    with SessionDB(db_path, server=address) as store:
+        store.create_session("s1", "cli")
+        pears = [store.append_message("s1", "user", "pear") for _ in range(40)]
+        assert found(store, "pear") == pears
+        assert found(store, "apple") == []
 
 
 def test_a_restored_copy(db: SessionDB, db_path: Path) -> None:
     """The same store as it was some time ago; its numbers go on from there, and are others."""
     fill(db, 10)
     assert len(found(db, "apple")) == 10
-    name, kept = postgres.name_for(db_path), postgres.name_for(db_path) + "_kept"
-    with contextlib.closing(postgres._connect()) as connection:
-        db.close()
-        connection.execute(f"CREATE DATABASE {kept} TEMPLATE {name}")
+    name = urlsplit(raw.address(db)).path.lstrip("/")
+    db.close()
+    postgres.disconnect(name)
+    postgres.connect().execute(f"CREATE DATABASE {name}_kept TEMPLATE {name}")
     with SessionDB(db_path) as store:
         for _ in range(10):
             store.append_message("s1", "user", "lost")
         assert len(found(store, "lost")) == 10
-    with contextlib.closing(postgres._connect()) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        connection.execute(f"ALTER DATABASE {kept} RENAME TO {name}")
+    postgres.connect().execute(f"DROP DATABASE {name} WITH (FORCE)")
+    postgres.connect().execute(f"ALTER DATABASE {name}_kept RENAME TO {name}")
     with SessionDB(db_path) as store:
         new = [store.append_message("s1", "user", "kept") for _ in range(20)]
         assert found(store, "kept") == new

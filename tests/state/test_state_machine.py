@@ -1,4 +1,5 @@
-"""Three stores that must agree: one kept open, one reopened after every step, and a plain model."""
+"""Four stores that must agree: a file kept open, one reopened after every step, a database of a
+server, and a plain model."""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ from hypothesis.stateful import (
 
 from hermes_state import SessionDB, SessionEndedError
 
-from .. import seeds
+from .. import postgres, seeds
 from .memory import MEMORY
 from .store_model import Message, Refused, Row, Session, StoreModel
 
-pytestmark = pytest.mark.sqlite
-
-
 MOST_SESSIONS = 9
+SERVER = 2
+"""Which of the stores is a server's."""
+OFTEN = 3
+"""After how many steps that is compared."""
 SEARCHES = hasattr(SessionDB, "search_messages")
 REFUSALS = (ValueError, SessionEndedError)
 
@@ -56,7 +58,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="hermes-machine-", dir=MEMORY))
         self.model = StoreModel()
         self.paths = [self.folder / "open" / "state.db", self.folder / "reopened" / "state.db"]
-        self.stores = [SessionDB(path) for path in self.paths]
+        self.paths.append(self.folder / "server" / "state.db")
+        self.databases = postgres.Stores()
+        self.stores = [self.opened(number) for number in range(3)]
+        self.steps = 0
         self.made = 0
         self.words: dict[str, int] = {}  # word → telling
         self.looked_for = 0
@@ -74,10 +79,17 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             for word in self.words:
                 self.look_for(word)
+            assert as_the_store_says(self.stores[SERVER]) == self.as_the_model_says()
         finally:
             for store in self.stores:
                 store.close()
+            self.databases.forget()
             shutil.rmtree(self.folder)
+
+    def opened(self, number: int) -> SessionDB:
+        """One of the stores, opened anew."""
+        path = self.paths[number]
+        return SessionDB(path, server=self.databases.address(path) if number == SERVER else None)
 
     # What every rule does
 
@@ -85,13 +97,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.made += 1
         return f"{prefix}{self.made:03}"
 
-    def both(
+    def everywhere(
         self,
         change: Callable[[SessionDB], Any],
         expected: Callable[[], Any],
         touched: str | None = None,
     ) -> None:
-        """Make a change in both stores and in the model; all must agree on the outcome."""
+        """Make a change in every store and in the model; all must agree on the outcome."""
         try:
             wanted = expected()
             refused = False
@@ -162,14 +174,14 @@ class StoreMachine(RuleBasedStateMachine):
             name = {"branch": "_branched_from", "delegate": "_delegate_from"}[mark]
             facts["model_config"] = {name: parent}
             marks = {{"branch": "branched_from", "delegate": "delegated_by"}[mark]: parent}
-        self.both(
+        self.everywhere(
             lambda db: db.create_session(new_id, source, **facts),
             lambda: self.model.create(new_id, source, parent=parent or None, **marks).id,
         )
 
     @rule(session_id=a_session, reason=reasons)
     def end(self, session_id: str, reason: str) -> None:
-        self.both(
+        self.everywhere(
             lambda db: db.end_session(session_id, reason),
             lambda: self.model.end(session_id, reason),
         )
@@ -177,16 +189,16 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(session_id=a_session, how=st.sampled_from(["reopen", "promote", "archive", "show"]))
     def change_state(self, session_id: str, how: str) -> None:
         if how == "reopen":
-            self.both(
+            self.everywhere(
                 lambda db: db.reopen_session(session_id), lambda: self.model.reopen(session_id)
             )
         elif how == "promote":
-            self.both(
+            self.everywhere(
                 lambda db: db.promote_to_session_reset(session_id),
                 lambda: self.model.promote(session_id),
             )
         else:
-            self.both(
+            self.everywhere(
                 lambda db: db.set_session_archived(session_id, how == "archive"),
                 lambda: self.model.archive(session_id, how == "archive") or True,
             )
@@ -194,7 +206,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(session_id=a_session, title=titles)
     def set_title(self, session_id: str, title: str) -> None:
         cleaned = " ".join(title.replace("\u200b", "").split()) or None
-        self.both(
+        self.everywhere(
             lambda db: db.set_session_title(session_id, title),
             lambda: self.model.set_title(session_id, cleaned) or True,
         )
@@ -209,7 +221,7 @@ class StoreMachine(RuleBasedStateMachine):
     def append(self, session_id: str, role: str, kind: str) -> None:
         row = self.message(role, kind)
         rows = self.model.sessions[session_id].rows
-        self.both(
+        self.everywhere(
             lambda db: bool(db.append_message(session_id, **row.message)),
             lambda: rows.append(row) or True,
             session_id,
@@ -218,7 +230,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(session_id=a_session, count=st.integers(1, 4))
     def append_several(self, session_id: str, count: int) -> None:
         rows = [self.message(("user", "assistant")[number % 2]) for number in range(count)]
-        self.both(
+        self.everywhere(
             lambda db: len(db.append_messages(session_id, [row.message for row in rows])),
             lambda: self.model.sessions[session_id].rows.extend(rows) or count,
             session_id,
@@ -229,7 +241,7 @@ class StoreMachine(RuleBasedStateMachine):
         rows = self.model.sessions[session_id].rows
         if rows:
             target = rows[place % len(rows)]
-            self.both(
+            self.everywhere(
                 lambda db: db.rewind_to_message(session_id, target.id)["rewound_count"],
                 lambda: self.model.rewind(session_id, target),
             )
@@ -238,7 +250,7 @@ class StoreMachine(RuleBasedStateMachine):
     def restore(self, session_id: str, place: int) -> None:
         rows = self.model.sessions[session_id].rows
         since = rows[place % len(rows)].id if rows else 0
-        self.both(
+        self.everywhere(
             lambda db: db.restore_rewound(session_id, since),
             lambda: self.model.restore(session_id, since),
         )
@@ -247,7 +259,7 @@ class StoreMachine(RuleBasedStateMachine):
     def replace(self, session_id: str, count: int, active_only: bool) -> None:
         rows = [self.message("user") for _ in range(count)]
         messages = [row.message for row in rows]
-        self.both(
+        self.everywhere(
             lambda db: db.replace_messages(session_id, messages, active_only=active_only),
             lambda: self.model.replace(session_id, rows, active_only),
             session_id,
@@ -261,7 +273,7 @@ class StoreMachine(RuleBasedStateMachine):
         new_id = self.fresh("r")
         rows, given, covers = self.summarised(session_id, keep, late)
         messages = [row.message for row in rows[:given]]
-        self.both(
+        self.everywhere(
             lambda db: (
                 db.rotate_session(session_id, new_id, messages, covers_until=covers).session_id
             ),
@@ -273,7 +285,7 @@ class StoreMachine(RuleBasedStateMachine):
     def compact(self, session_id: str, keep: int, late: int) -> None:
         rows, given, covers = self.summarised(session_id, keep, late)
         messages = [row.message for row in rows[:given]]
-        self.both(
+        self.everywhere(
             lambda db: db.archive_and_compact(session_id, messages, covers_until=covers),
             lambda: self.model.compact(session_id, rows) or given,
             session_id,
@@ -285,7 +297,7 @@ class StoreMachine(RuleBasedStateMachine):
         new_id = self.fresh("b")
         rows = self.model.sessions[session_id].rows
         until = rows[place % len(rows)].id if rows else 0
-        self.both(
+        self.everywhere(
             lambda db: db.branch_session(
                 session_id, new_id, until_message_id=until, end_parent=end_parent
             ),
@@ -298,7 +310,9 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.model.sessions) > 1)
     @rule(session_id=any_session)
     def delete(self, session_id: str) -> None:
-        self.both(lambda db: db.delete_session(session_id), lambda: bool(self.forget(session_id)))
+        self.everywhere(
+            lambda db: db.delete_session(session_id), lambda: bool(self.forget(session_id))
+        )
         self.never_empty()
 
     def forget(self, session_id: str) -> set[str]:
@@ -315,7 +329,7 @@ class StoreMachine(RuleBasedStateMachine):
                 deleted |= self.forget(one)
             return len(deleted)
 
-        self.both(lambda db: db.delete_conversation(session_id), expected)
+        self.everywhere(lambda db: db.delete_conversation(session_id), expected)
         self.never_empty()
 
     def never_empty(self) -> None:
@@ -332,7 +346,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.paths[number] = self.paths[number].with_name(f"state{self.made}.db")
             for left_over in self.paths[number].parent.glob("search.db*"):
                 left_over.unlink()
-            self.stores[number] = SessionDB(self.paths[number])
+            self.stores[number] = self.opened(number)
             report = self.stores[number].import_sessions(payload)
             assert (report["ok"], report["imported"]) == (True, len(self.model.sessions))
         # The first session names the conversation; one that was deleted does not travel.
@@ -345,9 +359,11 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def all_agree(self) -> None:
         self.stores[1].close()
-        self.stores[1] = SessionDB(self.paths[1])
+        self.stores[1] = self.opened(1)
+        self.steps += 1
         wanted = self.as_the_model_says()
-        for store in self.stores:
+        # Each look at a server is a round trip; its store is compared in the end as well.
+        for store in self.stores if self.steps % OFTEN == 0 else self.stores[:SERVER]:
             found = as_the_store_says(store)
             assert found == wanted
         if self.words:
@@ -419,6 +435,7 @@ def as_the_store_says(db: SessionDB) -> dict[str, Any]:
     return {"listed": listed, "sessions": sessions}
 
 
+@pytest.mark.both_databases
 @pytest.mark.fuzz
 def test_the_store_agrees_with_itself_reopened_and_with_a_model() -> None:
     run_state_machine_as_test(

@@ -14,9 +14,6 @@ from hermes_state.titles import MAX_TITLE_LENGTH, sanitize_title
 
 from .memory import MEMORY
 
-pytestmark = pytest.mark.sqlite
-
-
 UNSEEN = [
     "\x00", "\x07", "\x1b", "\x7f", "\x9f",  # control
     "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad",  # zero width
@@ -248,6 +245,7 @@ def test_a_session_that_gets_an_owner_keeps_to_the_owners_titles(db: SessionDB) 
     assert db.get_session_title("eve1") == "Plan #3"
 
 
+@pytest.mark.sqlite
 def test_a_store_whose_titles_were_unique_over_all_owners_is_upgraded(db_path: Path) -> None:
     with SessionDB(db_path) as db:
         two_owners(db)

@@ -18,10 +18,8 @@ from hermes_state.tool_runs import Started
 from hermes_state.turn_log import CUT_OFF, NOT_STARTED, Recorded
 from hermes_state.turns import LEASE_SECONDS, Lease
 
+from .raw import address
 from .surface import dump
-
-pytestmark = pytest.mark.sqlite
-
 
 TO = {"id": "in1", "to": {"session_key": "k", "platform": "local", "chat_id": "7"}}
 
@@ -139,7 +137,7 @@ def test_a_clock_that_was_set_back_does_not_keep_a_turn(db: SessionDB) -> None:
 CHILD = """
 import os, sys
 from hermes_state import SessionDB
-db = SessionDB(sys.argv[1])
+db = SessionDB(sys.argv[1], server=sys.argv[2] or None)
 db.begin_turn("s", {"role": "user", "content": "Go"}, source="cli", facts={}, leased=True)
 print("begun", flush=True)
 sys.stdin.read(1)
@@ -149,7 +147,7 @@ os._exit(9)
 
 def test_the_turn_of_a_process_that_ended_is_found_at_once(db: SessionDB) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(db.db_path)],
+        [sys.executable, "-c", CHILD, str(db.db_path), address(db)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -333,6 +331,7 @@ def test_a_live_lease_of_another_machine_holds(
     assert db.take_over_turn("s", lease.fence) is not None
 
 
+@pytest.mark.sqlite
 def test_a_turn_is_in_a_store_that_was_copied(db: SessionDB, tmp_path: Path) -> None:
     lease_of(db, deliver_to=TO)
     abandon(db)

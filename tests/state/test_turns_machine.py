@@ -27,9 +27,6 @@ from hermes_state.turns import Lease
 from .. import seeds
 from .memory import MEMORY
 
-pytestmark = pytest.mark.sqlite
-
-
 EFFECTS = ("effectful", "idempotent", "none")
 
 

@@ -2,15 +2,12 @@
 
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_state import SessionDB
-
-pytestmark = pytest.mark.sqlite
-
+from hermes_state.dialect import rows
 
 TOKENS = (
     "input_tokens",
@@ -36,12 +33,8 @@ def the(db: SessionDB, session_id: str = "s1") -> dict[str, Any]:
 
 
 def per_model(db: SessionDB, session_id: str = "s1") -> list[dict[str, Any]]:
-    with apsw.Connection(str(db.db_path), flags=apsw.SQLITE_OPEN_READONLY) as conn:
-        names = [row[1] for row in conn.execute("PRAGMA table_info(session_model_usage)")]
-        found = conn.execute(
-            "SELECT * FROM session_model_usage WHERE session_id = ?", (session_id,)
-        ).fetchall()
-    return [dict(zip(names, row, strict=True)) for row in found]
+    statement = "SELECT * FROM session_model_usage WHERE session_id = ?"
+    return db._database.read(lambda conn: rows(conn, statement, (session_id,)))
 
 
 def test_usage_adds_up(chat: SessionDB) -> None:
