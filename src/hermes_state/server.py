@@ -271,14 +271,19 @@ class ServerDatabase:
                     ) from error
                 time.sleep(0.2)
 
-    def read(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a transaction that sees one state of the store throughout."""
+    def read(self, work: Callable[[Connection], T], *, one_statement: bool = False) -> T:
+        """Run `work` in a transaction that sees one state of the store throughout.
+
+        A work of `one_statement` does so by itself, and is spared two round trips.
+        """
         self.require_open()
         tries = 0
         while True:
             tries += 1
             try:
                 with self._connection() as connection:
+                    if one_statement:
+                        return work(connection)
                     connection.run_script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                     try:
                         result = work(connection)

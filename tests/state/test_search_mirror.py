@@ -442,7 +442,7 @@ def test_rows_with_numbers_of_another_server(db: SessionDB) -> None:
     assert found(db, "apple") == ids
     seen = server_rows.Snapshot(_snapshot(db))
     head = db._database.read(lambda conn: server_rows.read_head(conn, seen))
-    assert not head.has_news  # and not read again with each search
+    assert not head.news  # and not read again with each search
     ids.append(db.append_message("s1", "user", "apple"))
     assert found(db, "apple") == ids
     assert missing_from_index(db.search_index) == []

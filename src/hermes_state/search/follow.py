@@ -142,8 +142,11 @@ class Follower:
         state = read_state(self._conn)
         if state is None or not state.is_whole:
             return False
-        head = self._read(lambda server: server_rows.read_head(server, state.seen, state.last_id))
-        if head.has_news or state.invalid(head):
+        head = self._read(
+            lambda server: server_rows.read_head(server, state.seen, state.last_id),
+            one_statement=True,
+        )
+        if head.news or state.invalid(head):
             return False
         return state.seen.width < WIDE or state.seen.oldest == head.snapshot.oldest
 
@@ -183,7 +186,7 @@ class Follower:
             head = server_rows.read_head(server, state.seen, state.last_id)
             if state.invalid(head):
                 return head, None
-            return head, server_rows.read_new(server, state.seen, self._places)
+            return head, server_rows.read_new(server, state.seen, self._places, head.news)
 
         head, rows = self._read(read)
         if rows is None:

@@ -53,8 +53,8 @@ class Head(NamedTuple):
     """Which database of which server this is, and its line of history."""
     last_time: float | None
     """The time of the message that was asked for."""
-    has_news: bool
-    """Whether anything is new since the snapshot that was asked for."""
+    news: frozenset[str]
+    """The tables in which something is new since the snapshot that was asked for."""
 
 
 def _size(name: str) -> str:
@@ -99,8 +99,8 @@ _HEAD = (
 )
 _NEWS = (
     f"{_HEAD}, (SELECT timestamp FROM messages WHERE id = ?3),"
-    f" coalesce({_first_new('messages', '-1')}, {_first_new('search_changes', '-1')},"
-    f" {_first_new('sessions', _NO_TEXT)})"
+    f" {_first_new('messages', '-1')}, {_first_new('search_changes', '-1')},"
+    f" {_first_new('sessions', _NO_TEXT)}"
 )
 
 
@@ -108,10 +108,12 @@ def read_head(conn: Connection, seen: Snapshot | None = None, last_id: int | Non
     """How the store is now, and whether anything is new since the snapshot `seen`."""
     if seen is None:
         snapshot, past, store_id = tuples(conn, _HEAD)[0]
-        return Head(Snapshot(snapshot), f"{store_id}-{past}", None, True)
+        return Head(Snapshot(snapshot), f"{store_id}-{past}", None, frozenset(KEYS))
     values = (seen.text, seen.oldest, -1 if last_id is None else last_id)
-    snapshot, past, store_id, last_time, news = tuples(conn, _NEWS, values)[0]
-    return Head(Snapshot(snapshot), f"{store_id}-{past}", last_time, news is not None)
+    snapshot, past, store_id, last_time, *first = tuples(conn, _NEWS, values)[0]
+    tables = zip(("messages", "search_changes", "sessions"), first, strict=True)
+    news = frozenset(table for table, found in tables if found is not None)
+    return Head(Snapshot(snapshot), f"{store_id}-{past}", last_time, news)
 
 
 @dataclass
@@ -154,22 +156,27 @@ _NEW_CHANGES = (
 _WIDTH = len(MIRRORED["messages"])
 
 
-def read_new(conn: Connection, seen: Snapshot, places: dict[str, Place]) -> Rows:
-    """What is new since the snapshot `seen`, from where the last batch ended."""
+def read_new(
+    conn: Connection, seen: Snapshot, places: dict[str, Place], news: frozenset[str]
+) -> Rows:
+    """What is new since the snapshot `seen` in these tables, from where the last batch ended."""
     rows = Rows(places=dict(places))
 
-    def after(table: str, first_key: Any) -> tuple[Any, ...]:
-        return (seen.text, *places.get(table, (seen.oldest, first_key)))
+    def read(table: str, sql: str, first_key: Any, *limits: int) -> list[Row]:
+        if table not in news:
+            return []
+        place = places.get(table, (seen.oldest, first_key))
+        return tuples(conn, sql, (seen.text, *place, *limits))
 
-    messages = tuples(conn, _NEW_MESSAGES, (*after("messages", -1), BATCH_ROWS, BATCH_BYTES))
+    messages = read("messages", _NEW_MESSAGES, -1, BATCH_ROWS, BATCH_BYTES)
     if messages:
         rows.places["messages"] = messages[-1][_WIDTH], messages[-1][0]
         rows.is_last &= _is_whole(messages)
-    sessions = tuples(conn, _NEW_SESSIONS, (*after("sessions", ""), SESSIONS_PER_BATCH))
+    sessions = read("sessions", _NEW_SESSIONS, "", SESSIONS_PER_BATCH)
     if sessions:
         rows.places["sessions"] = sessions[-1][-1], sessions[-1][0]
         rows.is_last &= len(sessions) < SESSIONS_PER_BATCH
-    changes = tuples(conn, _NEW_CHANGES, (*after("search_changes", -1), CHANGES_PER_BATCH))
+    changes = read("search_changes", _NEW_CHANGES, -1, CHANGES_PER_BATCH)
     if changes:
         rows.places["search_changes"] = changes[-1][-1], changes[-1][0]
         rows.is_last &= len(changes) < CHANGES_PER_BATCH
