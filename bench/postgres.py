@@ -181,7 +181,17 @@ def gateway(lab: Lab) -> list[Finding]:
     return findings
 
 
-MEASUREMENTS: dict[str, Measurement] = {"append": append, "turn": turn, "gateway": gateway}
+def search(lab: Lab) -> list[Finding]:
+    """The first search on a machine, and those after it."""
+    from .postgres_search import measure_search
+
+    with server(lab) as address:
+        return measure_search(lab, address, _NOT_THEIRS)
+
+
+MEASUREMENTS: dict[str, Measurement] = {
+    "append": append, "turn": turn, "gateway": gateway, "search": search,
+}  # fmt: skip
 
 
 def run(parts: Iterable[str] = ()) -> list[Finding]:

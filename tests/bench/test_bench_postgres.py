@@ -26,3 +26,11 @@ def test_turns_are_measured_with_and_without_tools(tmp_path: Path) -> None:
     plain, with_tools = postgres.turn(Lab(tmp_path, True, None))
     assert len(plain.details["ours"]) == 20 and len(with_tools.details["ours"]) == 5
     assert all(finding.row is not None for finding in (plain, with_tools))
+
+
+def test_searches_are_measured_beside_those_in_a_file(tmp_path: Path) -> None:
+    built, unchanged, changed = postgres.search(Lab(tmp_path, True, None))
+    for finding in (built, unchanged, changed):
+        assert finding.row is not None and set(finding.row.samples) == {"ours", "bare"}
+        json.dumps(finding.details)
+    assert len(unchanged.details["ours"]) == len(changed.details["bare"]) == 20
