@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -468,6 +470,36 @@ def test_a_server_that_is_away_is_said_to_be(tmp_path: Path) -> None:
         server.start()
         assert found(db, "apple") == ids
         db.close()
+
+
+def test_a_fail_over_that_lost_commits(tmp_path: Path) -> None:
+    """Another server goes on from some time ago, with the same ids and transactions' numbers."""
+    with postgres.own_server() as server:
+        with contextlib.closing(_connect_to(server)) as connection:
+            connection.execute("CREATE DATABASE hermes TEMPLATE template0")
+        path, address = tmp_path / "state.db", server.url("hermes")
+        with SessionDB(path, server=address) as db:
+            ids = fill(db, 10)
+        standby = server.folder / "standby"
+        server.kill()
+        subprocess.run(["cp", "-a", server.data, standby], check=True)
+        server.start()
+        with SessionDB(path, server=address) as db:
+            lost = [db.append_message("s1", "user", "lost") for _ in range(5)]
+            assert found(db, "lost") == lost
+        server.kill()
+        shutil.rmtree(server.data)
+        standby.rename(server.data)
+        (server.data / "standby.signal").touch()
+        server.start()
+        with contextlib.closing(_connect_to(server)) as connection:
+            connection.execute("SELECT pg_promote()")
+        with SessionDB(path, server=address) as db:
+            new = [db.append_message("s1", "user", "kept") for _ in range(20)]
+            assert set(lost) & set(new)
+            assert found(db, "kept") == new
+            assert found(db, "lost") == []
+            assert found(db, "apple") == ids
 
 
 def _connect_to(server: postgres.Server) -> Any:
