@@ -23,9 +23,8 @@ from .. import postgres
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """A database without a store in it."""
-    path = tmp_path / "server"
-    yield postgres.database_for(path)
-    postgres.drop_databases([postgres.name_for(path)])
+    yield postgres.database_for(tmp_path / "server", str(tmp_path))
+    postgres.give_back(str(tmp_path))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from hermes_state.move import move_store, tables
 
 from .. import postgres
 
-pytestmark = pytest.mark.sqlite  # both databases are in each of these tests
+pytestmark = pytest.mark.both_databases
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -35,8 +35,8 @@ def silent(what: str, done: int, total: int) -> None:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
     """An empty database."""
-    yield postgres.database_for(tmp_path / "server")
-    postgres.drop_databases([postgres.name_for(tmp_path / "server")])
+    yield postgres.database_for(tmp_path / "server", str(tmp_path))
+    postgres.give_back(str(tmp_path))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_everything_is_the_same_there_and_back(
 ) -> None:
     folder = tmp_path_factory.mktemp("moved")
     put(folder / "state.db", rows)
-    address = postgres.database_for(folder / "server")
+    address = postgres.database_for(folder / "server", str(folder))
     try:
         before = stored(folder / "state.db")
         report = move_store(folder / "state.db", address, silent)
@@ -149,7 +149,7 @@ def test_everything_is_the_same_there_and_back(
         assert repr(stored(folder / "back.db")) == repr(before)
         assert repr(stored(folder / "state.db")) == repr(before), "the source was changed"
     finally:
-        postgres.drop_databases([postgres.name_for(folder / "server")])
+        postgres.give_back(str(folder))
 
 
 def lived_in(path: Path, messages: int = 9) -> None:
