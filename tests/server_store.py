@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import inspect
 import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from . import postgres
@@ -31,6 +34,7 @@ FOLDER = Path(__file__).parent / "on_server"
 PROJECT = Path(__file__).parents[1]
 _SOURCE = str(PROJECT / "src") + os.sep
 _STATE = _SOURCE + "hermes_state" + os.sep
+_SESSION = str(PROJECT / "src" / "tui_gateway" / "session_door.py")
 _TESTS = str(PROJECT / "tests") + os.sep
 
 
@@ -41,9 +45,9 @@ def is_wanted() -> bool:
 
 def install() -> None:
     """From now on, a store that is opened here is where the environment wants it to be."""
-    import hermes_state.db
-
-    open_store = hermes_state.db.open_store
+    # Not as an attribute of the package: it may be being imported at this moment.
+    module: Any = importlib.import_module("hermes_state.db")
+    open_store = module.open_store
     if getattr(open_store, "is_wrapped", False):
         return
 
@@ -56,7 +60,7 @@ def install() -> None:
         return open_store(path, busy_timeout, server or postgres.database_for(path), connections)
 
     open_wanted.is_wrapped = True  # type: ignore[attr-defined]
-    hermes_state.db.open_store = open_wanted
+    module.open_store = open_wanted
 
 
 def watch_loops() -> None:
@@ -74,7 +78,7 @@ def watch_loops() -> None:
 
 def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if asyncio._get_running_loop() is not None:
+        if asyncio._get_running_loop() is not None and not self._closed:
             caller = _caller()
             if caller is not None:
                 with Path(os.environ.get(HELD) or os.devnull).open("a") as file:
@@ -87,17 +91,28 @@ def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _caller() -> str | None:
-    """Where in the source the store is called; None if a test calls it."""
-    frame = sys._getframe(2)
+    """Where in the source the store is called; None if it may be.
+
+    That is where a test itself calls it, or a function that does; and in a live session of the
+    session server, which has a thread and a loop of its own, in which nobody else waits.
+    """
+    frame: FrameType | None = sys._getframe(2)
     found: list[str] = []
-    while frame is not None and len(found) < 3:
-        name = frame.f_code.co_filename
+    is_tests = True
+    while frame is not None:
+        code = frame.f_code
+        name = code.co_filename
+        if name == _SESSION:
+            return None
         if name.startswith(_SOURCE) and not name.startswith(_STATE):
             found.append(f"{name.removeprefix(_SOURCE)}:{frame.f_lineno}")
-        elif name.startswith(_TESTS) and not found and not name.startswith(__file__):
+            is_tests = is_tests and not code.co_flags & inspect.CO_COROUTINE
+        elif name.startswith(_TESTS) and name != __file__ and is_tests:
             return None
-        frame = frame.f_back  # type: ignore[assignment]
-    return " < ".join(found) or None
+        elif name.endswith("asyncio/events.py"):
+            is_tests = False
+        frame = frame.f_back
+    return " < ".join(found[:4]) or None
 
 
 @contextlib.contextmanager

@@ -77,9 +77,8 @@ class TurnPlaces(Places):
             return session_id
         if row is None:
             return session_id  # it begins with this session
-        if len(self._names) >= KNOWN_NAMES:
-            self._names.clear()
-        name = self._names[session_id] = str(row.get("conversation_id") or session_id)
+        name = str(row.get("conversation_id") or session_id)
+        self.learn(session_id, name)
         return name
 
     async def find_name(self, session_id: str) -> str:
@@ -87,7 +86,16 @@ class TurnPlaces(Places):
         return await at_hand(self._db, self.name, session_id)
 
     async def _name_now(self, session_id: Callable[[], str]) -> str:
+        known = self._names.get(session_id())
+        if known is not None:
+            return known
         return await at_hand(self._db, lambda: self.name(session_id()))
+
+    def learn(self, session_id: str, name: str) -> None:
+        """The store has told to which conversation a session belongs."""
+        if len(self._names) >= KNOWN_NAMES:
+            self._names.clear()
+        self._names[session_id] = name
 
     def holder(self, session_id: str | None) -> str | None:
         """The key whose turn runs in a session's conversation, if one does."""

@@ -244,6 +244,7 @@ class Conversations:
 
     async def _finish(self, door: Door[W], turn: Abandoned) -> None:
         """Bring an abandoned turn to its end; nothing if another process has seen to it."""
+        self.places.learn(turn.session_id, str(turn.row["conversation_id"]))
         async with contextlib.AsyncExitStack() as room:
             place = self.places.turn(door.key, lambda: turn.session_id)
             async with place, self._pace.place() as alive:

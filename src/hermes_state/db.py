@@ -186,14 +186,14 @@ class SessionDB:
 
         One is left for heartbeats, which must not wait behind what waits for others.
         """
+        database = self._database
+        assert database.is_server
         with self._opening:
             if self._threads is None:
                 from concurrent.futures import ThreadPoolExecutor
 
-                from .server import CONNECTIONS
-
                 self._threads = ThreadPoolExecutor(
-                    CONNECTIONS - 1, thread_name_prefix="hermes-store"
+                    max(1, database.connections - 1), thread_name_prefix="hermes-store"
                 )
             return self._threads
 

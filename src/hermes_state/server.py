@@ -74,6 +74,7 @@ class ServerDatabase:
         self.on_commit: Callable[[], None] | None = None
         """Called after every commit of this process."""
         self._idle: list[ServerConnection] = []
+        self.connections = connections
         self._places = threading.BoundedSemaphore(connections)
         self._closed = False
         self._pid = os.getpid()

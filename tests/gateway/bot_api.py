@@ -7,6 +7,7 @@ its errors as Telegram does, records every call, and fails when it is told to.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import re
@@ -218,9 +219,11 @@ class BotApi(LoopbackServer):
         return [one for one in self.calls if one.method == method.lower()]
 
     async def until(self, fits: Callable[[], bool], seconds: float = 30.0) -> None:
-        """Wait until something is so."""
+        """Wait until something is so, which a request of the bot may have brought about, or not."""
         async with asyncio.timeout(seconds), self._changed:
-            await self._changed.wait_for(fits)
+            while not fits():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), 0.05)
 
     async def wait_for(self, count: int, chat_id: int = 42, seconds: float = 30.0) -> list[str]:
         """Wait until a chat shows at least `count` messages of the bot."""

@@ -204,7 +204,7 @@ async def test_a_store_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     async with serving(tmp_path) as served:
         write = served.db._execute_write
 
-        def full(work: Any) -> Any:
+        def full(work: Any, *about: Any, **how: Any) -> Any:
             raise StoreFullError("No room left on the disk")
 
         served.db._execute_write = full  # type: ignore[method-assign]

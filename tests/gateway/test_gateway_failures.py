@@ -26,6 +26,8 @@ from hermes_state import SessionDB, StoreFullError
 from .chats import Chats, echo, gateway
 from .serving import serving
 
+pytestmark = pytest.mark.sqlite
+
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
