@@ -132,7 +132,7 @@ class _Move:
             if begun_for is not None:
                 raise StoreUnavailableError(
                     f"A move of another store into {self._target.where} was begun and not finished."
-                    " Empty it first."
+                    f" To begin anew: {self._target.how_to_empty}."
                 )
             for table in tables():
                 if table != "state_meta" and _count(conn, table):

@@ -36,6 +36,8 @@ class End(Protocol):
     """Where a move begins or ends."""
 
     where: str
+    how_to_empty: str
+    """What to do to begin anew, for people."""
 
     @property
     def conn(self) -> Connection:
@@ -79,6 +81,7 @@ class FileEnd:
         self._path = path
         self._is_target = is_target
         self._file = path.with_name(path.name + ".moving") if is_target else path
+        self.how_to_empty = f"delete {self._file}"
         if is_target and path.exists():
             raise StoreUnavailableError(
                 f"{path} is there already; it is not overwritten. Move it away first."
@@ -179,6 +182,7 @@ class ServerEnd:
         from .server_errors import named
 
         self.where = shown(address)
+        self.how_to_empty = "drop that database and create it again"
         self._is_target = is_target
         self._named = named
         self._error = psycopg.Error

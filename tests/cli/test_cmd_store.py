@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,7 @@ from gateway.status import GatewayLock
 from hermes_state import SessionDB, StoreUnavailableError
 
 from .. import postgres
+from ..ports import free_port
 
 
 @pytest.fixture
@@ -341,3 +347,77 @@ def test_a_chat_is_kept_on_the_server(hermes: Any, server: Any, address: str) ->
             "Hello from there.",
         ]
     assert os.environ.get("HERMES_STORE") is None
+
+
+def test_the_session_server_and_the_gateway_keep_theirs_there_too(
+    hermes: Any, server: Any, address: str
+) -> None:
+    port = free_port()
+    with (hermes.home / ".hermes" / "config.yaml").open("a") as file:
+        file.write(
+            f"store: {address}\n"
+            f"platforms: {{api_server: {{enabled: true, port: {port}, key: {'k' * 24}}}}}\n"
+        )
+    server.say("From the session server.")
+    with start(hermes, "tui_gateway.entry", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as entry:
+        created = rpc(entry, "session.create")
+        rpc(entry, "prompt.submit", session_id=created["session_id"], text="hello there")
+        wait_for_event(entry, "message.complete")
+        entry.stdin.close()
+        assert entry.wait(20) == 0
+    server.say("From the gateway.")
+    with start(hermes, "hermes_cli.main", "gateway", "run", stderr=subprocess.PIPE) as gateway:
+        assert "The gateway runs with api_server" in gateway.stderr.readline()
+        assert "From the gateway." in ask(port, "hello gateway")
+        gateway.terminate()
+        assert gateway.wait(20) == 0
+    assert not (hermes.home / ".hermes" / "state.db").exists()
+    with SessionDB(hermes.home / "x.db", server=address) as db:
+        sources = {one["source"] for one in db.list_sessions_rich()}
+    assert sources == {"tui", "api_server"}
+
+
+@contextlib.contextmanager
+def start(hermes: Any, *module: str, **streams: Any) -> Iterator[Any]:
+    """A program of ours, ended in any case."""
+    with subprocess.Popen(
+        [sys.executable, "-m", *module], env=hermes.environment, text=True, **streams
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def rpc(entry: Any, method: str, **params: Any) -> Any:
+    request = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+    entry.stdin.write(json.dumps(request) + "\n")
+    entry.stdin.flush()
+    while True:
+        said = json.loads(entry.stdout.readline())
+        if said.get("id") == method:
+            return said["result"]
+
+
+def wait_for_event(entry: Any, kind: str) -> None:
+    while json.loads(entry.stdout.readline()).get("params", {}).get("type") != kind:
+        pass
+
+
+def ask(port: int, text: str) -> str:
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/chat/completions",
+        data=json.dumps({"model": "x", "messages": [{"role": "user", "content": text}]}).encode(),
+        headers={"Authorization": f"Bearer {'k' * 24}", "Content-Type": "application/json"},
+    )
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return str(answer.read().decode())
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError):
+                raise
+            time.sleep(0.05)
+    raise AssertionError("nobody listens")

@@ -23,7 +23,7 @@ from hermes_state import (
 )
 from hermes_state.move import move_store, tables
 
-from .. import postgres
+from .. import postgres, seeds
 
 pytestmark = pytest.mark.both_databases
 
@@ -132,7 +132,7 @@ def put(path: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
         db._execute_write(write)
 
 
-@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=25)
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=seeds.examples(8))
 @given(rows=filled())
 def test_everything_is_the_same_there_and_back(
     rows: dict[str, list[dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory

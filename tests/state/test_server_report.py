@@ -165,10 +165,11 @@ def test_settings_that_lose_data_and_few_connections_are_said(
 
 
 class Pooler:
-    """Passes everything on, but names its own process, as a pooler does."""
+    """Passes everything on; names its own process, as a pooler does, unless it is plain."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, is_plain: bool = False) -> None:
         self._target = target
+        self._is_plain = is_plain
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -181,7 +182,7 @@ class Pooler:
                 server.connect(self._target)
                 for source, sink, change in (
                     (client, server, False),
-                    (server, client, True),
+                    (server, client, not self._is_plain),
                 ):
                     threading.Thread(
                         target=self._pass, args=(source, sink, change), daemon=True
@@ -213,6 +214,19 @@ def test_a_pooler_is_refused_with_the_reason(
         assert "store_connections" in wrong(examine(through, 8))
     finally:
         pooler.close()
+
+
+def test_a_way_to_another_machine_without_encryption_is_wrong(
+    server: postgres.Server, made: str
+) -> None:
+    way = Pooler(str(server.folder / ".s.PGSQL.5432"), is_plain=True)
+    try:
+        here = f"postgresql://maker@127.0.0.1:{way.port}/{made}?gssencmode=disable"
+        assert wrong(examine(here, 8)) == "", "nobody else hears what is said to oneself"
+        elsewhere = here.replace("127.0.0.1", "db.example.org") + "&hostaddr=127.0.0.1"
+        assert "db.example.org without encryption" in wrong(examine(elsewhere, 8))
+    finally:
+        way.close()
 
 
 # A dump
