@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "postgres: with its stores on a server, also by default")
     if server_store.is_wanted():
         postgres.start_for_run()
-    config.addinivalue_line("markers", "both_databases: opens stores on both by itself, runs once")
+    config.addinivalue_line("markers", "both_databases: opens its stores by itself, runs once")
     start_up.share_rewriting(config)
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

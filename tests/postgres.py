@@ -149,15 +149,16 @@ class Server:
     def kill(self) -> None:
         """Kill it as a power cut would, all its processes."""
         assert self._process is not None
-        children = [
-            int(found)
-            for found in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        ]
+        self.signal(signal.SIGSTOP)  # it must start no more while they are counted
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         self._process.kill()
         self._process.wait()
         for child in children:
             with contextlib.suppress(ProcessLookupError):  # they end by themselves too
-                os.kill(child, signal.SIGKILL)
+                os.kill(int(child), signal.SIGKILL)
+        for child in children:  # a new server refuses to start beside them
+            while _is_running(child):
+                time.sleep(0.001)
 
     def stop(self) -> None:
         """Stop it and delete its folder."""
@@ -169,6 +170,13 @@ class Server:
                 self._process.kill()
                 self._process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _is_running(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 _servers: dict[int, Server] = {}

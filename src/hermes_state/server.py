@@ -181,11 +181,10 @@ class ServerDatabase:
                 if scope is STORE:
                     raise named(error, self.path) from error
                 scope = STORE
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                self._drop_idle()
-                if tries > 2 or not _is_lost(error):
-                    raise named(error, self.path) from error
             except (psycopg.Error, UnicodeError, OverflowError, TypeError) as error:
+                if _is_lost(error) and tries < _tries_for(error):
+                    self._drop_idle()
+                    continue
                 translated = self._name_of(error)
                 if translated is None:
                     raise
@@ -213,14 +212,15 @@ class ServerDatabase:
             self._commit(connection, tell)
         except _LostCommitError as lost:
             if not self._was_committed(connection):
-                raise pg.AdminShutdown(f"the connection was lost: {lost}") from lost
+                raise psycopg.OperationalError(f"the connection was lost: {lost}") from lost
         return result
 
     def _commit(self, connection: ServerConnection, tell: bool) -> None:
         """Commit with a mark; _LostCommitError if nobody knows whether it counts."""
         notify = f"NOTIFY {CHANNEL}; " if tell else ""
+        is_first = connection.commits == 0
         try:
-            if not connection.mark:
+            if is_first:
                 connection.mark = os.urandom(12).hex()
                 marked = (
                     f"INSERT INTO {server_schema.COMMIT_MARKS} (id, seq)"
@@ -230,16 +230,18 @@ class ServerDatabase:
                 marked = f"SELECT hermes_mark('{connection.mark}', {connection.commits + 1})"
             connection.run_script(f"{notify}{marked}; COMMIT")
             connection.commits += 1
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            if not connection.raw.broken and not connection.raw.closed:
-                _roll_back(connection)
-                raise
-            raise _LostCommitError(str(error)) from error
         except pg.SerializationFailure:
             connection.raw.close()  # its mark was taken away: another connection goes on
             raise
-        except BaseException:
+        except psycopg.Error as error:
+            # A server that ends a session says so before the connection is seen to be broken, and
+            # maybe after the commit.
+            if _is_lost(error) or connection.raw.broken or connection.raw.closed:
+                raise _LostCommitError(str(error)) from error
             _roll_back(connection)
+            raise
+        except BaseException:  # Ctrl-C: it may count or not, and so may its mark
+            connection.raw.close()
             raise
 
     def _was_committed(self, lost: ServerConnection) -> bool:
@@ -258,7 +260,7 @@ class ServerDatabase:
                         found = raw.execute(
                             f"INSERT INTO {server_schema.COMMIT_MARKS} (id, seq) VALUES (%s, 0)"
                             " ON CONFLICT (id) DO UPDATE SET seq ="
-                            f" -{server_schema.COMMIT_MARKS}.seq RETURNING seq",
+                            f" -abs({server_schema.COMMIT_MARKS}.seq) RETURNING seq",
                             (lost.mark,),
                         ).fetchone()
                 finally:
@@ -293,11 +295,10 @@ class ServerDatabase:
                         _roll_back(connection)
                         raise
                     return result
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                self._drop_idle()
-                if tries > 2 or not _is_lost(error):
-                    raise named(error, self.path) from error
             except (psycopg.Error, UnicodeError, OverflowError, TypeError) as error:
+                if _is_lost(error) and tries < _tries_for(error):
+                    self._drop_idle()
+                    continue
                 translated = self._name_of(error)
                 if translated is None:
                     raise
@@ -373,11 +374,19 @@ def _is_alive(connection: ServerConnection) -> bool:
     return True
 
 
-def _is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection broke: nothing of its transaction counts, and another may do."""
-    if isinstance(error, pg.AdminShutdown | pg.CrashShutdown | pg.IdleInTransactionSessionTimeout):
-        return True
-    return error.sqlstate is None
+_ENDED = (pg.AdminShutdown, pg.CrashShutdown, pg.IdleInTransactionSessionTimeout)
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether the session is over: nothing of its transaction counts, and another may do."""
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return error.sqlstate is None or isinstance(error, _ENDED)
+    return isinstance(error, _ENDED)
+
+
+def _tries_for(error: Exception) -> int:
+    """How often a work is run whose sessions are lost: what ends them may be the work itself."""
+    return 10 if isinstance(error, pg.AdminShutdown) else 5
 
 
 def _roll_back(connection: ServerConnection) -> None:

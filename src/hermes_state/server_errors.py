@@ -30,9 +30,30 @@ _REFUSED = (
 )
 
 
+# What refuses a connection comes without its code; only its text says which it is.
+_REFUSED_TEXTS = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "permission denied",
+    "no pg_hba.conf entry",
+    "is not permitted to log in",
+    "is not currently accepting connections",
+)
+_NO_ROOM_TEXTS = ("too many clients", "too many connections", "connection slots are reserved")
+_STARTING_TEXTS = ("starting up", "shutting down", "in recovery mode", "not yet accepting")
+
+
+def _says(error: psycopg.Error, texts: tuple[str, ...]) -> bool:
+    """Whether a connection was refused for one of these reasons."""
+    said = str(error)
+    is_answer = "FATAL:" in said or "no password supplied" in said
+    return error.sqlstate is None and is_answer and any(text in said for text in texts)
+
+
 def is_passing(error: psycopg.Error) -> bool:
     """Whether a server that could not be connected to may take us in a moment."""
-    if isinstance(error, _REFUSED):
+    if isinstance(error, _REFUSED) or _says(error, _REFUSED_TEXTS):
         return False
     # Without a code nobody answered, or the answer did not come in time.
     return error.sqlstate is None or isinstance(error, (*_STARTING, *_NO_ROOM_FOR_US))
@@ -60,14 +81,14 @@ def named(error: psycopg.Error, where: str) -> StoreError:
             f"{where} takes no writes: it is a standby, or set to read-only. Point `store` at the"
             " primary (with several hosts: target_session_attrs=read-write)."
         )
-    if isinstance(error, _NO_ROOM_FOR_US) or "too many clients" in said:
+    if isinstance(error, _NO_ROOM_FOR_US) or _says(error, _NO_ROOM_TEXTS):
         return StoreBusyError(
             f"{where} has no connection left for us; nothing was written. Raise max_connections, or"
             " lower store_connections."
         )
-    if isinstance(error, _REFUSED):
+    if isinstance(error, _REFUSED) or _says(error, _REFUSED_TEXTS):
         return StoreUnavailableError(f"{where} refuses: {said}. Check user, password and rights.")
-    if isinstance(error, _STARTING):
+    if isinstance(error, _STARTING) or _says(error, _STARTING_TEXTS):
         return StoreUnavailableError(f"{where} is starting or stopping ({said}). Try again soon.")
     if "unsupported startup parameter" in said:
         return StoreUnavailableError(

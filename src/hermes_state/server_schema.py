@@ -134,8 +134,9 @@ def require_fit(conn: ServerConnection, where: str) -> None:
             " newer."
         )
     encoding, collate, ctype = conn.execute(
-        "SELECT pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database"
-        " WHERE datname = current_database()"
+        "SELECT pg_encoding_to_char(encoding),"
+        " CASE datlocprovider WHEN 'i' THEN 'of ICU' ELSE datcollate END, datctype"
+        " FROM pg_database WHERE datname = current_database()"
     ).fetchall()[0]
     if encoding != "UTF8" or collate not in ("C", "POSIX") or ctype not in ("C", "POSIX"):
         raise StoreUnavailableError(

@@ -1,7 +1,7 @@
 """Fixtures for the store: real SQLite files in a temporary folder, and real PostgreSQL databases.
 
 Every test here runs on both, but for those that are about SQLite's files, pages and logs, which are
-marked `sqlite`, and those that open stores on both themselves (`both_databases`). On a server, a
+marked `sqlite`, and those that open their stores themselves (`both_databases`). On a server, a
 store that is opened at a path is a database of its own.
 """
 
