@@ -11,6 +11,8 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from hermes_state.address import is_server, password_of, with_password_from
+
 SECRET_FILES = (
     ".env", ".env.*", "*.env", "auth.json", "credentials*.json", "token*.json", ".netrc", "*.pem",
     "*.key",
@@ -74,11 +76,19 @@ def mask_config(text: str) -> tuple[str, list[str]]:
     found: list[tuple[int, int, str]] = []
     if root is not None:
         _collect(root, "", False, found)
-    pieces = [(start, end, '""') for start, end, _ in found]
+    pieces = [(start, end, _instead(text[start:end], place)) for start, end, place in found]
     pieces += _comments(text, scalars)
     for start, end, instead in sorted(pieces, reverse=True):
         text = text[:start] + instead + text[end:]
     return text, [place for _, _, place in found]
+
+
+def _instead(written: str, place: str) -> str:
+    """What stands in the place of a secret: of the store's address only the password goes."""
+    address = written.strip("'\"")
+    if place == "store" and is_server(address) and password_of(address):
+        return f'"{with_password_from(address, "HERMES_STORE_PASSWORD")}"'
+    return '""'
 
 
 def _collect(node: Any, place: str, is_secret: bool, found: list[tuple[int, int, str]]) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 import urllib.error
 import urllib.request
@@ -123,7 +124,7 @@ def test_the_password_is_never_shown(rome: Any, address: str) -> None:
     assert rome("config", "get", "store").out.startswith("postgresql://")
     (rome.home / "config.yaml").write_text(f"store: {secret}\n")
     said = rome("config", "check")
-    assert "not meant for secrets" in said.out
+    assert "has a password in it, in a file that is not meant for secrets" in said.out
     assert "word-1" not in said.out
     (rome.home / "config.yaml").write_text("store: postgresql://me:pass%2Fword-1@127.0.0.1:1/db\n")
     assert "word-1" not in rome.fails("sessions", "list", code=1)
@@ -267,10 +268,23 @@ def test_a_file_is_looked_at_too(rome: Any) -> None:
     assert "hermes doctor --fix" in said.out
 
 
-def test_a_file_beside_a_server_is_told(there: Any) -> None:
-    with SessionDB(there.home / "state.db"):
-        pass
-    assert "is there too and is not used" in there("store", "check").out
+def test_a_file_beside_a_server_is_told(rome: Any, address: str) -> None:
+    said = rome("config", "set", "store", address)
+    assert "hermes store move brings it along" in said.out
+    assert "is there too and is not used" in rome("store", "check").out
+    assert "is there too and is not used" in rome("doctor").out
+
+
+def test_a_backup_that_is_given_away_names_the_server_without_its_password(
+    cli: Any, tmp_path: Path
+) -> None:
+    (cli.home / "config.yaml").write_text("store: postgresql://me:word-9@host/db  # mine\n")
+    assert cli("backup", "--no-secrets", "-o", "b.tar.gz").code == 0
+    with tarfile.open("b.tar.gz") as archive:
+        file = archive.extractfile("config.yaml")
+        assert file is not None
+        kept = file.read().decode()
+    assert kept == 'store: "postgresql://me:${HERMES_STORE_PASSWORD}@host/db"  # mine\n'
 
 
 # Every other command

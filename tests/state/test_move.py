@@ -211,6 +211,14 @@ def test_rows_that_are_read_in_their_order_stay_in_it(tmp_path: Path, server: st
         assert in_order(db) == ["c", "a", "b", "0"]
 
 
+def test_a_store_moves_from_one_server_to_another(tmp_path: Path, server: str) -> None:
+    other = postgres.database_for(tmp_path / "other", str(tmp_path))
+    lived_in(tmp_path / "state.db")
+    move_store(tmp_path / "state.db", server, silent)
+    move_store(server, other, silent)
+    assert stored(tmp_path / "x.db", other) == stored(tmp_path / "state.db")
+
+
 KILL = """
 import os, signal, sys
 from pathlib import Path

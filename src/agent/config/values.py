@@ -125,8 +125,9 @@ def convert(key: str, value: Any, kind: str, limits: Limits, findings: Findings)
     if isinstance(value, str):
         is_secret = limits.secret or (limits.address and is_server(value) and password_of(value))
         if is_secret and value and not _REFERENCE.search(value):
+            what = "is a secret" if limits.secret else "has a password in it,"
             findings.warnings.append(
-                f"{findings.path}: {key} is a secret in a file that is not meant for secrets."
+                f"{findings.path}: {key} {what} in a file that is not meant for secrets."
                 " Put it in .env as NAME=… and write ${NAME} here."
             )
         value = findings.expand(key, value)

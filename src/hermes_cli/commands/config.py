@@ -123,6 +123,8 @@ def set_(args: argparse.Namespace) -> int:
     changed = set_config_value(home / "config.yaml", args.key, value)
     shown = redact(args.value)
     print(f"{args.key}: {shown}" if changed else f"{args.key} was {shown} already.")
+    if args.key == "store" and changed and (home / "state.db").exists():
+        print(f"What is in {home / 'state.db'} stays there; hermes store move brings it along.")
     return 0
 
 

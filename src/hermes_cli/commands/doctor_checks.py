@@ -174,13 +174,17 @@ def check_server(place: StorePlace) -> list[Ailment]:
         return [Ailment(str(error))]
     from hermes_state.server_report import examine
 
-    return [
+    found = [
         Ailment(
             remark.text, remark.advice, is_hint=remark.level != "wrong",
             is_fine=remark.level == "fine",
         )
         for remark in examine(place.server or "", place.connections)
     ]  # fmt: skip
+    if place.path.exists():
+        text = f"{place.path} is there too and is not used."
+        found.append(Ailment(text, "Move it away once nothing in it is missed.", is_hint=True))
+    return found
 
 
 def check_store(home: Path) -> list[Ailment]:
@@ -240,6 +244,8 @@ def check_search(home: Path) -> list[Ailment]:
     except ConfigError:
         return []  # said already
     except StoreError as error:
+        if find_store(home).server is not None:
+            return []  # said already, of the server
         return [Ailment(str(error), "hermes sessions repair")]
     if not missing:
         return []

@@ -122,7 +122,7 @@ def move(args: argparse.Namespace) -> int:
     """Copy everything, verify it, and have it used from now on."""
     home = hermes_home()
     here, target = find_store(home), _place(args.to, home)
-    if (here.server, here.path) == (target.server, target.path):
+    if str(here) == str(target):
         raise UserError(f"Conversations are kept in {here} already.")
     if here.server is not None:
         require_driver(here)
