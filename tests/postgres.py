@@ -36,6 +36,8 @@ SETTINGS = {
     "shared_buffers": "32MB",
     "autovacuum": "off",
     "max_wal_size": "4GB",
+    # In its folder, where it is deleted with it though the server was killed.
+    "dynamic_shared_memory_type": "mmap",
     "log_min_messages": "fatal",
     "recovery_init_sync_method": "syncfs",
 }
