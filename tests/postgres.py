@@ -148,16 +148,35 @@ class Server:
         """Send a signal to the server."""
         os.kill(self.pid, number)
 
+    def create(self, database: str) -> None:
+        """Make an empty database."""
+        import psycopg
+
+        with contextlib.closing(psycopg.connect(self.url("postgres"), autocommit=True)) as admin:
+            admin.execute(f"CREATE DATABASE {database} TEMPLATE template0")
+
+    def children(self) -> list[int]:
+        """Its other processes, one for each connection among them."""
+        found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return [int(pid) for pid in found]
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes: SIGSTOP for a server that says nothing any more."""
+        self.signal(number)
+        for child in self.children():
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                os.kill(child, number)
+
     def kill(self) -> None:
         """Kill it as a power cut would, all its processes."""
         assert self._process is not None
         self.signal(signal.SIGSTOP)  # it must start no more while they are counted
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        children = self.children()
         self._process.kill()
         self._process.wait()
         for child in children:
             with contextlib.suppress(ProcessLookupError):  # they end by themselves too
-                os.kill(int(child), signal.SIGKILL)
+                os.kill(child, signal.SIGKILL)
         for child in children:  # a new server refuses to start beside them
             while _is_running(child):
                 time.sleep(0.001)
@@ -174,7 +193,7 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _is_running(process: str) -> bool:
+def _is_running(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -193,6 +212,22 @@ def shared() -> Server:
         owner = os.getpid()
         atexit.register(lambda: running.stop() if os.getpid() == owner else None)
     return running
+
+
+@contextlib.contextmanager
+def stores_of(server: Server) -> Iterator[None]:
+    """While in use, databases that stand for files are those of this server."""
+    before = os.environ.get(ADDRESS)
+    disconnect("postgres")
+    os.environ[ADDRESS] = server.url("DATABASE")
+    try:
+        yield
+    finally:
+        disconnect("postgres")
+        if before is None:
+            del os.environ[ADDRESS]
+        else:
+            os.environ[ADDRESS] = before
 
 
 @contextlib.contextmanager

@@ -2,34 +2,67 @@
 
 A turn that ends within a beat costs nothing. One whose lease turns out to be somebody else's is
 stopped; it could not write anything more.
+
+A file that takes nothing now lets nobody else take the turns over either. A server may be out of
+reach for us alone: then others take our turns over when their leases have run out, so we stop them
+before that, and nothing of theirs goes on here beside what is done there.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import NamedTuple
 
 from hermes_state import LEASE_SECONDS, Lease, SessionDB, StoreError
 
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = LEASE_SECONDS / 4
+UNHEARD_SECONDS = LEASE_SECONDS * 3 / 4
+"""After so long without a beat that a server has taken, by this process's own clock, it gives its
+turns up."""
+
+
+class _Turn(NamedTuple):
+    lost: Callable[[], object]
+    begun: float
+    """When its lease was known to count, by the clock of this process."""
 
 
 class Heart:
     """Beats for the turns of one process."""
 
-    def __init__(self, seconds: float = BEAT_SECONDS) -> None:
+    def __init__(
+        self, seconds: float = BEAT_SECONDS, unheard_seconds: float = UNHEARD_SECONDS
+    ) -> None:
         self._seconds = seconds
-        self._turns: dict[tuple[SessionDB, Lease], Callable[[], object]] = {}
+        self._unheard_seconds = unheard_seconds
+        self._turns: dict[tuple[SessionDB, Lease], _Turn] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._beats: dict[SessionDB, tuple[Future[list[Lease]], float]] = {}
+        """By server: the beat that is under way, and when it was begun."""
+        self._heard: dict[SessionDB, float] = {}
+        """By server: when the last beat was begun that it took."""
+        self._given_up: set[Lease] = set()
 
-    def begin(self, db: SessionDB, lease: Lease, lost: Callable[[], object]) -> None:
-        """Beat for a turn from now on; `lost` is called if another process has it."""
+    def begin(
+        self,
+        db: SessionDB,
+        lease: Lease,
+        lost: Callable[[], object],
+        since: float | None = None,
+    ) -> None:
+        """Beat for a turn from now on; `lost` is called if it must not be worked on any more.
+
+        `since` is a moment (`time.monotonic`) at which its lease had not been taken yet.
+        """
         with self._changed:
-            self._turns[db, lease] = lost
+            self._turns[db, lease] = _Turn(lost, time.monotonic() if since is None else since)
             if self._thread is None or not self._thread.is_alive():  # also after a fork
                 self._thread = threading.Thread(
                     target=self._beat_on, name="hermes-heartbeat", daemon=True
@@ -43,13 +76,19 @@ class Heart:
         with self._changed:
             self._turns.pop((db, lease), None)
 
+    def has_given_up(self, lease: Lease) -> bool:
+        """Whether a turn was stopped here because its server could not be reached: it is to be
+        taken over, by this process too."""
+        return lease in self._given_up
+
     def _beat_on(self) -> None:
         pause = threading.Event()  # nobody sets it: a wait of its own, not woken by new turns
         while True:
             with self._changed:
                 while not self._turns:
                     self._changed.wait()
-            pause.wait(self._seconds)
+            # A server that does not answer is looked at more often: its leases run out meanwhile.
+            pause.wait(self._seconds / 5 if self._beats else self._seconds)
             self.beat()
 
     def beat(self) -> None:
@@ -59,18 +98,61 @@ class Heart:
             for db, lease in self._turns:
                 by_store.setdefault(db, []).append(lease)
         for db, leases in by_store.items():
+            is_server = db.is_on_server
             try:
-                lost = db.beat_turns(leases)
+                lost = self._beat_apart(db, leases) if is_server else db.beat_turns(leases)
             except StoreError as error:
-                # A store that takes nothing now lets nobody else take the turns over either.
                 log.warning("No heartbeat for %d turns: %s", len(leases), error)
-                continue
+                lost = []
             for lease in lost:
-                with self._changed:
-                    tell = self._turns.pop((db, lease), None)
-                if tell is not None:
-                    log.warning("The turn in %s was taken over", lease.conversation_id)
-                    tell()
+                self._lose(db, lease, "was taken over")
+            if is_server:
+                self._give_up_unheard(db)
+
+    def _beat_apart(self, db: SessionDB, leases: list[Lease]) -> list[Lease]:
+        """Beat in a thread of its own, for which this one waits for a moment only."""
+        if db not in self._beats:
+            self._beats[db] = _in_thread(lambda: db.beat_turns(leases)), time.monotonic()
+        beat, begun = self._beats[db]
+        if not wait([beat], timeout=self._seconds / 5).done:
+            return []
+        del self._beats[db]
+        lost = beat.result()
+        self._heard[db] = begun
+        return lost
+
+    def _give_up_unheard(self, db: SessionDB) -> None:
+        edge = time.monotonic() - self._unheard_seconds
+        if self._heard.get(db, 0.0) >= edge:
+            return
+        with self._changed:
+            unheard = [
+                lease for (of, lease), turn in self._turns.items() if of is db and turn.begun < edge
+            ]
+        for lease in unheard:
+            self._given_up.add(lease)
+            self._lose(db, lease, "is stopped here: its server has not been reached for too long")
+
+    def _lose(self, db: SessionDB, lease: Lease, what: str) -> None:
+        with self._changed:
+            turn = self._turns.pop((db, lease), None)
+        if turn is not None:
+            log.warning("The turn in %s %s", lease.conversation_id, what)
+            turn.lost()
+
+
+def _in_thread(work: Callable[[], list[Lease]]) -> Future[list[Lease]]:
+    """Begun in a thread that does not keep the process from ending."""
+    future: Future[list[Lease]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="hermes-beat", daemon=True).start()
+    return future
 
 
 heart = Heart()

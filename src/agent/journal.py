@@ -8,6 +8,7 @@ taken it over, nothing more can be. Without a store, the conversation lives in m
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from hermes_state import (
     ROW_ID,
     AsyncSessionDB,
     Lease,
+    LeaseLostError,
     Recorded,
     SessionDB,
     Started,
@@ -65,6 +67,7 @@ class Journal:
         self._given_up: Lease | None = None
         """Of a turn that ended here and could not be ended in the store."""
         self._lease_lost = lease_lost
+        self._is_lost = False
         self._writing = asyncio.Lock()
 
     def move_to(self, session_id: str) -> None:
@@ -149,6 +152,7 @@ class Journal:
             self.messages.append(message)
             return
         self._writing = asyncio.Lock()  # of this turn's event loop
+        since = time.monotonic()
         recorded = await self._async_db.begin_turn(
             self.session_id,
             message,
@@ -160,7 +164,7 @@ class Journal:
             deliver_to=deliver_to,
         )
         self._given_up = None
-        self._hold(recorded.lease)
+        self._hold(recorded.lease, since)
         await self._wrote(recorded, [message])
 
     async def take_up(self, taken: TakenTurn) -> None:
@@ -192,6 +196,7 @@ class Journal:
             self.messages.extend(messages)
             return
         async with self._writing:
+            self._require_lease()
             recorded = await self._async_db.record_step(
                 self.session_id,
                 messages,
@@ -209,6 +214,9 @@ class Journal:
         """End the turn if its last step has not; what it left open is closed."""
         if self._async_db is None or self._lease is None:
             return
+        if self._is_lost:
+            self._let_go()  # whoever has it, or finds it, ends it
+            return
         lease = self._given_up = self._lease
         self._let_go()  # whatever happens now: without a heartbeat the lease runs out by itself
         await self._async_db.end_turn(lease)
@@ -222,6 +230,7 @@ class Journal:
         if self._async_db is None:
             return False
         self._writing = asyncio.Lock()
+        since = time.monotonic()
         recorded = await self._async_db.begin_noted_turn(
             self.session_id,
             source=self.source,
@@ -232,7 +241,7 @@ class Journal:
         if recorded is None:
             return False
         self._given_up = None
-        self._hold(recorded.lease)
+        self._hold(recorded.lease, since)
         await self._wrote(recorded, [])
         return True
 
@@ -241,6 +250,7 @@ class Journal:
         if self._async_db is None:
             return []
         async with self._writing:
+            self._require_lease()
             recorded = await self._async_db.deliver_results(self.session_id, self._lease)
             if recorded is None:
                 return []
@@ -321,11 +331,22 @@ class Journal:
         """The number of the running turn's lease; 0 without one."""
         return 0 if self._lease is None else self._lease.fence
 
-    def _hold(self, lease: Lease | None) -> None:
+    def _hold(self, lease: Lease | None, since: float | None = None) -> None:
         self._lease = lease
         if self._db is not None and lease is not None:
             self._conversation_id = lease.conversation_id
-            heart.begin(self._db, lease, self._lease_lost)
+            self._is_lost = False
+            heart.begin(self._db, lease, functools.partial(self._lose, lease), since)
+
+    def _lose(self, lease: Lease) -> None:
+        """The turn is, or may be, another process's by now: nothing more is written in it."""
+        if lease == self._lease:
+            self._is_lost = True
+            self._lease_lost()
+
+    def _require_lease(self) -> None:
+        if self._is_lost and self._lease is not None:
+            raise LeaseLostError(self._lease.conversation_id)
 
     def _let_go(self) -> None:
         if self._db is not None and self._lease is not None:

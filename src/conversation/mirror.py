@@ -111,7 +111,9 @@ class Mirror:
                 self._spawn(self._add_when_possible(chat, name, text))
 
     async def _add_when_possible(self, chat: Address, name: str, text: str) -> None:
-        await retry_until_stored(lambda: self._add(chat, name, text), "What a linked chat is shown")
+        await retry_until_stored(
+            lambda: self._add(chat, name, text), "What a linked chat is shown", is_repeatable=True
+        )
 
     async def _add(self, chat: Address, name: str, text: str) -> None:
         await self._db.add_delivery(f"{MIRRORED}{name}:{chat['session_key']}", text, **chat)

@@ -16,6 +16,7 @@ from hermes_state import (
     StoreClosedError,
     StoreFullError,
     StoreIOError,
+    StoreOutcomeUnknownError,
     StoreUnavailableError,
 )
 
@@ -27,14 +28,24 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
 
 
-async def retry_until_stored(work: Callable[[], Awaitable[T]], what: str) -> T:
-    """The result of `work`, which is tried again while the store cannot do it."""
+async def retry_until_stored(
+    work: Callable[[], Awaitable[T]], what: str, *, is_repeatable: bool = False
+) -> T:
+    """The result of `work`, which is tried again while the store cannot do it.
+
+    Where a server cannot say whether it was done, it is done again only if it `is_repeatable`: if
+    doing it twice comes to the same.
+    """
     pause = FIRST_PAUSE
     while True:
         try:
             return await work()
         except StoreClosedError:
             raise  # the gateway has ended; the next start goes on
+        except StoreOutcomeUnknownError as error:
+            if not is_repeatable:
+                raise
+            log.warning("%s may be done, and is done again in %.1f s: %s", what, pause, error)
         except (StoreBusyError, StoreFullError, StoreIOError, StoreUnavailableError) as error:
             log.warning("%s is tried again in %.1f s: %s", what, pause, error)
         await asyncio.sleep(pause)

@@ -240,7 +240,9 @@ class Conversations:
 
         One that executed itself again goes by the same name as before, but what it left is older.
         """
-        return bool(turn["owner"] == this_process() and turn["started_at"] >= self.since)
+        is_own = turn["owner"] == this_process() and turn["started_at"] >= self.since
+        lease = Lease(str(turn["conversation_id"]), turn["fence"], str(turn["owner"]))
+        return bool(is_own and not heart.has_given_up(lease))
 
     async def _finish(self, door: Door[W], turn: Abandoned) -> None:
         """Bring an abandoned turn to its end; nothing if another process has seen to it."""
@@ -364,7 +366,9 @@ class Conversations:
                 self.spawn(self._drop_when_possible(inbox_id))
 
     async def _drop_when_possible(self, inbox_id: str) -> None:
-        await retry_until_stored(lambda: self._db.drop_message(inbox_id), f"Dropping {inbox_id}")
+        await retry_until_stored(
+            lambda: self._db.drop_message(inbox_id), f"Dropping {inbox_id}", is_repeatable=True
+        )
 
     async def end_stuck(self, session_id: str) -> asyncio.Task[None] | None:
         """See to it that a turn of ours ends that was told to its front end and has not; None if
@@ -384,7 +388,9 @@ class Conversations:
             return None
         lease = Lease(name, turn["fence"], turn["owner"])
         return self.spawn(
-            retry_until_stored(lambda: self._db.end_turn(lease), f"Ending the turn in {name}")
+            retry_until_stored(
+                lambda: self._db.end_turn(lease), f"Ending the turn in {name}", is_repeatable=True
+            )
         )
 
     @contextlib.asynccontextmanager

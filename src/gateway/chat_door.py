@@ -280,7 +280,7 @@ class ChatDoor(Door[Inbound]):
         elif stored:
             answer_id = f"{inbound.inbox_id}:{outcome.api_calls}"
             await retry_until_stored(
-                lambda: parts.db.revise_delivery(answer_id, stored), "An answer"
+                lambda: parts.db.revise_delivery(answer_id, stored), "An answer", is_repeatable=True
             )
         elif text:
             await parts.delivery.say(source, self.key, text, stream)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from conversation.mirror import MIRRORED
 from conversation.patience import retry_until_stored
-from hermes_state import StoreError
+from hermes_state import StoreError, StoreOutcomeUnknownError
 
 from .config import GatewayConfig, Platform
 from .media import FILE_MARKS, outgoing
@@ -257,7 +257,6 @@ class Delivery:
 
     async def _deliver(self, row: dict[str, Any]) -> bool:
         """Send one text, however long its platform makes us wait; False if nobody can take it."""
-        db = self._db
         delivery_id = row["obligation_id"]
         pause = FIRST_PAUSE
         reason = "no more attempts"
@@ -267,9 +266,7 @@ class Delivery:
                 return False  # not connected: it waits in the outbox
             self._under_way.add(delivery_id)
             try:
-                if not await retry_until_stored(
-                    lambda: db.begin_delivery(delivery_id), "A delivery"
-                ):
+                if not await self._begin(delivery_id):
                     return True  # somebody else has it
                 if delivery_id.startswith(MIRRORED) and not await self._may_see(row["session_key"]):
                     await self._finish(delivery_id, "failed", "this chat may not see it any more")
@@ -304,8 +301,21 @@ class Delivery:
         """Note what became of a delivery; it is not forgotten, or it would be sent again."""
         db = self._db
         await retry_until_stored(
-            lambda: db.finish_delivery(delivery_id, state, reason), f"Noting a delivery as {state}"
+            lambda: db.finish_delivery(delivery_id, state, reason),
+            f"Noting a delivery as {state}",
+            is_repeatable=True,
         )
+
+    async def _begin(self, delivery_id: str) -> bool:
+        """Note that a delivery is about to be sent; False if somebody else has it."""
+        while True:
+            try:
+                return await retry_until_stored(
+                    lambda: self._db.begin_delivery(delivery_id), "A delivery"
+                )
+            except StoreOutcomeUnknownError:
+                # Nobody but us sends to our chats, and we have sent nothing of it yet.
+                await self._finish(delivery_id, "pending")
 
     async def _send_or_say_why(self, adapter: PlatformAdapter, row: dict[str, Any]) -> None:
         try:
