@@ -12,7 +12,7 @@ import os
 from typing import Any, NamedTuple
 
 from .codec import encode_text
-from .dialect import ALL_ROWS, Connection, row, rows, value
+from .dialect import Connection, row, rows, value
 
 CODE_SECONDS = 3600.0
 CODE_PAUSE = 1200.0
@@ -50,12 +50,17 @@ def offer_pairing(
     )
     if latest is not None and now - CODE_PAUSE < float(latest) <= now:
         return None
-    conn.execute(
-        "DELETE FROM pairing_codes WHERE platform = ?1 AND code_hash IN (SELECT code_hash"
-        f" FROM pairing_codes WHERE platform = ?1 ORDER BY created_at DESC LIMIT {ALL_ROWS}"
-        " OFFSET ?2)",
-        (platform, KEPT_PER_PLATFORM - 1),
+    oldest_kept = value(
+        conn,
+        "SELECT created_at FROM pairing_codes WHERE platform = ?"
+        " ORDER BY created_at DESC LIMIT 1 OFFSET ?",
+        (platform, KEPT_PER_PLATFORM - 2),
     )
+    if oldest_kept is not None:
+        conn.execute(
+            "DELETE FROM pairing_codes WHERE platform = ? AND created_at < ?",
+            (platform, oldest_kept),
+        )
     code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(8))
     conn.execute(
         "INSERT INTO pairing_codes (code_hash, platform, user_id, user_name, created_at,"
