@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import psycopg
 
@@ -233,22 +233,31 @@ def _clock(conn: ServerConnection) -> Remark:
 
 
 def usage(conn: ServerConnection) -> Usage:
-    """How many sessions there are, and how many there may be for our role."""
-    ours, used = tuples(
+    """How many sessions there are, and how many there may be: of the limit that is met first."""
+    ours, of_all, of_role, of_database = tuples(
         conn,
         "SELECT COUNT(*) FILTER (WHERE application_name = ? AND datname = current_database()"
-        " AND pid <> pg_backend_pid()), COUNT(*) FROM pg_stat_activity"
+        " AND pid <> pg_backend_pid()), COUNT(*), COUNT(*) FILTER (WHERE usename = current_user),"
+        " COUNT(*) FILTER (WHERE datname = current_database()) FROM pg_stat_activity"
         " WHERE backend_type = 'client backend'",
         (APPLICATION,),
     )[0]
-    limits: list[Any] = column(
+    limits = tuples(
         conn,
         "SELECT CAST(current_setting('max_connections') AS bigint)"
-        " - CAST(current_setting('superuser_reserved_connections') AS bigint)"
-        " UNION ALL SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user"
-        " UNION ALL SELECT datconnlimit FROM pg_database WHERE datname = current_database()",
+        " - CAST(current_setting('superuser_reserved_connections') AS bigint),"
+        " (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user),"
+        " (SELECT datconnlimit FROM pg_database WHERE datname = current_database())",
+    )[0]
+    used, allowed = min(
+        (
+            (count, int(limit))
+            for count, limit in zip((of_all, of_role, of_database), limits, strict=True)
+            if limit >= 0  # -1 is none
+        ),
+        key=lambda pair: pair[1] - pair[0],
     )
-    return Usage(ours, used, min(int(limit) for limit in limits if limit >= 0))
+    return Usage(ours, used, allowed)
 
 
 def _connections(conn: ServerConnection, wanted: int) -> Iterator[Remark]:
@@ -258,7 +267,9 @@ def _connections(conn: ServerConnection, wanted: int) -> Iterator[Remark]:
         f" connections of Hermes; a process takes up to {wanted + 1}."
     )
     if found.used > found.allowed * BUSY_SHARE or wanted + 1 > found.allowed:
-        yield Remark("hint", text, "Raise max_connections, or lower store_connections.")
+        yield Remark(
+            "hint", text, "Raise max_connections or the role's limit, or lower store_connections."
+        )
     else:
         yield Remark("fine", text)
 

@@ -159,6 +159,9 @@ def test_settings_that_lose_data_and_few_connections_are_said(
     assert "synchronous_commit is off" in wrong(examine(address, 8))
     remarks = examine(url(server, made, "maker"), 500)
     assert any("lower store_connections" in one.advice for one in remarks)
+    run_as_admin(server, "ALTER ROLE maker CONNECTION LIMIT 12")
+    remarks = examine(url(server, made, "maker"), 8)
+    assert any(one.text.startswith("1 of 12 connections") for one in remarks)
 
 
 # A pooler
