@@ -234,8 +234,8 @@ def stores_of(server: Server) -> Iterator[None]:
 def own_server(**settings: str) -> Iterator[Server]:
     """A server for a test that kills or stops it."""
     server = Server(**settings)
-    server.start()
     try:
+        server.start()
         yield server
     finally:
         server.stop()
