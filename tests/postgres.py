@@ -21,12 +21,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 SETTINGS = {
     "listen_addresses": "",
@@ -181,6 +182,20 @@ class Server:
             while _is_running(child):
                 time.sleep(0.001)
 
+    def is_running(self) -> bool:
+        """Whether its first process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def restart(self) -> None:
+        """Start it after its first process was killed; the others end by themselves."""
+        while True:
+            try:
+                self.start()
+            except NoServerError:  # some of the others have not ended yet
+                time.sleep(0.02)
+            else:
+                return
+
     def stop(self) -> None:
         """Stop it and delete its folder."""
         if self._process is not None and self._process.poll() is None:
@@ -205,9 +220,13 @@ _servers: dict[int, Server] = {}
 
 def shared() -> Server:
     """The server of this process and its forked children, started with the first use."""
-    running = _servers.get(0)
+    return _running(0)
+
+
+def _running(number: int) -> Server:
+    running = _servers.get(number)
     if running is None:
-        running = _servers[0] = Server()
+        running = _servers[number] = Server()
         running.start()
         owner = os.getpid()
         atexit.register(lambda: running.stop() if os.getpid() == owner else None)
@@ -292,8 +311,7 @@ def disconnect(database: str) -> None:
 @contextlib.contextmanager
 def _registry() -> Iterator[Any]:
     """Which database stands for which path, kept by the server, for one process at a time."""
-    connection = connect()
-    connection.execute("SELECT pg_advisory_lock(1)")
+    connection = _locked()
     try:
         connection.execute(
             "CREATE TABLE IF NOT EXISTS test_databases"
@@ -304,6 +322,24 @@ def _registry() -> Iterator[Any]:
         connection.execute("SELECT pg_advisory_unlock(1)")
         if "_pytest" not in sys.modules:  # a program that is tested
             disconnect("postgres")
+
+
+def _locked() -> Any:
+    """A connection with the lock; waits for a server that was killed and comes back."""
+    import psycopg
+
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            connection = connect()
+            connection.execute("SELECT pg_advisory_lock(1)")
+        except psycopg.OperationalError:
+            disconnect("postgres")
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return connection
 
 
 def database_for(path: Path, test: str | None = None) -> str:
@@ -332,6 +368,98 @@ def database_for(path: Path, test: str | None = None) -> str:
                 (*found, str(path.absolute()), test),
             )
     return address_of(found[0])
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Let the database of another path stand for `target`: a copy, once nobody uses it any more."""
+    test = os.environ.get(TAG, "")
+    forget_database(target)
+    with _registry() as connection:
+        found = _name_of(connection, source, test)
+        if found is None:
+            return
+        disconnect(found)
+        _await_unused(connection, found)
+        name = f"hermes_{os.urandom(6).hex()}"
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {found} STRATEGY file_copy")
+        connection.execute(
+            "INSERT INTO test_databases (name, path, test) VALUES (%s, %s, %s)",
+            (name, str(target.absolute()), test),
+        )
+
+
+def forget_database(path: Path) -> None:
+    """Delete the database that stands for a path, if there is one."""
+    with _registry() as connection:
+        name = _name_of(connection, path, os.environ.get(TAG, ""))
+        if name is not None:
+            disconnect(name)
+            connection.execute("DELETE FROM test_databases WHERE name = %s", (name,))
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+def _name_of(connection: Any, path: Path, test: str) -> str | None:
+    found = connection.execute(
+        "SELECT name FROM test_databases WHERE path = %s AND test = %s",
+        (str(path.absolute()), test),
+    ).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _await_unused(connection: Any, name: str) -> None:
+    """Wait until those who were killed are gone here, too: what they had sent may still count."""
+    deadline = time.monotonic() + 30
+    while connection.execute(
+        "SELECT 1 FROM pg_stat_activity WHERE datname = %s", (name,)
+    ).fetchall():
+        assert time.monotonic() < deadline, f"{name} is still in use"
+        time.sleep(0.002)
+
+
+def die(what: str, path: Path) -> None:
+    """Let the server, or what it has for the stores at a path, die at this moment: `backend`,
+    `crash` or `postmaster` (somebody has to start it again: `kept_alive`)."""
+    import psycopg
+
+    if what == "postmaster":
+        folder = unquote(os.environ[ADDRESS].partition("host=")[2])
+        os.kill(int(Path(folder, "data", "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        return
+    database = database_for(path).partition("@/")[2].partition("?")[0]
+    with contextlib.suppress(psycopg.Error), contextlib.closing(psycopg_connect("postgres")) as own:
+        found = own.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = %s", (database,)
+        ).fetchall()
+        for (pid,) in found if what == "backend" else found[:1]:
+            if what == "backend":
+                own.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            else:
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def kept_alive() -> Iterator[None]:
+    """While in use, stores are on a server of this process, which may be killed at any time: it is
+    started again."""
+    server = _running(1)
+    ended = threading.Event()
+
+    def keep() -> None:
+        while not ended.wait(0.005):
+            if not server.is_running():
+                server.restart()
+
+    keeper = threading.Thread(target=keep, daemon=True)
+    keeper.start()
+    with stores_of(server):
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
+            server.wait_until_ready()
+            disconnect("postgres")
+            give_back(os.environ.get(TAG, ""))
 
 
 def _make_database(connection: Any) -> str:

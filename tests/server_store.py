@@ -43,6 +43,13 @@ def is_wanted() -> bool:
     return os.environ.get(STORE) == "postgres"
 
 
+def environment() -> dict[str, str]:
+    """What a forked process must know of the test that it is of."""
+    return {name: os.environ.get(name, "") for name in (STORE, HELD, postgres.TAG)} | {
+        name: os.environ[name] for name in (postgres.ADDRESS,) if name in os.environ
+    }
+
+
 def install() -> None:
     """From now on, a store that is opened here is where the environment wants it to be."""
     # Not as an attribute of the package: it may be being imported at this moment.
@@ -57,7 +64,11 @@ def install() -> None:
         if not is_wanted():
             return open_store(path, busy_timeout, server, connections)
         watch_loops()
-        return open_store(path, busy_timeout, server or postgres.database_for(path), connections)
+        if server is None:
+            server = postgres.database_for(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()  # a sign that something was said in this home; nobody reads it
+        return open_store(path, busy_timeout, server, connections)
 
     open_wanted.is_wrapped = True  # type: ignore[attr-defined]
     module.open_store = open_wanted

@@ -13,6 +13,9 @@ from typing import NamedTuple, Protocol
 from .counter import counter
 from .script import Message
 
+SERVER_DEATHS = {"backend": 6, "crash": 3, "postmaster": 1}
+"""What of a server may die, and how often each does among these."""
+
 SUBJECTS = ("turn", "inbox", "approval", "compression")
 """What only one of many processes may take."""
 
@@ -27,6 +30,10 @@ class Death(NamedTuple):
     """`before`, `during` or `after` its n-th write to the store; `tool-before` or `tool-after` the
     n-th effect of a tool; at a `moment`, so many seconds after the first prompt was sent."""
     number: float
+    what: str = ""
+    """What dies there instead of the process, which has to go on: with a store on a server, the
+    process's connections (`backend`), the server's own process behind one of them (`crash`), or the
+    whole server, which is started again (`postmaster`)."""
 
     @property
     def is_named(self) -> bool:
@@ -34,7 +41,7 @@ class Death(NamedTuple):
         return self.where != "moment"
 
     def __str__(self) -> str:
-        return f"{self.where}:{self.number:g}"
+        return f"{self.where}:{self.number:g}" + (f" {self.what}" if self.what else "")
 
 
 class Talk(NamedTuple):

@@ -11,11 +11,13 @@ import itertools
 import random
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .adapter import ATTEMPTS, Death, Implementation, Talk, effects
+from .. import postgres, server_store
+from .adapter import ATTEMPTS, SERVER_DEATHS, Death, Implementation, Talk, effects
 from .checks import closed_turns, invented, lost, unknown_results, wrong_effects
 from .counter import counter
 from .script import Message, marks
@@ -28,6 +30,9 @@ CHAIN = 20
 """How many kills one home sees before a fresh one is begun with."""
 MOMENTS = 0.5
 """Which part of the kills falls at random moments; the others fall at named points."""
+
+OF_SERVER = 0.5
+"""How often, with a store on a server, that dies at a named point before the process does."""
 
 _numbers = itertools.count(1)
 _talks: dict[str, tuple[int, float]] = {}
@@ -81,6 +86,8 @@ class Home:
         shutil.copytree(
             self.path, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("events")
         )
+        if server_store.is_wanted():
+            postgres.copy_database(self.path / "state.db", target / "state.db")
         counter().copy(self.path.name, target.name)
         return target
 
@@ -115,6 +122,8 @@ class Cell:
         self.name, self.implementation, self.share = name, implementation, share
         self.chance = random.Random(f"{seed}:{name}:{implementation.name}")
         self.kills = 0
+        self.deaths: Counter[str] = Counter()
+        """By what has died."""
         self.cut_off = 0
         """How many talks ended before everything was answered."""
         self.reached: set[Death] = set()
@@ -145,6 +154,8 @@ class Cell:
         for folder in self._folder.iterdir():
             if folder not in but:
                 shutil.rmtree(folder)
+                if server_store.is_wanted():
+                    postgres.forget_database(folder / "state.db")
                 counter().forget(folder.name)
 
     def talk_writes(self) -> int:
@@ -175,6 +186,10 @@ class Cell:
             for death in self.chance.sample(named, len(named)):
                 while self.chance.random() < MOMENTS:
                     yield Death("moment", self.chance.uniform(0, longest))
+                if server_store.is_wanted() and self.chance.random() < OF_SERVER:
+                    kinds = list(SERVER_DEATHS)
+                    (what,) = self.chance.choices(kinds, list(SERVER_DEATHS.values()))
+                    yield death._replace(what=what)
                 yield death
 
     def named_points(self, writes: int, effects: int = 0) -> list[Death]:
@@ -194,6 +209,7 @@ class Cell:
     def kill(self, death: Death) -> Death:
         """Count a kill; what is found wrong from now on is told with it."""
         self.kills += 1
+        self.deaths[death.what or "process"] += 1
         self._last = death
         if death.is_named:
             self.named.add(death)
@@ -214,6 +230,7 @@ class Cell:
             "property": self.name,
             "implementation": self.implementation.name,
             "kills": self.kills,
+            **{what: self.deaths[what] for what in SERVER_DEATHS},
             "named": len(self.named),
             "reached": len(self.reached),
             "cut_off": self.cut_off,

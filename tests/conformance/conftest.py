@@ -8,6 +8,7 @@ was found. Without them it is the short run of `make test`.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import os
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from .. import seeds
+from .. import postgres, seeds, server_store
 from ..state.memory import memory_folder
 from . import summary
 from .adapter import Implementation
@@ -66,7 +67,8 @@ def cell(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cell]:
     share = math.ceil(KILLS / PROPERTIES / len(CHOSEN))
     print(f"seed {summary.seed()}")
     began = time.monotonic()
-    with memory_folder(tmp_path) as folder:
+    alive = postgres.kept_alive() if server_store.is_wanted() else contextlib.nullcontext()
+    with alive, memory_folder(tmp_path) as folder:
         made = Cell(property_name, _load(request.param), folder, summary.seed(), share)
         yield made
     facts = {**made.facts(), "seconds": round(time.monotonic() - began, 1)}

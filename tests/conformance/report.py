@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .adapter import SERVER_DEATHS
+
 BEGIN, END = "<!-- conformance:begin -->", "<!-- conformance:end -->"
 """Between these lines a README has the table of a run."""
 
@@ -54,7 +56,16 @@ def totals(cells: Iterable[Facts]) -> str:
         f"{kills:,} kills, {violations} violations (each entry: kills / violations)."
         f" {reached:,} of {named:,} named points were died at;"
         f" {sum(one['cut_off'] for one in rows):,} talks were cut off."
-    )
+    ) + _of_server(rows)
+
+
+def _of_server(rows: list[Facts]) -> str:
+    """How many of the kills were of a server, or of its parts."""
+    counts = {what: sum(one.get(what, 0) for one in rows) for what in SERVER_DEATHS}
+    if not any(counts.values()):
+        return ""
+    told = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    return f" Of the kills, {told}."
 
 
 def soak_line(found: Facts) -> str:

@@ -28,6 +28,8 @@ from ..state.faults import KINDS, Disk, faulty_disk
 from ..state.memory import memory_folder
 from . import summary
 
+pytestmark = pytest.mark.sqlite
+
 SEED = summary.seed()
 TURNS = 41
 """The last is on a disk that is well, and closes what one before it had to leave open."""

@@ -26,6 +26,8 @@ from hermes_state.dialect import Connection
 from tools.base import ToolContext, tool
 from tools.registry import Registry
 
+from ... import postgres
+from ..adapter import SERVER_DEATHS
 from ..counter import COUNTER_VARIABLE
 from ..script import CALLS, answer, result
 
@@ -39,8 +41,9 @@ class Reaper:
         place, _, name = os.environ.get("HERMES_TEST_KILL_AT", "").partition("=")
         self._where, _, number = place.partition(":")
         self._number = int(number or 0)
-        self._signal = signal.Signals[name or "SIGKILL"]
+        self._name = name or "SIGKILL"
         self._counts = {"write": itertools.count(1), "tool": itertools.count(1)}
+        self._home = home
         self._reached = home / "reached"
         if self._where:
             self._reached.unlink(missing_ok=True)
@@ -53,7 +56,11 @@ class Reaper:
         """Die, if it is here."""
         if where == self._where and number == self._number:
             self._reached.touch()
-            os.kill(os.getpid(), self._signal)
+            if self._name in SERVER_DEATHS:
+                self._where = ""  # once
+                postgres.die(self._name, self._home / "state.db")
+            else:
+                os.kill(os.getpid(), signal.Signals[self._name])
 
 
 def tell(**frame: Any) -> None:

@@ -94,7 +94,7 @@ class StoreLook:
             ids = self._select(
                 db,
                 "SELECT id FROM sessions WHERE parent_session_id IS NOT NULL"
-                " AND continuation_of IS NULL ORDER BY rowid",
+                " AND continuation_of IS NULL ORDER BY started_at, id",
             )
             return [[normal(one) for one in db.get_messages(session_id)] for session_id in ids]
 

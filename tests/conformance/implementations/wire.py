@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ... import server_store
 from ..adapter import Death
 from ..counter import COUNTER_VARIABLE, counter
 
@@ -88,13 +89,20 @@ class Wire:
         self._death = death
         self._name = program
         self._zygote = zygote()
-        kill_at = f"{death}={signal_name}" if death and death.is_named else ""
+        kill_at = ""
+        if death is not None and death.is_named:
+            kill_at = f"{death.where}:{death.number:g}={death.what or signal_name}"
         self._input, self._output = os.pipe(), os.pipe()
         with (home / "stderr").open("ab") as errors:
             self.pid = self._zygote.fork(
                 program,
                 home,
-                {"HERMES_HOME": str(home), "HERMES_TEST_KILL_AT": kill_at, **environment},
+                {
+                    "HERMES_HOME": str(home),
+                    "HERMES_TEST_KILL_AT": kill_at,
+                    **server_store.environment(),
+                    **environment,
+                },
                 [self._input[0], self._output[1], errors.fileno()],
             )
         os.close(self._input[0])
