@@ -107,6 +107,8 @@ async def test_nobody_gets_in_without_the_code(tmp_path: Path) -> None:
         await chats.ask("my secret")
         mine = chats.session_id()
         code = await code_of(chats)
+        # An answer is seen a moment before its turn is over.
+        await until(lambda: not chats.runner.turns.is_busy(chats.key()))
         assert "the chat the code is from" in await chats.ask(f"/link {code}")
         assert "wrong" in await chats.ask(f"/link {code}", chat_id="2", user_id="bob"), "used up"
         for _ in range(link_codes.WRONG_TRIES - 1):

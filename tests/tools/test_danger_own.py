@@ -21,12 +21,13 @@ CHANGING = {
     "approvals": {"revoke"}, "memory": {"add", "remove"}, "plugins": {"enable", "disable"},
     "hooks": {"doctor", "accept", "revoke", "test"}, "mcp": {"serve", "list"},
     "gateway": {"run", "start", "stop", "restart", "setup", "install"},
-    "pairing": {"approve", "revoke"}, "backup": {"increment", "watch", "points", "verify"},
+    "store": {"move"}, "pairing": {"approve", "revoke"},
+    "backup": {"increment", "watch", "points", "verify"},
 }  # fmt: skip
 """Actions that change or start something, or that nobody needs often enough to judge them."""
 CHANGING_ALONE = {"chat", "setup", "mcp", "backup", "restore", "import"}
 """Commands of which nothing may run unasked."""
-CHANGING_OPTIONS = {("doctor", "--fix"), ("doctor", "--acknowledge")}
+CHANGING_OPTIONS = {("doctor", "--fix"), ("doctor", "--acknowledge"), ("store", "--url")}
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
