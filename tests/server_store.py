@@ -34,7 +34,7 @@ FOLDER = Path(__file__).parent / "on_server"
 PROJECT = Path(__file__).parents[1]
 _SOURCE = str(PROJECT / "src") + os.sep
 _STATE = _SOURCE + "hermes_state" + os.sep
-_SESSION = str(PROJECT / "src" / "tui_gateway" / "session_door.py")
+_SESSIONS = _SOURCE + "tui_gateway" + os.sep
 _TESTS = str(PROJECT / "tests") + os.sep
 
 
@@ -104,8 +104,8 @@ def _watched(method: Callable[..., Any]) -> Callable[..., Any]:
 def _caller() -> str | None:
     """Where in the source the store is called; None if it may be.
 
-    That is where a test itself calls it, or a function that does; and in a live session of the
-    session server, which has a thread and a loop of its own, in which nobody else waits.
+    That is where a test itself calls it, or a function that does; and in the session server, each
+    session of which has a thread and a loop of its own, in which nobody else waits.
     """
     frame: FrameType | None = sys._getframe(2)
     found: list[str] = []
@@ -113,7 +113,7 @@ def _caller() -> str | None:
     while frame is not None:
         code = frame.f_code
         name = code.co_filename
-        if name == _SESSION:
+        if name.startswith(_SESSIONS):
             return None
         if name.startswith(_SOURCE) and not name.startswith(_STATE):
             found.append(f"{name.removeprefix(_SOURCE)}:{frame.f_lineno}")

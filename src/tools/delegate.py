@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, TypedDict
 
+from hermes_state import at_hand
+
 from .base import Tool, ToolContext, ToolError, tool
 
 MOST_TASKS = 8
@@ -67,8 +69,9 @@ async def delegate_task(
     if delegate is None:
         raise ToolError("Sub-agents are not available here. Do the work yourself.")
     if background:
+        started = await at_hand(caller.db, delegate.start, wanted)
         return (
-            f"Started in the background as {delegate.start(wanted)}. Its result comes by itself, "
+            f"Started in the background as {started}. Its result comes by itself, "
             "as a message, when it is there. Do not wait for it: go on, or end your turn."
         )
     outcomes = await asyncio.gather(

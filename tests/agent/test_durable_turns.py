@@ -275,10 +275,10 @@ async def test_a_turn_that_could_not_be_ended_is_not_waited_for(
     real = db._execute_write
     works = itertools.count()
 
-    def only_the_question(work: Any) -> Any:
+    def only_the_question(work: Any, *about: Any, **how: Any) -> Any:
         if next(works):
             raise StoreFullError("No room left.")
-        return real(work)
+        return real(work, *about, **how)
 
     monkeypatch.setattr(db, "_execute_write", only_the_question)
     refused = await agent.run(Question("First?"))

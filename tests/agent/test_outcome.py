@@ -101,7 +101,7 @@ def test_an_interruption(db: SessionDB) -> None:
 def test_what_cannot_be_stored_is_not_started(
     db: SessionDB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(work: Any) -> Any:
+    def full(work: Any, *about: Any, **how: Any) -> Any:
         raise StoreFullError("No room left.")
 
     monkeypatch.setattr(db, "_execute_write", full)

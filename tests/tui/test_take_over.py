@@ -49,7 +49,7 @@ def test_one_that_was_alive_a_moment_ago_is_left_to_its_window(
 ) -> None:
     leave_turn(gateway.db, "s", "Hello")
     gateway.db._execute_write(
-        lambda conn: conn.execute("UPDATE turns SET heartbeat_at = unixepoch() - 30")
+        lambda conn: conn.execute("UPDATE turns SET heartbeat_at = started_at - 30")
     )
     watcher.look(60)
     assert not server._sessions
