@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 MOVING_KEY = "moving_from"
 """In `state_meta` of the place that things are moved to, until all of them are there."""
+
+_GONE_SECONDS = 2.0
 
 COUNTED = {"messages": "id", "search_changes": "seq"}
 """Columns whose numbers are never given out again, also after the newest row was deleted."""
@@ -206,7 +209,10 @@ class ServerEnd:
     def _hold(self, lock: int) -> None:
         from .server_report import usage
 
-        ours = usage(self.conn).ours
+        # The server notices a moment later that a connection was closed.
+        until = time.monotonic() + _GONE_SECONDS
+        while (ours := usage(self.conn).ours) and time.monotonic() < until:
+            time.sleep(0.05)
         if ours:
             raise StoreBusyError(
                 f"{self.where} is in use: Hermes has {ours} other connections to it. End every"

@@ -2,11 +2,14 @@
 
 Every test here runs on both, but for those that are about SQLite's files, pages and logs, which are
 marked `sqlite`, and those that open their stores themselves (`both_databases`). On a server, a
-store that is opened at a path is a database of its own.
+store that is opened at a path is a database of its own. Half of the time on a server goes into a
+few modules that try hundreds of values or draw them: those run there where `HERMES_TEST_BOTH` is
+set, as `.ci/run` does.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +22,15 @@ from .. import postgres
 from .interleaving import Pair
 from .raw import check_sound
 
+BOTH = "HERMES_TEST_BOTH"
+LONG_ON_SERVER = frozenset(
+    f"test_{name}"
+    for name in (
+        "bad_input", "transfer", "promises", "search_model", "search_filters", "retention",
+        "listing", "codec",
+    )
+)  # fmt: skip
+
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each test once for each database that it is about, unless it says so itself."""
@@ -28,9 +40,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.get_closest_marker("both_databases"):
         return
     about_files = metafunc.definition.get_closest_marker("sqlite") is not None
-    metafunc.parametrize(
-        "database", ["sqlite"] if about_files else ["sqlite", "postgres"], indirect=True
-    )
+    module = metafunc.module.__name__.rpartition(".")[2]
+    left_out = module in LONG_ON_SERVER and not os.environ.get(BOTH)
+    kinds = ["sqlite"] if about_files or left_out else ["sqlite", "postgres"]
+    metafunc.parametrize("database", kinds, indirect=True)
 
 
 @pytest.fixture(autouse=True)
