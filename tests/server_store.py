@@ -45,9 +45,9 @@ def is_wanted() -> bool:
 
 def environment() -> dict[str, str]:
     """What a forked process must know of the test that it is of."""
-    return {name: os.environ.get(name, "") for name in (STORE, HELD, postgres.TAG)} | {
-        name: os.environ[name] for name in (postgres.ADDRESS,) if name in os.environ
-    }
+    names = (HELD, postgres.TAG, postgres.ADDRESS)
+    told = {name: os.environ[name] for name in names if name in os.environ}
+    return {STORE: os.environ.get(STORE, ""), **told}
 
 
 def install() -> None:

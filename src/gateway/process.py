@@ -54,7 +54,7 @@ def run_gateway(home: Path) -> int:
 async def _serve(home: Path, lock: GatewayLock) -> int:
     from agent.build import check_tool_choice
     from agent.leftovers import settle_left
-    from hermes_state import AsyncSessionDB
+    from hermes_state import AsyncSessionDB, at_hand
 
     settings = load_config(home)
     setup_logging(home, settings.logging, gateway=True)
@@ -65,8 +65,8 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
         if platform_config.enabled:
             check_tool_choice(settings, platform.value)
     store = open_store(home)
-    store.settle_at_startup()
-    settle_left(home, store)
+    await at_hand(store, store.settle_at_startup)
+    await at_hand(store, settle_left, home, store)
     db = AsyncSessionDB(store)
     runner = GatewayRunner(config, settings, db, home)
     loop = asyncio.get_running_loop()

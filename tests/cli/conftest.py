@@ -18,7 +18,7 @@ import pytest
 
 from hermes_state import SessionDB
 
-from .. import forked
+from .. import forked, server_store
 
 Piece = str | threading.Event | dict[str, Any]
 
@@ -123,7 +123,8 @@ class Hermes:
             if name == "HERMES_WALL"
             or not (name.startswith("HERMES_") or name.endswith("_API_KEY"))
         }
-        return {**kept, "HOME": str(self.home), "TERM": "xterm"}
+        where = server_store.environment()
+        return {**kept, **where, "HOME": str(self.home), "TERM": "xterm"}
 
     def configure(self, text: str) -> None:
         folder = self.home / ".hermes"
