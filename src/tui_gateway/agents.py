@@ -6,6 +6,7 @@ event of the protocol, in one place, whichever process it comes from.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conversation.abandoned import GOING_ON
+from hermes_state import StoreClosedError
 
 from . import fetching, live, walls
 from .hub import Hub, Session
@@ -237,10 +239,13 @@ def _note_stored(hub: Hub, sid: str, session: Session, event: Any) -> None:
     """Run what waits, in a thread: whoever publishes the event waits for nobody."""
     from .prompts import run_waiting
 
+    def run() -> None:
+        # Where the server is closing meanwhile, the note waits in the store for the next one.
+        with contextlib.suppress(StoreClosedError):
+            run_waiting(hub, sid, session)
+
     if hub.get_sessions().get(sid) is session:
-        threading.Thread(
-            target=run_waiting, args=(hub, sid, session), name="hermes-notes", daemon=True
-        ).start()
+        threading.Thread(target=run, name="hermes-notes", daemon=True).start()
 
 
 def _title_set(hub: Hub, sid: str, session: Session, event: Any) -> None:

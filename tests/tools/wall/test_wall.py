@@ -21,6 +21,8 @@ from tools.terminal.tool import close_terminal, terminal
 from tools.wall.guardhouse import guardhouse_of
 from tools.wall.warden import WallError
 
+from ...ports import free_port
+
 Run = Callable[..., str]
 
 
@@ -78,9 +80,11 @@ def test_what_one_command_starts_the_next_one_reaches(run: Run) -> None:
 
 def test_nothing_listens_inside_for_those_outside(run: Run) -> None:
     """A port of this machine is not reached, and one inside is not reached from here."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    # Not a port that the system gives out: inside, a connection to such a one may be given the same
+    # port for its own end, and so reach itself.
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)) as server:
         server.settimeout(0)
-        port = server.getsockname()[1]
         assert "refused" in run(f"echo hello > /dev/tcp/127.0.0.1/{port}")
         with pytest.raises(BlockingIOError):
             server.accept()
