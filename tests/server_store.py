@@ -67,7 +67,7 @@ def install() -> None:
         if server is None:
             server = postgres.database_for(path)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()  # a sign that something was said in this home; nobody reads it
+            path.touch(0o600)  # a sign that something was said in this home; nobody reads it
         return open_store(path, busy_timeout, server, connections)
 
     open_wanted.is_wrapped = True  # type: ignore[attr-defined]

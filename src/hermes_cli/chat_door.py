@@ -23,7 +23,7 @@ from conversation.service import Conversations
 from conversation.turn_events import compression_events, tell_beside
 from hermes_base import session_context
 from hermes_cli.abandoned_in_terminal import say, take_over
-from hermes_state import AsyncSessionDB, StoreError, plain_text
+from hermes_state import AsyncSessionDB, StoreError, at_hand, plain_text
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -121,7 +121,7 @@ class TerminalDoor(Door[TurnRequest]):
         last = self._last
         if last is None or last.failed or last.interrupted or last.is_silent or self._is_stopped:
             return None
-        return WaitingNotes() if self.has_notes() else None
+        return WaitingNotes() if await at_hand(self._chat.db, self.has_notes) else None
 
     async def prepare(self, request: TurnRequest) -> AIAgent:
         """The chat's agent."""
