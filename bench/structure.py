@@ -30,7 +30,8 @@ LAYERS = (
     ("gateway", "tui_gateway"),
     ("hermes_cli",),
 )
-"""From the bottom up; a tree that has no such package has nothing to count there."""
+"""From the bottom up: each may import what is below it, and nothing beside or above it. A tree that
+has no such package has nothing to count there."""
 
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 DYNAMIC = ("import_module", "__import__", "resolve_name")

@@ -10,20 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from bench.structure import LEVELS
+
 SOURCE = Path(__file__).parent.parent / "src"
-
-LAYERS = (
-    ("hermes_base",),
-    ("hermes_state",),
-    ("tools",),
-    ("agent",),
-    ("conversation",),
-    ("gateway", "tui_gateway"),
-    ("hermes_cli",),
-)
-"""From the bottom up: each may import what is below it, and nothing beside or above it."""
-
-LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 SAY_VERSIONS = ("hermes_cli.commands.version",)
 """Modules that only say which version of a library is there."""

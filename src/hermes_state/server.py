@@ -182,13 +182,7 @@ class ServerDatabase:
                     raise named(error, self.path) from error
                 scope = STORE
             except (psycopg.Error, UnicodeError, OverflowError, TypeError) as error:
-                if _is_lost(error) and tries < _tries_for(error):
-                    self._drop_idle()
-                    continue
-                translated = self._name_of(error)
-                if translated is None:
-                    raise
-                raise translated from error
+                self._retry_or_raise(error, tries)
         if self.on_commit is not None:
             self.on_commit()
         return result
@@ -296,13 +290,7 @@ class ServerDatabase:
                         raise
                     return result
             except (psycopg.Error, UnicodeError, OverflowError, TypeError) as error:
-                if _is_lost(error) and tries < _tries_for(error):
-                    self._drop_idle()
-                    continue
-                translated = self._name_of(error)
-                if translated is None:
-                    raise
-                raise translated from error
+                self._retry_or_raise(error, tries)
 
     def outside_transaction(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on a connection outside a transaction (VACUUM and the like)."""
@@ -316,6 +304,16 @@ class ServerDatabase:
                     connection.run_script("RESET statement_timeout")
         except psycopg.Error as error:
             raise named(error, self.path) from error
+
+    def _retry_or_raise(self, error: Exception, tries: int) -> None:
+        """Return if the work may be run again on another connection; else raise by our names."""
+        if _is_lost(error) and tries < _tries_for(error):
+            self._drop_idle()
+            return
+        translated = self._name_of(error)
+        if translated is None:
+            raise error
+        raise translated from error
 
     def _name_of(self, error: Exception) -> StoreError | None:
         """The store's own error; None for a mistake in the call."""
