@@ -32,22 +32,29 @@ class Timing(NamedTuple):
     piece: str
 
 
-def time_piece(reader: Reader, piece: str, sizes: tuple[int, ...]) -> Timing:
+def time_piece(
+    reader: Reader,
+    piece: str,
+    sizes: tuple[int, ...],
+    clock: Callable[[], float] = time.process_time,
+) -> Timing:
     """Read the shortest and the longest text, the quicker of two times each."""
     most = reader.longest or sizes[-1]
     longest = min(sizes[-1], most)
     shortest = min(max(longest * sizes[0] // sizes[-1], reader.shortest), longest // 2)
-    times = [min(_seconds(reader, piece, size) for _ in range(2)) for size in (shortest, longest)]
+    times = [
+        min(_seconds(reader, piece, size, clock) for _ in range(2)) for size in (shortest, longest)
+    ]
     in_proportion = max(times[0], _SHORTEST) * longest / shortest
     return Timing(times[1] / in_proportion, times[1], piece)
 
 
-def _seconds(reader: Reader, piece: str, size: int) -> float:
+def _seconds(reader: Reader, piece: str, size: int, clock: Callable[[], float]) -> float:
     room = size - len(reader.before) - len(reader.after)
     text = reader.before + (piece * (room // len(piece) + 1))[:room] + reader.after
-    started = time.process_time()
+    started = clock()
     reader.read(text)
-    return time.process_time() - started
+    return clock() - started
 
 
 def _finding(name: str, reader: Reader, sizes: tuple[int, ...]) -> Finding:
