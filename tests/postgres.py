@@ -196,8 +196,8 @@ class Server:
             else:
                 return
 
-    def stop(self) -> None:
-        """Stop it and delete its folder."""
+    def end(self) -> None:
+        """Shut it down, as before a restart; sessions are ended."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)  # a fast shutdown
             try:
@@ -205,6 +205,10 @@ class Server:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+    def stop(self) -> None:
+        """Stop it and delete its folder."""
+        self.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from . import report
+from .replicas import run as replicas
 
 FOLDER = Path(__file__).parent
 PAGES = (FOLDER.parents[1] / "README.md", FOLDER.parents[1] / "docs" / "conformance.md")
@@ -60,7 +61,10 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--soak", type=Path, metavar="FILE", help="with it, what a soak has found")
     parser.add_argument("--from", dest="known", type=Path, metavar="FILE", help="show a run again")
+    replicas.add_arguments(parser)
     options = parser.parse_args(arguments)
+    if options.replicas:
+        return replicas.main(options)
     found = json.loads(options.known.read_text()) if options.known else run(options)
     cells = found["cells"]
     for line in (*report.table(cells), report.totals(cells), f"It took {found['seconds']} s."):

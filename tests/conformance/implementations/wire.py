@@ -36,15 +36,17 @@ class Died(Exception):
 class Zygote:
     """The process that forks the children."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, module: str = "tests.conformance.children.zygote", **environment: str
+    ) -> None:
         ours, theirs = socket.socketpair()
         path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-        module = "tests.conformance.children.zygote"
+        known = {**os.environ, "PYTHONPATH": path, COUNTER_VARIABLE: counter().url}
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path, COUNTER_VARIABLE: counter().url},
+                env={**known, **environment},
                 pass_fds=[theirs.fileno()],
             )
         self._channel = ours
