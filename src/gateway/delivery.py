@@ -75,7 +75,8 @@ class Delivery:
         self._under_way: set[str] = set()
         """What a platform is being told just now."""
         self._left: list[dict[str, Any]] = []
-        """What an earlier run was sending when it ended; settled when its platform is connected."""
+        """What was being sent by those that were gone at the start; settled when its platform is
+        connected."""
         self.working_directory = Path(os.getcwd())  # noqa: PTH109 - as the agents are built
         self.delivered = 0
         self.failed = 0
@@ -113,7 +114,11 @@ class Delivery:
         self.wake_chat(session_key)
 
     async def look(self) -> None:
-        """Send what other processes owe to chats whose platform is connected."""
+        """Send what other processes owe to chats whose platform is connected, and settle what those
+        were sending that are gone."""
+        for row in await self._db.list_left_deliveries():
+            if self._adapter(row["platform"]) is not None:
+                await self._settle_unsure(row)
         for row in await self._db.list_deliveries(("pending",)):
             if self._adapter(row["platform"]) is not None:
                 self.wake_chat(row["session_key"])
@@ -181,7 +186,7 @@ class Delivery:
     async def resume(self) -> None:
         """After a start: send what was not sent; what may have been is a platform's to settle."""
         db = self._db
-        self._left = await db.list_deliveries(("sending",))
+        self._left = await db.list_left_deliveries(with_own=True)
         for key in {row["session_key"] for row in await db.list_deliveries(("pending",))}:
             self.wake_chat(key)
         await db.forget_delivered()
@@ -203,11 +208,15 @@ class Delivery:
                 self.wake_chat(row["session_key"])
 
     async def _settle_unsure(self, row: dict[str, Any]) -> None:
-        if self._may_repeat(row):
-            await self._finish(row["obligation_id"], "pending", "restarted")
-            return
-        await self._tell_unsure(row, UNSURE)
-        await self._finish(row["obligation_id"], "failed", "unknown: restarted")
+        db, repeats = self._db, self._may_repeat(row)
+        if not repeats:
+            await self._tell_unsure(row, UNSURE)
+        state, reason = ("pending", "restarted") if repeats else ("failed", "unknown: restarted")
+        await retry_until_stored(
+            lambda: db.settle_delivery(row["obligation_id"], row["owner"], state, reason),
+            f"Noting a delivery as {state}",
+            is_repeatable=True,
+        )
 
     async def _tell_unsure(self, row: dict[str, Any], text: str) -> None:
         """Before the delivery is settled, and once: whoever is killed in between tells it still."""

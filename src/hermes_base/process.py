@@ -88,10 +88,16 @@ def name_process(pid: int) -> str:
     return "|".join((*machine(), str(pid), "" if start is None else str(start)))
 
 
-def is_gone(owner: str) -> bool:
-    """Whether an owner has certainly ended; False if it runs or cannot be seen from here."""
+def is_gone(owner: str, *, this_boot: bool = False) -> bool:
+    """Whether an owner has certainly ended; False if it runs or cannot be seen from here.
+
+    With `this_boot` nothing is concluded from another boot: where owners are on several machines,
+    two of them may have been copied from one, id and all.
+    """
     parts = owner.split("|")
     if len(parts) != 5 or not _is_number(parts[3]) or not (parts[4] == "" or _is_number(parts[4])):
+        return False
+    if this_boot and tuple(parts[:3]) != machine():
         return False
     return has_ended(parts[:3], int(parts[3]), int(parts[4]) if parts[4] else None)
 

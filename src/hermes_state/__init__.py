@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .lineage import SUB_AGENT
     from .losses import acknowledge_losses, list_losses
     from .outbox import OUTBOX
+    from .replicas import Beat, PlatformLease
     from .rotation import Rotation
     from .salvage import is_damaged
     from .search.check import missing_from_index
@@ -59,11 +60,13 @@ __all__ = [
     "WALL_MODES",
     "AlreadyTakenError",
     "AsyncSessionDB",
+    "Beat",
     "ConversationBusyError",
     "InvalidMessageError",
     "Lease",
     "LeaseLostError",
     "NewerStoreError",
+    "PlatformLease",
     "Recorded",
     "Rotation",
     "SessionDB",
@@ -101,10 +104,12 @@ in here is this package's own business."""
 # nor asyncio.
 _LATER = {
     "AsyncSessionDB": "aio",
+    "Beat": "replicas",
     "INBOX_ID": "inbox",
     "LEASE_SECONDS": "turns",
     "Lease": "turns",
     "OUTBOX": "outbox",
+    "PlatformLease": "replicas",
     "ROW_ID": "turn_log",
     "Recorded": "turn_log",
     "Rotation": "rotation",

@@ -262,6 +262,7 @@ class AsyncSessionDB:
     list_waiting = _InThread(SessionDB.list_waiting)
     begin_command = _InThread(SessionDB.begin_command)
     list_begun = _InThread(SessionDB.list_begun)
+    list_left_commands = _InThread(SessionDB.list_left_commands)
     drop_message = _InThread(SessionDB.drop_message)
     forget_taken = _InThread(SessionDB.forget_taken)
 
@@ -270,11 +271,28 @@ class AsyncSessionDB:
     revise_delivery = _InThread(SessionDB.revise_delivery)
     begin_delivery = _InThread(SessionDB.begin_delivery)
     finish_delivery = _InThread(SessionDB.finish_delivery)
+    settle_delivery = _InThread(SessionDB.settle_delivery)
+    list_left_deliveries = _InThread(SessionDB.list_left_deliveries)
     list_deliveries = _InThread(SessionDB.list_deliveries)
     note_preview = _InThread(SessionDB.note_preview)
     get_preview = _InThread(SessionDB.get_preview)
     forget_preview = _InThread(SessionDB.forget_preview)
     forget_delivered = _InThread(SessionDB.forget_delivered)
+
+    # Replicas
+    register_replica = _InThread(SessionDB.register_replica)
+    beat_replica = _InThread(SessionDB.beat_replica)
+    drain_replica = _InThread(SessionDB.drain_replica)
+    leave_replicas = _InThread(SessionDB.leave_replicas)
+    list_replicas = _InThread(SessionDB.list_replicas)
+    is_owner_alive = _InThread(SessionDB.is_owner_alive)
+    set_running_turns = _InThread(SessionDB.set_running_turns)
+    take_platform = _InThread(SessionDB.take_platform)
+    release_platform = _InThread(SessionDB.release_platform)
+    holds_platform = _InThread(SessionDB.holds_platform)
+    list_platform_leases = _InThread(SessionDB.list_platform_leases)
+    keep_for_platform = _InThread(SessionDB.keep_for_platform)
+    get_kept_for_platform = _InThread(SessionDB.get_kept_for_platform)
 
     # Who may talk
     offer_pairing = _InThread(SessionDB.offer_pairing)
@@ -338,6 +356,8 @@ class AsyncSessionDB:
     get_handoff_state = _InThread(SessionDB.get_handoff_state)
     list_pending_handoffs = _InThread(SessionDB.list_pending_handoffs)
     claim_handoff = _InThread(SessionDB.claim_handoff)
+    list_left_handoffs = _InThread(SessionDB.list_left_handoffs)
+    take_left_handoff = _InThread(SessionDB.take_left_handoff)
     complete_handoff = _InThread(SessionDB.complete_handoff)
     fail_handoff = _InThread(SessionDB.fail_handoff)
 

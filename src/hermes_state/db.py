@@ -32,6 +32,7 @@ from . import (
     outbox,
     pairing,
     previews,
+    replicas,
     retention,
     reviews,
     rewrites,
@@ -316,6 +317,7 @@ class SessionDB:
     list_waiting = _reads(inbox.list_waiting)
     begin_command = _writes(inbox.begin_command)
     list_begun = _reads(inbox.list_begun)
+    list_left_commands = _reads(inbox.list_left_commands)
     drop_message = _writes(inbox.drop_message)
     forget_taken = _writes(inbox.forget_taken)
 
@@ -324,11 +326,28 @@ class SessionDB:
     revise_delivery = _writes(outbox.revise_delivery)
     begin_delivery = _writes(outbox.begin_delivery)
     finish_delivery = _writes(outbox.finish_delivery)
+    settle_delivery = _writes(outbox.settle_delivery)
+    list_left_deliveries = _reads(outbox.list_left_deliveries)
     list_deliveries = _reads(outbox.list_deliveries)
     note_preview = _writes(previews.note_preview)
     get_preview = _reads(previews.get_preview)
     forget_preview = _writes(previews.forget_preview)
     forget_delivered = _writes(outbox.forget_delivered)
+
+    # Replicas
+    register_replica = _writes(replicas.register_replica)
+    beat_replica = _writes(replicas.beat_replica)
+    drain_replica = _writes(replicas.drain_replica)
+    leave_replicas = _writes(replicas.leave_replicas)
+    list_replicas = _reads(replicas.list_replicas)
+    is_owner_alive = _reads(replicas.is_owner_alive)
+    set_running_turns = _writes(replicas.set_running_turns)
+    take_platform = _writes(replicas.take_platform)
+    release_platform = _writes(replicas.release_platform)
+    holds_platform = _reads(replicas.holds_platform)
+    list_platform_leases = _reads(replicas.list_platform_leases)
+    keep_for_platform = _writes(replicas.keep_for_platform)
+    get_kept_for_platform = _reads(replicas.get_kept_for_platform)
 
     # Who may talk
     offer_pairing = _writes(pairing.offer_pairing)
@@ -392,6 +411,8 @@ class SessionDB:
     get_handoff_state = _reads(routing.get_handoff_state)
     list_pending_handoffs = _reads(routing.list_pending_handoffs)
     claim_handoff = _writes(routing.claim_handoff)
+    list_left_handoffs = _reads(routing.list_left_handoffs)
+    take_left_handoff = _writes(routing.take_left_handoff)
     complete_handoff = _writes(routing.complete_handoff)
     fail_handoff = _writes(routing.fail_handoff)
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hermes_base.process import this_process
+
 from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, at_most, rows, tuples, value
 
@@ -47,7 +49,7 @@ def create_delegation(
     conn.execute(
         "INSERT INTO async_delegations (delegation_id, origin_session, origin_ui_session_id,"
         " parent_session_id, state, dispatched_at, updated_at, owner_pid, owner_started_at,"
-        " task_json) VALUES (?1, ?2, ?3, ?2, 'running', ?4, ?4, ?5, ?6, ?7)"
+        " task_json, owner) VALUES (?1, ?2, ?3, ?2, 'running', ?4, ?4, ?5, ?6, ?7, ?8)"
         " ON CONFLICT DO NOTHING",
         (
             encode_text(delegation_id, "delegation_id"),
@@ -57,6 +59,7 @@ def create_delegation(
             owner_pid,
             owner_started_at,
             encode_json(dict(task), "task"),
+            this_process(),
         ),
     )
     if not conn.changes():

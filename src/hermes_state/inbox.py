@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hermes_base.process import this_process
+
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
 from .dialect import Connection, at_most, row, rows
 from .errors import AlreadyTakenError
 from .lineage import get_compression_lineage
+from .replicas import list_others
 
 INBOX_ID = "_inbox"
 """Key under which a message says which row of the inbox it comes from, or which rows: the parts of
@@ -46,8 +49,8 @@ def accept_message(
     now = conn.now()
     conn.execute(
         "INSERT INTO inbox (id, session_id, source, session_key, user_id, platform_message_id,"
-        " content, facts, state, received_at, updated_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?) ON CONFLICT (id) DO NOTHING",
+        " content, facts, state, received_at, updated_at, owner)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         (
             encode_text(inbox_id, "inbox_id"),
             encode_text(session_id, "session_id"),
@@ -59,6 +62,7 @@ def accept_message(
             encode_json(dict(facts), "facts") if facts else None,
             now,
             now,
+            this_process(),
         ),
     )
     return conn.changes() > 0
@@ -100,11 +104,13 @@ def _messages(conn: Connection, where: str, *values: Any) -> list[dict[str, Any]
 def begin_command(conn: Connection, inbox_id: str) -> bool:
     """A waiting message is a command that is carried out now; False if that was begun before.
 
-    It does not wait any more: whether one that a crash cut off was done is not known.
+    It does not wait any more: whether one that a crash cut off was done is not known. Its `owner`
+    is whoever carries it out; that of a message that waits is whoever has accepted it.
     """
     conn.execute(
-        "UPDATE inbox SET state = 'begun', updated_at = ? WHERE id = ? AND state = 'waiting'",
-        (conn.now(), inbox_id),
+        "UPDATE inbox SET state = 'begun', updated_at = ?, owner = ?"
+        " WHERE id = ? AND state = 'waiting'",
+        (conn.now(), this_process(), inbox_id),
     )
     return conn.changes() > 0
 
@@ -112,6 +118,12 @@ def begin_command(conn: Connection, inbox_id: str) -> bool:
 def list_begun(conn: Connection) -> list[dict[str, Any]]:
     """The commands that were begun and are not known to be done, oldest first."""
     return _messages(conn, "state = 'begun' ORDER BY received_at, rowid")
+
+
+def list_left_commands(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
+    """Those that others were carrying out that are gone; `with_own` as in `list_others`."""
+    known = list_others(conn, with_own)
+    return [one for one in list_begun(conn) if one["owner"] not in known]
 
 
 def drop_message(conn: Connection, inbox_id: str) -> bool:

@@ -48,7 +48,8 @@ CONVERSATION: dict[str, str] = {
             "begin_turn", "begin_noted_turn", "record_step", "append_missing", "deliver_results",
             "update_token_counts", "record_auxiliary_usage", "claim_review",
             "set_wall_mode", "set_wall_folders", "record_gateway_session_peer",
-            "request_handoff", "claim_handoff", "complete_handoff", "fail_handoff",
+            "request_handoff", "claim_handoff", "take_left_handoff", "complete_handoff",
+            "fail_handoff",
             "record_compression_failure_cooldown", "clear_compression_failure_cooldown",
             "set_compression_fallback_streak",
         ),
@@ -63,7 +64,10 @@ CONVERSATION: dict[str, str] = {
 ROWS: frozenset[str] = frozenset({
     "set_meta", "beat_turns",
     "accept_message", "begin_command", "drop_message", "forget_taken",
-    "add_delivery", "revise_delivery", "begin_delivery", "finish_delivery", "forget_delivered",
+    "add_delivery", "revise_delivery", "begin_delivery", "finish_delivery", "settle_delivery",
+    "forget_delivered",
+    "register_replica", "beat_replica", "drain_replica", "leave_replicas",
+    "take_platform", "release_platform", "keep_for_platform",
     "note_preview", "forget_preview",
     "create_delegation", "finish_delegation", "lose_delegation", "add_note", "drop_notes",
     "update_binding",
@@ -73,6 +77,9 @@ ROWS: frozenset[str] = frozenset({
     "expire_approvals", "grant_patterns", "revoke_grant", "revoke_pattern",
 })  # fmt: skip
 """Writes whose statements guard themselves, or the row that they read (`locked`)."""
+
+NAMED: dict[str, Scope] = {"set_running_turns": ConversationId("turns of all replicas")}
+"""Writes that are alone among their like: their lock is that of a conversation nobody has."""
 
 WHOLE_STORE: frozenset[str] = frozenset({
     "backfill_repo_roots", "branch_session",
@@ -86,7 +93,8 @@ WHOLE_STORE: frozenset[str] = frozenset({
 """Writes that are alone in the store: rare ones."""
 
 QUIET: frozenset[str] = frozenset({
-    "beat_turns", "append_message", "append_messages", "update_token_counts",
+    "beat_turns", "beat_replica", "keep_for_platform",
+    "append_message", "append_messages", "update_token_counts",
     "record_auxiliary_usage", "note_preview", "forget_preview", "refresh_compression_lock",
     "update_system_prompt", "forget_taken", "forget_delivered",
 })  # fmt: skip
@@ -97,6 +105,8 @@ def scope_of(function: Callable[..., Any], name: str) -> Callable[..., Scope]:
     """What tells, from a call's arguments, whose lock a write needs."""
     if name in ROWS:
         return lambda *args, **kwargs: ROW
+    if name in NAMED:
+        return lambda *args, **kwargs: NAMED[name]
     if name not in CONVERSATION:
         return lambda *args, **kwargs: STORE
     wanted = CONVERSATION[name]

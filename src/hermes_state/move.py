@@ -38,6 +38,8 @@ _KEYS = {
     "approval_grants": ("granted_by", "pattern_key"),
     "turns": ("conversation_id",),
     "tool_runs": ("conversation_id", "fence", "call_id"),
+    "replicas": ("owner",),
+    "platform_leases": ("name",),
     "pairing_codes": ("code_hash",),
     "paired_users": ("platform", "user_id"),
     "search_changes": ("seq",),

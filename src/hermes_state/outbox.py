@@ -1,8 +1,8 @@
 """What is owed to a chat: kept with the answer it came from, until it is delivered or reported.
 
-A delivery is pending, then sending (a platform is being told), then delivered or failed. One that
-a crash left in `sending` may or may not have been shown: an answer is reported, not sent again
-blindly.
+A delivery is pending, then sending (a platform is being told by its owner), then delivered or
+failed. One that a crash left in `sending` may or may not have been shown: an answer is reported,
+not sent again blindly. Only its owner says what became of it, or another once the owner is gone.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from hermes_base.process import this_process
+
 from .codec import encode_text
 from .dialect import Connection, rows
+from .replicas import PlatformLease, list_others, require_platform
 
 OUTBOX = "_outbox"
 """Key under which a message says where it is to be delivered: id, platform, chat_id, …"""
@@ -77,12 +80,16 @@ def revise_delivery(conn: Connection, delivery_id: str, content: str) -> None:
     )
 
 
-def begin_delivery(conn: Connection, delivery_id: str) -> bool:
-    """A platform is about to be told; True for exactly one of those who try."""
+def begin_delivery(conn: Connection, delivery_id: str, lease: PlatformLease | None = None) -> bool:
+    """A platform is about to be told; True for exactly one of those who try.
+
+    Raises LeaseLostError if `lease`, under which the platform is held here, is somebody else's.
+    """
+    require_platform(conn, lease)
     conn.execute(
         "UPDATE delivery_obligations SET state = 'sending', attempts = attempts + 1,"
-        " updated_at = ? WHERE obligation_id = ? AND state = 'pending'",
-        (conn.now(), delivery_id),
+        " updated_at = ?, owner = ? WHERE obligation_id = ? AND state = 'pending'",
+        (conn.now(), this_process(), delivery_id),
     )
     return conn.changes() > 0
 
@@ -90,14 +97,41 @@ def begin_delivery(conn: Connection, delivery_id: str) -> bool:
 def finish_delivery(
     conn: Connection, delivery_id: str, state: str, error: str | None = None
 ) -> None:
-    """It was "delivered", has "failed" for good, or is "pending" again to be tried later."""
-    if state not in ("delivered", "failed", "pending"):
-        raise ValueError(f"a delivery cannot become {state!r}")
+    """It was "delivered", has "failed" for good, or is "pending" again to be tried later.
+
+    What another process is sending, or has settled meanwhile, stays as it is.
+    """
+    _require_outcome(state)
     conn.execute(
         "UPDATE delivery_obligations SET state = ?, last_error = ?, updated_at = ?"
-        " WHERE obligation_id = ? AND state IN ('sending', 'pending')",
-        (state, encode_text(error, "error"), conn.now(), delivery_id),
+        " WHERE obligation_id = ? AND state IN ('sending', 'pending')"
+        " AND (owner IS NULL OR owner = ?)",
+        (state, encode_text(error, "error"), conn.now(), delivery_id, this_process()),
     )
+
+
+def settle_delivery(
+    conn: Connection, delivery_id: str, owner: str | None, state: str, error: str | None = None
+) -> bool:
+    """The same for one that `owner`, which is gone, was sending; False if somebody was first."""
+    _require_outcome(state)
+    conn.execute(
+        "UPDATE delivery_obligations SET state = ?, last_error = ?, updated_at = ?, owner = NULL"
+        " WHERE obligation_id = ? AND state = 'sending' AND owner IS NOT DISTINCT FROM ?",
+        (state, encode_text(error, "error"), conn.now(), delivery_id, owner),
+    )
+    return conn.changes() > 0
+
+
+def _require_outcome(state: str) -> None:
+    if state not in ("delivered", "failed", "pending"):
+        raise ValueError(f"a delivery cannot become {state!r}")
+
+
+def list_left_deliveries(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
+    """What others were sending that are gone, oldest first; `with_own` as in `list_others`."""
+    known = list_others(conn, with_own)
+    return [one for one in list_deliveries(conn, ("sending",)) if one["owner"] not in known]
 
 
 def list_deliveries(

@@ -32,6 +32,7 @@ _STATE_CARRIED = [
     "handoff_state",
     "handoff_platform",
     "handoff_error",
+    "handoff_owner",
 ]
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from hermes_base.process import this_process
+
 from .changes import note_session_changed
 from .codec import encode_text
 from .dialect import Connection, row, rows, tuples
+from .replicas import list_others
 from .sessions import RECOVERABLE_END_REASONS
 from .titles import make_room_for_title
 
@@ -164,7 +167,29 @@ def list_pending_handoffs(conn: Connection) -> list[dict[str, Any]]:
 
 def claim_handoff(conn: Connection, session_id: str) -> bool:
     """Take a pending hand-off; True for exactly one of those who try."""
-    return _move_handoff(conn, session_id, "running", None, ("pending",))
+    return _move_handoff(conn, session_id, "running", None, ("pending",), this_process())
+
+
+def list_left_handoffs(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
+    """Sessions that others had begun to take over that are gone, oldest first.
+
+    `with_own` as in `list_others`.
+    """
+    known = list_others(conn, with_own)
+    found = rows(
+        conn, "SELECT * FROM sessions WHERE handoff_state = 'running' ORDER BY started_at, id"
+    )
+    return [session for session in found if session["handoff_owner"] not in known]
+
+
+def take_left_handoff(conn: Connection, session_id: str, owner: str | None) -> bool:
+    """Go on with the hand-off of `owner`, which is gone; False if somebody was first."""
+    conn.execute(
+        "UPDATE sessions SET handoff_owner = ?, version = version + 1 WHERE id = ?"
+        " AND handoff_state = 'running' AND handoff_owner IS NOT DISTINCT FROM ?",
+        (this_process(), session_id, owner),
+    )
+    return conn.changes() > 0
 
 
 def complete_handoff(conn: Connection, session_id: str) -> None:
@@ -178,12 +203,17 @@ def fail_handoff(conn: Connection, session_id: str, error: str) -> None:
 
 
 def _move_handoff(
-    conn: Connection, session_id: str, state: str, error: str | None, allowed: tuple[str, ...]
+    conn: Connection,
+    session_id: str,
+    state: str,
+    error: str | None,
+    allowed: tuple[str, ...],
+    owner: str | None = None,
 ) -> bool:
     marks = ", ".join("?" * len(allowed))
     conn.execute(
-        "UPDATE sessions SET handoff_state = ?, handoff_error = ?, version = version + 1"
-        f" WHERE id = ? AND handoff_state IN ({marks})",
-        (state, encode_text(error, "error"), session_id, *allowed),
+        "UPDATE sessions SET handoff_state = ?, handoff_error = ?, handoff_owner = ?,"
+        f" version = version + 1 WHERE id = ? AND handoff_state IN ({marks})",
+        (state, encode_text(error, "error"), owner, session_id, *allowed),
     )
     return conn.changes() > 0

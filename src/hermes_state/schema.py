@@ -15,6 +15,8 @@ our own are further columns and tables:
 - approvals, approval_grants what was asked and decided, by people or by rule; what is always
                              allowed
 - turns, tool_runs           who runs the turn of a conversation, and which of its tools had started
+- replicas, platform_leases  the gateways that share the store, and which of them holds a platform
+- owner (several tables)     the process that is sending, carrying out, taking over or working
 - search_changes             what the search index has to look at again besides new messages
 """
 
@@ -23,7 +25,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 8
+OWN_SCHEMA_VERSION = 9
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -67,6 +69,7 @@ SESSION_COLUMNS: dict[str, str] = {
     "handoff_state": "TEXT",
     "handoff_platform": "TEXT",
     "handoff_error": "TEXT",
+    "handoff_owner": "TEXT",
     "compression_failure_cooldown_until": "REAL",
     "compression_failure_error": "TEXT",
     "compression_fallback_streak": "INTEGER NOT NULL DEFAULT 0",
@@ -175,6 +178,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "task_json": "TEXT",
             "delivery_claim": "TEXT",
             "delivery_claimed_at": "REAL",
+            "owner": "TEXT",
         },
         "",
     ),
@@ -193,6 +197,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "owner_pid": "INTEGER",
             "owner_started_at": "INTEGER",
             "last_error": "TEXT",
+            "owner": "TEXT",
         },
         "",
     ),
@@ -238,6 +243,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "state": "TEXT NOT NULL",
             "received_at": "REAL NOT NULL",
             "updated_at": "REAL NOT NULL",
+            "owner": "TEXT",
         },
         "",
     ),
@@ -268,6 +274,30 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "finished_at": "REAL",
         },
         "PRIMARY KEY (conversation_id, fence, call_id)",
+    ),
+    "replicas": (
+        {
+            "owner": "TEXT PRIMARY KEY",
+            "host": "TEXT NOT NULL DEFAULT ''",
+            "started_at": "REAL NOT NULL",
+            "heartbeat_at": "REAL NOT NULL",
+            "version": "TEXT NOT NULL DEFAULT ''",
+            "address": "TEXT",
+            "config_digest": "TEXT",
+            "draining": "INTEGER NOT NULL DEFAULT 0",
+            "turns": "INTEGER NOT NULL DEFAULT 0",
+        },
+        "",
+    ),
+    "platform_leases": (
+        {
+            "name": "TEXT PRIMARY KEY",
+            "owner": "TEXT NOT NULL",
+            "fence": "INTEGER NOT NULL",
+            "heartbeat_at": "REAL NOT NULL",
+            "kept": "TEXT",
+        },
+        "",
     ),
     "pairing_codes": (
         {

@@ -15,7 +15,7 @@ from .errors import NewerStoreError, StoreUnavailableError
 from .server_connection import CLOCK, ServerConnection
 
 OLDEST_SERVER = 150000
-OLDEST_READER = 8
+OLDEST_READER = 9
 """The lowest `OWN_SCHEMA_VERSION` of a program that may work with this schema."""
 
 SCHEMA_KEY = "own_schema_version"

@@ -115,7 +115,7 @@ def is_abandoned(turn: Mapping[str, Any], now: float) -> bool:
         return False
     # A clock that was set back must not keep a dead turn for long.
     silent = abs(now - turn["heartbeat_at"])
-    return silent > LEASE_SECONDS or is_gone(turn["owner"])
+    return silent > LEASE_SECONDS or is_gone(turn["owner"], this_boot=True)
 
 
 def end_lease(conn: Connection, lease: Lease) -> bool:

@@ -237,15 +237,20 @@ def contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
 def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     own = {
-        "sessions": {"conversation_id", "version", "last_active", "continuation_of"},
+        "sessions": {
+            "conversation_id", "version", "last_active", "continuation_of", "handoff_owner",
+        },
         "messages": {"origin_id"},
         "gateway_routing": {"session_id", "version"},
-    }
+        "delivery_obligations": {"owner"},
+        "async_delegations": {"owner"},
+    }  # fmt: skip
     found = {}
     for (table,) in db.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'messages_fts%'"
         " AND name NOT IN ('sqlite_sequence', 'search_changes', 'approvals', 'approval_grants',"
-        " 'inbox', 'turns', 'tool_runs', 'pairing_codes', 'paired_users')"
+        " 'inbox', 'turns', 'tool_runs', 'pairing_codes', 'paired_users',"
+        " 'replicas', 'platform_leases')"
     ).fetchall():
         names = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
         columns = sorted(set(names) - own.get(table, set()))

@@ -5,6 +5,7 @@ from typing import Any
 
 from hermes_state import SessionDB
 from hermes_state.dialect import rows
+from hermes_state.replicas import PlatformLease
 from hermes_state.schema import TABLES
 from hermes_state.turns import Lease
 
@@ -21,6 +22,7 @@ _PLAUSIBLE: dict[str, Any] = {
     "Any": "text",
     "Lease": Lease(UNKNOWN, 1, "nobody"),
     "Iterable[Lease]": [Lease(UNKNOWN, 1, "nobody")],
+    "PlatformLease": PlatformLease(UNKNOWN, 1, "nobody"),
     "list[str]": [UNKNOWN],
     "list[int]": [10**9],
     "dict[str, str]": {UNKNOWN: "text"},

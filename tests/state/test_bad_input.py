@@ -34,6 +34,8 @@ CREATES = {
     "ensure_session",
     "grant_patterns",
     "maybe_auto_prune_and_vacuum",
+    "register_replica",
+    "take_platform",
     "create_bindings",
     "replace_gateway_routing_entries",
     "save_gateway_routing_entry",

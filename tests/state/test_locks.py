@@ -22,7 +22,9 @@ def writing_methods() -> set[str]:
 
 
 def test_every_write_has_one_lock() -> None:
-    classes = (set(locks.CONVERSATION), set(locks.ROWS), set(locks.WHOLE_STORE))
+    classes = (
+        set(locks.CONVERSATION), set(locks.ROWS), set(locks.NAMED), set(locks.WHOLE_STORE),
+    )  # fmt: skip
     named = Counter(name for one in classes for name in one)
     assert {name for name, times in named.items() if times > 1} == set()
     assert set(named) == writing_methods()

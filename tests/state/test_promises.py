@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from hermes_base.process import this_process
-from hermes_state import SessionDB, StoreFullError
+from hermes_state import PlatformLease, SessionDB, StoreFullError
 from hermes_state.dialect import Connection
 from hermes_state.schema import TABLES
 from hermes_state.tool_runs import Started
@@ -92,6 +92,8 @@ def furnish(db: SessionDB) -> None:
     db.finish_delivery("settled", "delivered")
     db._execute_write(furnish_pairing)
     db.note_preview("shown", "1")
+    db.register_replica()
+    db.take_platform("held")
     db.create_delegation("under way", "s", {"goals": ["g"]})
     db.create_delegation("over", "s", {"goals": ["g"]})
     db.finish_delegation("over", "completed", "done")
@@ -150,7 +152,7 @@ class Mutator(NamedTuple):
     concerned: tuple[str, ...] = ("s",)
 
 
-def m(name: str, *concerned: str, **given: Any) -> Mutator:
+def m(name: str, /, *concerned: str, **given: Any) -> Mutator:
     return Mutator(name, given, concerned)
 
 
@@ -221,6 +223,7 @@ TABLE = [
     m("claim_handoff", "wanted", session_id="wanted"),
     m("complete_handoff", "claimed", session_id="claimed"),
     m("fail_handoff", "claimed", session_id="claimed", error="gone"),
+    m("take_left_handoff", "claimed", session_id="claimed", owner=this_process()),
     m("try_acquire_compression_lock", session_id="ended", holder="me"),
     m("refresh_compression_lock", session_id="s", holder="me", ttl_seconds=9000.0),
     m("release_compression_lock", session_id="s", holder="me"),
@@ -235,7 +238,16 @@ TABLE = [
     m("revise_delivery", delivery_id="owed", content="another"),
     m("begin_delivery", delivery_id="owed"),
     m("finish_delivery", delivery_id="sending", state="delivered"),
+    m("settle_delivery", delivery_id="sending", owner=this_process(), state="failed"),
     m("forget_delivered"),
+    m("register_replica", version="2"),
+    m("beat_replica", leases=[PlatformLease("held", 1, this_process())]),
+    m("drain_replica"),
+    m("leave_replicas"),
+    m("set_running_turns", count=3, limit=4),
+    m("take_platform", name="free"),
+    m("release_platform", lease=PlatformLease("held", 1, this_process())),
+    m("keep_for_platform", lease=PlatformLease("held", 1, this_process()), kept={"place": "2"}),
     m("note_preview", turn="t", message_id="1"),
     m("forget_preview", turn="shown"),
     m("offer_pairing", platform="telegram", user_id="stranger"),
