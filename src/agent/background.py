@@ -178,7 +178,7 @@ def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]]) -> int:
     """
     ended = 0
     for delegation in running:
-        if not is_lost(delegation):
+        if not is_lost(delegation, db.clock):
             continue
         for session_id in delegation["sessions"]:
             _close_turn(db, session_id)
@@ -196,8 +196,8 @@ def _close_turn(db: SessionDB, session_id: str) -> None:
         db.close_abandoned_turn(turn["conversation_id"], turn["fence"])
 
 
-def is_lost(delegation: Mapping[str, Any]) -> bool:
-    """Whether running work has nobody any more who could end it."""
+def is_lost(delegation: Mapping[str, Any], now: float) -> bool:
+    """Whether running work has nobody any more who could end it; `now` by the store's clock."""
     pid, start = delegation["owner_pid"], delegation["owner_started_at"]
     if pid == os.getpid() and start == start_time(pid):
         with _lock:
@@ -209,4 +209,4 @@ def is_lost(delegation: Mapping[str, Any]) -> bool:
         return True
     if owner == _here():
         return False
-    return bool(time.time() - delegation["dispatched_at"] > GIVEN_UP_AFTER)
+    return bool(now - delegation["dispatched_at"] > GIVEN_UP_AFTER)

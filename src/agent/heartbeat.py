@@ -76,6 +76,11 @@ class Heart:
         with self._changed:
             self._turns.pop((db, lease), None)
 
+    def beats_for(self, lease: Lease) -> bool:
+        """Whether a turn is worked on here."""
+        with self._changed:
+            return any(known == lease for _, known in self._turns)
+
     def has_given_up(self, lease: Lease) -> bool:
         """Whether a turn was stopped here because its server could not be reached: it is to be
         taken over, by this process too."""

@@ -140,6 +140,9 @@ class Journal:
         if self._db is not None and self._db.get_session(self.session_id) is None:
             self._db.create_session(self.session_id, self.source, **self.facts)
 
+    def _clock(self) -> float:
+        return time.time() if self._db is None else self._db.clock
+
     # A turn
 
     async def begin(self, message: Message, deliver_to: Mapping[str, Any] | None = None) -> None:
@@ -147,7 +150,7 @@ class Journal:
 
         Raises ConversationBusyError while another turn runs in the conversation.
         """
-        message = {"timestamp": time.time(), **message}
+        message = {"timestamp": self._clock(), **message}
         if self._async_db is None:
             self.messages.append(message)
             return
@@ -190,7 +193,7 @@ class Journal:
         `ends` says that it is the turn's last step. Raises LeaseLostError if the turn is not ours
         any more.
         """
-        now = time.time()
+        now = self._clock()
         messages = [{"timestamp": now, **message} for message in messages]
         if self._async_db is None:
             self.messages.extend(messages)

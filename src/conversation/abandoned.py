@@ -17,7 +17,7 @@ from hermes_base.process import this_process
 
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
-    from hermes_state import SessionDB, TakenTurn
+    from hermes_state import Lease, SessionDB, TakenTurn
 
 log = logging.getLogger(__name__)
 
@@ -104,19 +104,37 @@ def is_resumed(turn: Mapping[str, Any], settings: AgentSettings) -> bool:
     return turn["attempts"] < MAX_ATTEMPTS and without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS
 
 
+_unsure: set[Lease] = set()
+"""What this process may hold since a take-over of which it does not know whether it counts."""
+
+
+def is_unsure(lease: Lease) -> bool:
+    """Whether nobody here works under a lease of this process, as its outcome is not known."""
+    return lease in _unsure
+
+
 def take_over_turn(
     db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings
 ) -> TakenTurn | None:
     """Take over a turn of `list_abandoned_turns`, or close it; None if it is not resumed here.
 
-    When it is closed, the chat that waits for its answer is told.
+    When it is closed, the chat that waits for its answer is told. May be called again after a
+    StoreOutcomeUnknownError: a turn that was taken over then is found to be.
     """
+    from hermes_state import Lease, StoreOutcomeUnknownError
+
     conversation_id, fence = str(turn["conversation_id"]), int(turn["fence"])
     if not is_resumed(turn, settings):
         if db.close_abandoned_turn(conversation_id, fence, CUT_OFF):
             log.info("The abandoned turn in %s was closed", conversation_id)
         return None
-    taken = db.take_over_turn(conversation_id, fence)
+    tried = Lease(conversation_id, fence + 1, this_process())
+    try:
+        taken = db.take_over_turn(conversation_id, fence, tried in _unsure)
+    except StoreOutcomeUnknownError:
+        _unsure.add(tried)
+        raise
+    _unsure.discard(tried)
     if taken is not None:
         log.info("Resuming the turn in %s, attempt %d", conversation_id, taken.attempts)
     return taken

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from hermes_base import session_context
 from hermes_base.process import this_process
 from hermes_state import TURN_RUNNING, Lease, StoreError, is_abandoned
 
+from .abandoned import is_unsure
 from .door import Abandoned, Door, NotNowError
 from .mirror import Linked, LinkedChats, Mirror
 from .pace import Pace, watch_progress
@@ -86,7 +88,7 @@ class Conversations:
         self.agents: dict[str, Any] = {} if agents is None else agents
         self.places = TurnPlaces(db.sync)
         self.mirror = Mirror(db, linked or LinkedChats(db.sync), self.spawn, send)
-        self.since = time.time()
+        self.since = db.sync.clock
         """Turns that this process began earlier are another run's (it executed itself again)."""
         self.not_started: set[str] = set()
         """Keys whose message was not begun with when the process was stopped; it waits on."""
@@ -242,7 +244,7 @@ class Conversations:
         """
         is_own = turn["owner"] == this_process() and turn["started_at"] >= self.since
         lease = Lease(str(turn["conversation_id"]), turn["fence"], str(turn["owner"]))
-        return bool(is_own and not heart.has_given_up(lease))
+        return bool(is_own and not heart.has_given_up(lease) and not is_unsure(lease))
 
     async def _finish(self, door: Door[W], turn: Abandoned) -> None:
         """Bring an abandoned turn to its end; nothing if another process has seen to it."""
@@ -253,7 +255,9 @@ class Conversations:
                 if not self._is_running():
                     return
                 await room.enter_async_context(self._slot())
-                work = await retry_until_stored(lambda: door.take_over(turn), "A take-over")
+                work = await retry_until_stored(
+                    lambda: door.take_over(turn), "A take-over", is_repeatable=True
+                )
                 if work is None:
                     return
                 request = door.request(work)
@@ -378,20 +382,33 @@ class Conversations:
         now, it is tried until it can, so that the conversation's next turn need not wait for its
         lease.
         """
+        before = self._db.clock
         name = await self.places.find_name(session_id)
         try:
-            turn = await self._db.at_hand(self._db.sync.get_turn, name)
+            lease = await self._find_own(name)
         except StoreError as error:
             log.warning("Whether the turn in %s has ended is not known: %s", name, error)
-            return None
+            return self.spawn(self._end_older(name, before))
+        return None if lease is None else self.spawn(self._end(lease))
+
+    async def _find_own(self, name: str, before: float = math.inf) -> Lease | None:
+        """The lease of the conversation's turn if it is this process's, and begun `before`."""
+        turn = await self._db.at_hand(self._db.sync.get_turn, name)
         if turn is None or turn["state"] != TURN_RUNNING or turn["owner"] != this_process():
             return None
-        lease = Lease(name, turn["fence"], turn["owner"])
-        return self.spawn(
-            retry_until_stored(
-                lambda: self._db.end_turn(lease), f"Ending the turn in {name}", is_repeatable=True
-            )
+        return Lease(name, turn["fence"], turn["owner"]) if turn["started_at"] < before else None
+
+    async def _end_older(self, name: str, before: float) -> None:
+        """End a turn that was told to have failed, once the store can say whether it began."""
+        lease = await retry_until_stored(
+            lambda: self._find_own(name, before), f"Looking at the turn in {name}"
         )
+        if lease is not None and not heart.beats_for(lease):
+            await self._end(lease)
+
+    async def _end(self, lease: Lease) -> None:
+        what = f"Ending the turn in {lease.conversation_id}"
+        await retry_until_stored(lambda: self._db.end_turn(lease), what, is_repeatable=True)
 
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:

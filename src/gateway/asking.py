@@ -104,7 +104,7 @@ class ChatAsker:
         """Ask whether something dangerous may be done."""
         from hermes_base.redaction import redact
 
-        minutes = max(1, round((request.expires_at - time.time()) / 60))
+        minutes = max(1, round(request.seconds_left / 60))
         choices = request.choices
         longer = ", /approve session, /approve always" if "always" in choices else ""
         text = (

@@ -49,6 +49,9 @@ class Bindings:
         """The versions of rows that are no entries."""
         self._version: int | None = None
 
+    def _fields(self, entry: SessionEntry) -> dict[str, Any]:
+        return entry.to_dict(is_shared=getattr(self._db, "is_on_server", False) is True)
+
     @property
     def is_loaded(self) -> bool:
         """Whether the store was ever asked."""
@@ -87,7 +90,7 @@ class Bindings:
         unreadable = {key: self._unreadable[key] for key in new if key in self._unreadable}
         if unreadable:  # nothing in them that could be lost
             self._db.forget_bindings(unreadable, scope=self._scope)
-        fields = {key: entry.to_dict() for key, entry in new.items()}
+        fields = {key: self._fields(entry) for key, entry in new.items()}
         added = self._db.create_bindings(fields, scope=self._scope)
         for key, version in added.items():
             self.entries[key] = new[key]
@@ -106,7 +109,7 @@ class Bindings:
         known = self._known.get(key)
         if known is None or self.entries.get(key) is not entry:
             return False
-        fields = entry.to_dict()
+        fields = self._fields(entry)
         changed = {name: fact for name, fact in fields.items() if known.fields.get(name) != fact}
         removed = [name for name in OPTIONAL if name in known.fields and name not in fields]
         if not changed and not removed:
@@ -126,7 +129,8 @@ class Bindings:
         if self.entries.get(key) is entry:
             kept = SessionEntry.from_dict({**self._known[key].fields, "session_key": key})
             for name in (*changed, *removed):
-                setattr(entry, name, getattr(kept, name))
+                if hasattr(entry, name):
+                    setattr(entry, name, getattr(kept, name))
         return False
 
     def rebind(
@@ -140,7 +144,7 @@ class Bindings:
         along = list(along)
         if not self._db.rebind_key(
             old.session_key,
-            fresh.to_dict(),
+            self._fields(fresh),
             instead_of=old.session_id,
             along=along,
             end_reason=end_reason,

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from .config import Platform
@@ -134,9 +134,12 @@ class SessionEntry:
     finalize_failures: int = field(default=0, compare=False)
     """How often the end of this session could not be told; not kept."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """As it is kept in the store and in sessions.json."""
+    def to_dict(self, *, is_shared: bool = False) -> dict[str, Any]:
+        """As it is kept in the store and in sessions.json: with times of this machine's zone, and
+        where other machines read it too (`is_shared`) with which one that is."""
         found: dict[str, Any] = {}
+        if is_shared and (offset := self.updated_at.astimezone().utcoffset()) is not None:
+            found[_ZONE] = offset.total_seconds()
         for name in _ENTRY_FIELDS:
             value = getattr(self, name)
             if value is None and name in OPTIONAL:
@@ -162,6 +165,10 @@ class SessionEntry:
         for name in ("created_at", "updated_at", "last_resume_marked_at"):
             if values.get(name) is not None:
                 values[name] = datetime.fromisoformat(str(values[name]))
+        if data.get(_ZONE) is not None and "updated_at" in values:
+            zone = timezone(timedelta(seconds=float(data[_ZONE])))
+            here = values["updated_at"].replace(tzinfo=zone).astimezone()
+            values["updated_at"] = here.replace(tzinfo=None)
         values.setdefault("created_at", datetime.now())
         values.setdefault("updated_at", values["created_at"])
         platform = values.get("platform")
@@ -185,6 +192,8 @@ def _kept(kind: type, left_out: str) -> dict[str, None]:
 
 _SOURCE_FIELDS = _kept(SessionSource, "delivered_via_upstream_relay")
 _ENTRY_FIELDS = _kept(SessionEntry, "finalize_failures")
+_ZONE = "utc_offset"
+"""How many seconds the clock of whoever wrote `updated_at` is ahead of UTC."""
 OPTIONAL = ("model_override", "origin", "linked")
 """The fields that are kept only if they are not None."""
 

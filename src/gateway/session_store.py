@@ -65,14 +65,15 @@ class SessionStore:
         home: Path | None = None,
         scope: str = "",
         is_busy: Callable[[str], bool] | None = None,
-        now: Callable[[], datetime] = datetime.now,
+        now: Callable[[], datetime] | None = None,
     ) -> None:
-        """`is_busy(session_id)` says whether work in the background keeps a session from ending."""
+        """`is_busy(session_id)` says whether work in the background keeps a session from ending.
+        `now` is the store's clock, by which other machines note when a chat was used."""
         self._db = db
         self._config = config
         self._home = home
         self._is_busy = is_busy or (lambda session_id: False)
-        self._now = now
+        self._now = now or (lambda: datetime.fromtimestamp(db.clock))
         self._is_on_server = getattr(db, "is_on_server", False) is True
         self._lock = threading.RLock()
         self._bindings = Bindings(db, scope)

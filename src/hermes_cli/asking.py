@@ -60,7 +60,7 @@ class TerminalAsker:
             longer = ", this [s]ession, [a]lways" if "always" in request.choices else ""
             while True:
                 question = f"  allow? [o]nce{longer}, [d]eny: "
-                answer = self._read(question, request.expires_at, request.cancelled)
+                answer = self._read(question, request.seconds_left, request.cancelled)
                 if answer is None:
                     return "deny"
                 choice = _CHOICES.get(answer.strip().lower())
@@ -82,10 +82,10 @@ class TerminalAsker:
         return answer
 
     def _read(
-        self, prompt: str, until: float = math.inf, cancelled: threading.Event | None = None
+        self, prompt: str, seconds: float = math.inf, cancelled: threading.Event | None = None
     ) -> str | None:
         """A line from the terminal; None after a stop, at its end or too late."""
-        stops = self._stops
+        stops, until = self._stops, time.monotonic() + seconds
 
         def is_stopped() -> bool:
             return self._stops != stops or (cancelled is not None and cancelled.is_set())
@@ -99,7 +99,7 @@ class TerminalAsker:
         with terminal:
             print(prompt, end="", file=sys.stderr, flush=True)
             typed = b""
-            while not is_stopped() and time.time() < until:
+            while not is_stopped() and time.monotonic() < until:
                 ready, _, _ = select.select([terminal], [], [], 0.1)
                 if ready and not is_stopped():  # else what was typed is for the prompt
                     piece = os.read(terminal.fileno(), 4096)

@@ -142,6 +142,11 @@ class AsyncSessionDB:
         return self._db.wake
 
     @property
+    def clock(self) -> float:
+        """Seconds since 1970 by the store's clock; asks nobody."""
+        return self._db.clock
+
+    @property
     def db_path(self) -> Path:
         """The file of the store."""
         return self._db.db_path

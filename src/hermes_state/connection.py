@@ -136,6 +136,11 @@ class Database:
         self.in_place_for = IN_PLACE_FOR
         self._in_place_until = 0.0
 
+    @property
+    def clock(self) -> float:
+        """The clock of this machine: only its own processes open the file."""
+        return time.time()
+
     def _named(
         self, error: BaseException, connection: FileConnection | None = None
     ) -> StoreError | None:

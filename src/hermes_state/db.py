@@ -162,6 +162,15 @@ class SessionDB:
         """Where the store is, for people: a file, or an address without its password."""
         return str(self._database.path)
 
+    @property
+    def clock(self) -> float:
+        """Seconds since 1970 by the store's clock, for whatever is compared with a time in it.
+
+        Other than `now` it asks nobody: a server's clock is counted on from when it was last read,
+        which is with every write.
+        """
+        return self._database.clock
+
     def _execute_write(
         self, work: Callable[[Connection], R], about: str | None = None, *, tell: bool = True
     ) -> R:

@@ -18,7 +18,7 @@ _KEY = "salvage_losses"
 def note_loss(conn: Connection, text: str) -> None:
     """Remember a salvage that could not read everything."""
     known = json.loads(get_meta(conn, _KEY) or "[]")
-    set_meta(conn, _KEY, json.dumps([*known, {"at": time.time(), "text": text}]))
+    set_meta(conn, _KEY, json.dumps([*known, {"at": conn.now(), "text": text}]))
 
 
 def list_losses(db: SessionDB) -> list[str]:

@@ -79,8 +79,16 @@ class ServerDatabase:
         self._closed = False
         self._pid = os.getpid()
         self._is_prepared = False
+        self._clock = (time.time(), time.monotonic())
+        """The server's clock when it was last read, and this process's at that moment."""
         self._prepare()
         self._is_prepared = True
+
+    @property
+    def clock(self) -> float:
+        """The server's clock, counted on from when a work last read it; asks nobody."""
+        read, at = self._clock
+        return read + time.monotonic() - at
 
     # Connections
 
@@ -115,7 +123,7 @@ class ServerDatabase:
             try:
                 yield connection
             finally:
-                connection.forget_clock()
+                self._clock = connection.forget_clock() or self._clock
                 self._give_back(connection)
         finally:
             self._places.release()
@@ -330,6 +338,7 @@ class ServerDatabase:
         try:
             with self._connection() as connection:
                 server_schema.require_own_session(connection, self.path)
+                connection.now()
                 if server_schema.is_current(connection, self.path):
                     server_schema.require_whole(connection, self.path)
                     return

@@ -213,9 +213,11 @@ class ServerConnection:
         """The server's clock has just been read."""
         self._clock = (server_time, time.monotonic())
 
-    def forget_clock(self) -> None:
-        """A transaction is over: the next one reads the clock anew."""
-        self._clock = None
+    def forget_clock(self) -> tuple[float, float] | None:
+        """A transaction is over: the next one reads the clock anew. Returns what it has read, and
+        when by the clock of this process."""
+        clock, self._clock = self._clock, None
+        return clock
 
     def now(self) -> float:
         """The server's clock, read once in a transaction and counted on from there."""

@@ -15,7 +15,7 @@ from .dialect import Connection
 from .lineage import get_compression_tip
 from .messages import append_messages
 from .outbox import add_delivery
-from .tool_runs import REPEATABLE, settle_runs, unfinished_runs
+from .tool_runs import REPEATABLE, list_tool_runs, settle_runs, unfinished_runs
 from .turn_log import close_ends, open_calls, unknown_result
 from .turns import Lease, end_lease, get_turn, seize
 
@@ -36,13 +36,16 @@ class TakenTurn(NamedTuple):
     """The tools of which nobody knows whether they took effect, by name."""
 
 
-def take_over_turn(conn: Connection, conversation_id: str, fence: int) -> TakenTurn | None:
+def take_over_turn(
+    conn: Connection, conversation_id: str, fence: int, is_again: bool = False
+) -> TakenTurn | None:
     """Take an abandoned turn over; None if another process was first, or it is not abandoned.
 
-    `fence` is the number under which it was found.
+    `fence` is the number under which it was found. `is_again` says that the caller has tried that
+    before, and that the server could not tell it the outcome.
     """
     turn = get_turn(conn, conversation_id)
-    lease = seize(conn, conversation_id, fence)
+    lease = seize(conn, conversation_id, fence, is_again)
     if turn is None or lease is None:
         return None
     tip = get_compression_tip(conn, turn["session_id"])
@@ -51,13 +54,21 @@ def take_over_turn(conn: Connection, conversation_id: str, fence: int) -> TakenT
     harmful = [call for call in calls if runs.get(str(call["id"]), "none") not in REPEATABLE]
     append_messages(conn, tip, [unknown_result(call) for call in harmful])
     settle_runs(conn, conversation_id, [str(call["id"]) for call in harmful])
+    unknown = [str(unknown_result(call)["tool_name"]) for call in harmful]
+    was_taken = turn["fence"] == lease.fence  # by the first of two tries, which settled them
+    if was_taken:
+        unknown = [
+            str(run["tool_name"])
+            for run in list_tool_runs(conn, conversation_id)
+            if (run["state"], run["fence"]) == ("unknown", fence)
+        ]
     return TakenTurn(
         lease,
         tip,
         float(turn["started_at"]),
-        int(turn["attempts"]) + 1,
+        int(turn["attempts"]) + (not was_taken),
         decode_json(turn["deliver_to"]),
-        [str(unknown_result(call)["tool_name"]) for call in harmful],
+        unknown,
     )
 
 

@@ -181,20 +181,28 @@ def get_turn(conn: Connection, conversation_id: str) -> dict[str, Any] | None:
     return row(conn, "SELECT * FROM turns WHERE conversation_id = ?", (conversation_id,))
 
 
-def seize(conn: Connection, conversation_id: str, fence: int) -> Lease | None:
-    """Take an abandoned turn over under the next number; None if somebody was first."""
+def seize(
+    conn: Connection, conversation_id: str, fence: int, is_again: bool = False
+) -> Lease | None:
+    """Take an abandoned turn over under the next number; None if somebody was first.
+
+    With `is_again` the caller has tried before and does not know the outcome: if the turn has the
+    next number and this process as its owner, it is the caller's.
+    """
     found = get_turn(conn, conversation_id)
     now = conn.now()
+    seized = Lease(conversation_id, fence + 1, this_process())
+    if is_again and found is not None and _is_of(seized, conversation_id, found):
+        return None if beat(conn, [seized]) else seized
     if found is None or found["fence"] != fence or not is_abandoned(found, now):
         return None
-    owner = this_process()
     conn.execute(
         "UPDATE turns SET fence = fence + 1, owner = ?, heartbeat_at = ?, attempts = attempts + 1,"
         " attempts_without_progress = attempts_without_progress + 1"
         " WHERE conversation_id = ? AND fence = ? AND owner = ?",
-        (owner, now, conversation_id, fence, found["owner"]),
+        (seized.owner, now, conversation_id, fence, found["owner"]),
     )
-    return Lease(conversation_id, fence + 1, owner) if conn.changes() else None
+    return seized if conn.changes() else None
 
 
 def forget_session(conn: Connection, session_id: str, conversation_id: str) -> None:

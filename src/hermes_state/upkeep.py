@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,7 @@ def settle_at_startup(db: SessionDB, sessions_dir: Path | None) -> dict[str, int
     ):
         if db.get_meta(key) is None:
             report[key] = part()
-            db.set_meta(key, str(time.time()))
+            db.set_meta(key, str(db.clock))
     return report
 
 

@@ -324,7 +324,7 @@ def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
 
     request = ApprovalRequest(
         new.id, new.token, subject, description, keys, new.expires_at, context.cancelled, decided,
-        db.wake,
+        db.wake, lambda: db.clock,
     )  # fmt: skip
     try:
         answer = _put(context, request)
@@ -396,7 +396,7 @@ class StoredAsker:
     def approve(self, request: ApprovalRequest) -> Choice:
         """Wait until the question is decided, its time has passed, or the turn was stopped."""
         self._notify(request)
-        while not request.cancelled.is_set() and time.time() < request.expires_at:
+        while not request.cancelled.is_set() and request.seconds_left > 0:
             choice = request.decided()
             if choice is not None:
                 return choice

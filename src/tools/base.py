@@ -79,6 +79,13 @@ class ApprovalRequest:
     """What somebody decided meanwhile, here or in another process."""
     wake: Wake | None = None
     """Says when to look again; None without a store."""
+    clock: Callable[[], float] = time.time
+    """By which it expires: the store's, which is the same for all who may answer."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long it may still be answered; not above zero if its time has passed."""
+        return self.expires_at - self.clock()
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -91,7 +98,7 @@ class ApprovalRequest:
 
     def await_choice(self, answered: threading.Event, answer: Callable[[], str | None]) -> Choice:
         """What was decided, here (`answered`) or elsewhere; nobody deciding in time is a denial."""
-        while not self.cancelled.is_set() and (left := self.expires_at - time.time()) > 0:
+        while not self.cancelled.is_set() and (left := self.seconds_left) > 0:
             seen = self.wake.number if self.wake is not None else 0
             decided = self.decided()
             if decided is not None:

@@ -80,7 +80,8 @@ def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
             hub.emit("message.complete", sid, complete)
         elif name == "QuestionAsked":
             # Kept for whoever opens the session now, and so does not see this event.
-            text = session["asked_elsewhere"][event.request_id] = described(event)
+            text = described(event, hub.get_db().clock)
+            session["asked_elsewhere"][event.request_id] = text
             hub.emit("status.update", sid, {"kind": "notice", "text": text})
         elif name == "QuestionClosed":
             session["asked_elsewhere"].pop(event.request_id, None)

@@ -20,12 +20,20 @@ from agent.outcome import NotStarted, TurnOutcome
 from agent.request import Question, TakenOver, TurnRequest
 from agent.running import WAITING
 from agent.scripted import ScriptedModel, Step, say
+from conversation import patience
 from conversation.abandoned import take_over_turn
 from conversation.door import Abandoned, Door, Origin
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
 from hermes_base.process import this_process
-from hermes_state import AsyncSessionDB, Lease, SessionDB, TakenTurn
+from hermes_state import (
+    AsyncSessionDB,
+    Lease,
+    SessionDB,
+    StoreOutcomeUnknownError,
+    StoreUnavailableError,
+    TakenTurn,
+)
 
 ELSEWHERE = "elsewhere:1:1"
 SESSION = "s1"
@@ -301,3 +309,99 @@ async def test_a_silent_turn_is_stopped_at_every_door(tmp_path: Path) -> None:
     await house.conversations.work(door, "one")
     assert door.outcomes[0].interrupted
     house.db.close()
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.0)
+
+
+class LostAnswers:
+    """A method of the store whose first answers are lost, after or before it counts."""
+
+    def __init__(self, house: House, name: str, counts: bool, times: int = 1) -> None:
+        self.method, self.counts, self.left = getattr(house.db, name), counts, times
+        setattr(house.db, name, self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.left == 0:
+            return self.method(*args, **kwargs)
+        self.left -= 1
+        if self.counts:
+            self.method(*args, **kwargs)
+        raise StoreOutcomeUnknownError("the server cannot be asked whether it counts")
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_a_take_over_whose_outcome_is_unknown_is_asked_for_again(
+    house: House, quick_retries: None, counts: bool
+) -> None:
+    house.abandon("left")
+    lost = LostAnswers(house, "take_over_turn", counts, times=2)
+    door = house.door("a", "new")
+    await house.conversations.work(door, Abandoned(house.db.list_abandoned_turns()[0]))
+    assert lost.left == 0
+    assert house.told == ["a: re: left", "a: re: new"]
+    assert house.said() == ["left", "re: left", "new", "re: new"]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_a_take_over_that_was_given_up_is_found_again(house: House, counts: bool) -> None:
+    """By whoever looks next, when its lease has run out: nobody works under it."""
+    house.abandon("left")
+    LostAnswers(house, "take_over_turn", counts)
+    with pytest.raises(StoreOutcomeUnknownError):
+        take_over_turn(house.db, house.db.list_abandoned_turns()[0], AgentSettings())
+    row = house.db.get_turn(SESSION)
+    assert row is not None and (row["owner"] == this_process()) == counts
+    assert not house.conversations.is_ours(row), "nobody here works on it"
+    house.db._database.write(lambda conn: conn.execute("UPDATE turns SET heartbeat_at = 0"))
+    found = house.db.list_abandoned_turns()[0]
+    await house.conversations.work(house.door("a"), Abandoned(found))
+    assert house.said() == ["left", "re: left"]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_closing_a_turn_may_be_asked_for_again(
+    house: House, quick_retries: None, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.abandon("left")
+    LostAnswers(house, "close_abandoned_turn", counts)
+    monkeypatch.setattr("conversation.abandoned.is_resumed", lambda turn, settings: False)
+    door = house.door("a", "new")
+    await house.conversations.work(door, Abandoned(house.db.list_abandoned_turns()[0]))
+    assert house.told == ["a: re: new"]
+    assert house.said().count("new") == 1
+
+
+@pytest.mark.parametrize("counts", [True, False])
+async def test_a_turn_that_may_have_begun_is_ended_when_the_store_can_say(
+    house: House, quick_retries: None, counts: bool
+) -> None:
+    """Whoever asked was told that it failed: nobody goes on with it, now or after a restart."""
+    get_turn, is_lost = house.db.get_turn, False
+    away = 3
+
+    class Lost(MemoryDoor):
+        async def run(self, agent: Any, request: TurnRequest, watch: Any) -> TurnOutcome:
+            nonlocal is_lost
+            is_lost = True
+            if counts:
+                message = {"role": "user", "content": "x"}
+                house.db.begin_turn(SESSION, message, source="cli", facts={}, leased=True)
+            raise StoreOutcomeUnknownError("nobody can be asked")
+
+    def look(*args: Any) -> Any:
+        nonlocal away
+        if is_lost and away:
+            away -= 1
+            raise StoreUnavailableError("the server is away")
+        return get_turn(*args)
+
+    house.db.get_turn = look  # type: ignore[method-assign, assignment]
+    await house.conversations.run(Lost(house, "a", []), "x")
+    assert "nobody can be asked" in house.told[0] and away == 0
+    row = get_turn(SESSION)
+    assert (row["state"] if row is not None else None) == ("ended" if counts else None)
+    await house.conversations.run(house.door("a"), "y")
+    assert house.told[-1] == "a: re: y"

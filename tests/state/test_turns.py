@@ -121,6 +121,32 @@ def test_a_turn_is_taken_over_once(db: SessionDB) -> None:
     assert db.list_abandoned_turns() == []
 
 
+def test_a_take_over_of_unknown_outcome_is_found_to_be_the_callers(db: SessionDB) -> None:
+    lease = lease_of(db)
+    run = Started("a", "send", "effectful")
+    db.record_step("s", [reply(("a", "send"))], lease=lease, starts=[run])
+    abandon(db)
+    first = db.take_over_turn("s", lease.fence)  # the answer is lost
+    assert first is not None and first.unknown == ["send"]
+    before = texts(db)
+    assert db.take_over_turn("s", lease.fence, is_again=True) == first
+    assert texts(db) == before, "nothing twice"
+    turn = db.get_turn("s")
+    assert turn is not None and (turn["fence"], turn["attempts"]) == (first.lease.fence, 2)
+    db.record_step("s", [{"role": "assistant", "content": "Hm"}], lease=first.lease, ends=True)
+    assert db.take_over_turn("s", lease.fence, is_again=True) is None, "it has ended"
+
+
+def test_asking_again_takes_nothing_from_others(db: SessionDB) -> None:
+    lease = lease_of(db)
+    assert db.take_over_turn("s", lease.fence, is_again=True) is None, "it is being worked on"
+    abandon(db)
+    db._execute_write(lambda conn: conn.execute("UPDATE turns SET fence = 2, owner = 'x:1:1'"))
+    assert db.take_over_turn("s", lease.fence, is_again=True) is None, "another was first"
+    db._execute_write(lambda conn: conn.execute("UPDATE turns SET fence = 1"))
+    assert db.take_over_turn("s", lease.fence, is_again=True) is not None, "the first try failed"
+
+
 def test_a_heartbeat_keeps_a_turn(db: SessionDB) -> None:
     lease = lease_of(db)
     abandon(db)

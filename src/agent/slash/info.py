@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +143,7 @@ def insights(surface: Surface, args: str) -> str:
     if args and (not args.isdigit() or not 0 < int(args) <= 3650):
         raise CommandError("How many days? For instance: /insights 30")
     days = int(args or 30)
-    found = surface.db.usage_since(time.time() - days * 86_400, **owned_by(surface))
+    found = surface.db.usage_since(surface.db.clock - days * 86_400, **owned_by(surface))
     lines = [
         f"The last {days} days: {found['conversations']} conversations, "
         f"{found['messages']} messages, {found['tool_calls']} tool calls",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import Any
 
 from .results import Exec, Result, Send
@@ -29,7 +28,10 @@ def agents(surface: Surface, args: str) -> str:
     agent = surface.agent
     if agent is not None:
         agent.delegation.settle()
-    lines = [_line(delegation) for delegation in surface.db.list_delegations(surface.session_id)]
+    lines = [
+        _line(delegation, surface.db.clock)
+        for delegation in surface.db.list_delegations(surface.session_id)
+    ]
     processes = sys.modules.get("tools.processes.background")  # not imported: there are none
     if agent is not None and processes is not None:
         lines += [
@@ -39,8 +41,8 @@ def agents(surface: Surface, args: str) -> str:
     return "\n".join(lines) if lines else "Nothing runs in the background."
 
 
-def _line(one: dict[str, Any]) -> str:
-    seconds = (one["completed_at"] or time.time()) - one["dispatched_at"]
+def _line(one: dict[str, Any], now: float) -> str:
+    seconds = (one["completed_at"] or now) - one["dispatched_at"]
     goals = " ".join("; ".join(one["goals"]).split())
     told = "" if one["state"] == "running" or one["delivery_state"] == "delivered" else ", new"
     shown = goals if len(goals) <= 70 else goals[:69] + "…"

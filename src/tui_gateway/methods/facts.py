@@ -104,12 +104,10 @@ def _percent(tokens: int, window: int) -> float:
 @method("insights.get", slow=True)
 def insights(call: Call, days: int = 30, session_id: str | None = None) -> wire.Insights:
     """What was used in the last days; by the owner of a session, if one is named."""
-    import time
-
     if not 0 < days <= 3650:
         raise RpcError(BAD_DAYS, f"days must be from 1 to 3650, not {days}.")
     owner = live.require(call.hub, session_id).get("user_id") if session_id else None
-    found = call.db.usage_since(time.time() - days * 86_400, owner)
+    found = call.db.usage_since(call.db.clock - days * 86_400, owner)
     return {
         "days": days,
         "sessions": found["conversations"],
