@@ -30,13 +30,13 @@ from .config.schema import CompressionSettings
 from .delegation import Delegation
 from .events import Event, Watcher, watch_all, watch_text
 from .ids import new_session_id
-from .journal import Journal
+from .journal import Journal, Look
 from .learning.learner import OFF, Learner, LearningSettings
 from .learning.memory_providers import MemoryProviders
 from .loop import Turn
 from .model import Message, Model, Usage
 from .notes import Notes
-from .outcome import TurnOutcome, as_dict, call_cost, step_cost
+from .outcome import TurnOutcome, as_dict, call_cost
 from .request import Content, DeliverTo, Question, TurnRequest
 from .rotation import Rotation
 from .threads import run_to_end
@@ -218,9 +218,7 @@ class AIAgent:
             tool_schemas=self._tool_schemas,
             system="",
             emit=emit,
-            take_steering=self._busy.take_steering,
             busy=self._busy,
-            cost=lambda usage: step_cost(usage, self.llm),
             max_iterations=self.max_iterations,
             request_options=self._request_options,
             has_news=self.notes.has_news,
@@ -284,8 +282,7 @@ class AIAgent:
         self.watchers[name] = watcher
 
     async def _prepare(self, conversation_history: Iterable[Message] | None = None) -> None:
-        await at_hand(self.db, self.delegation.settle)
-        await self._journal.refresh()
+        self._journal.take_in(*await at_hand(self.db, self._look))
         if conversation_history is None:
             return
         history = list(conversation_history)
@@ -293,6 +290,11 @@ class AIAgent:
             self._journal.messages = history
         elif history != self._journal.messages:
             await self._journal.persist(history)
+
+    def _look(self) -> Look:
+        """What the store has of the conversation, once what ended with its process is settled."""
+        self.delegation.settle()
+        return self._journal.look()
 
     async def _system_prompt(self, instructions: str = "") -> str:
         """The session's prompt; one that is built now ends with the instructions."""

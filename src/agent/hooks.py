@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_ON_MODEL_CALLS = ("pre_api_request", "post_api_request", "api_request_error")
+_AROUND_MODEL_CALLS = ("llm_request", "llm_execution")
+
 MOST_CONTEXT = 20_000
 """Characters that plugins together may add to a question."""
 
@@ -42,6 +45,13 @@ async def fire(name: str, /, **kwargs: Any) -> list[Any]:
         log.exception("The hook %s failed", name)
         return []
     return found if isinstance(found, list) else []
+
+
+def watch_model_calls() -> bool:
+    """Whether any plugin has to do with model calls: then `hooks_model` makes them."""
+    return any(map(plugins.has_hook, _ON_MODEL_CALLS)) or any(
+        map(plugins.has_middleware, _AROUND_MODEL_CALLS)
+    )
 
 
 class TurnHooks:

@@ -28,19 +28,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_HOOKS = ("pre_api_request", "post_api_request", "api_request_error")
 _KINDS = {
     "messages": list, "system": str, "tools": list, "max_tokens": int, "temperature": float,
     "reasoning_effort": str,
 }  # fmt: skip
 """What middleware may change of a request."""
-
-
-def is_watched() -> bool:
-    """Whether any plugin has to do with model calls."""
-    return any(map(plugins.has_hook, _HOOKS)) or any(
-        map(plugins.has_middleware, ("llm_request", "llm_execution"))
-    )
 
 
 async def watched(

@@ -9,8 +9,3 @@ import time
 def new_session_id() -> str:
     """`YYYYMMDD_HHMMSS_` and six random hex digits."""
     return f"{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(3).hex()}"
-
-
-def new_turn_id() -> str:
-    """Twelve random hex digits."""
-    return os.urandom(6).hex()

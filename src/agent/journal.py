@@ -36,6 +36,9 @@ from .rotation import Rotation, RotationHolders
 _Live = tuple[str, list[Message], int]
 """The session in which a conversation is, its live messages, and the version they are of."""
 
+Look = tuple[Mapping[str, Any] | None, _Live | None]
+"""A session's row, and its live messages if our copy is not current."""
+
 
 class Journal:
     """Reads and writes one conversation."""
@@ -61,8 +64,9 @@ class Journal:
         self.messages: list[Message] = []
         """The live messages; never changed in place once handed out, only extended."""
         self._version: int | None = None
-        self._conversation_id: str | None = None
         """As it was last seen; None if there is no row yet."""
+        self.seen_conversation: str | None = None
+        """The conversation's id, once it is known to have a row."""
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
         """Of a turn that ended here and could not be ended in the store."""
@@ -73,34 +77,35 @@ class Journal:
     def move_to(self, session_id: str) -> None:
         """Read and write another conversation from now on."""
         self.session_id, self.messages, self._version = session_id, [], None
-        self._conversation_id = None
+        self.seen_conversation = None
         self.facts.pop("system_prompt", None)
 
     async def refresh(self) -> None:
         """Load the conversation's tip, unless our copy is current."""
         if self._db is not None:
-            self._take_over(*await at_hand(self._db, self._look, self.session_id, self._version))
+            self.take_in(*await at_hand(self._db, self.look))
 
     def refresh_blocking(self) -> None:
         """The same for ordinary code."""
         if self._db is not None:
-            self._take_over(*self._look(self.session_id, self._version))
+            self.take_in(*self.look())
 
-    def _look(self, session_id: str, version: int | None) -> tuple[Any, _Live | None]:
-        """A session's row, and the live messages if they are others than those of a version."""
-        assert self._db is not None
-        session = self._db.get_session(session_id)
-        if session is None:
+    def look(self) -> Look:
+        """What the store has now, for `take_in`; from any thread."""
+        session_id, version = self.session_id, self._version
+        session = self._db.get_session(session_id) if self._db is not None else None
+        if session is None or self._db is None:
             return None, None
         is_current = session["version"] == version and session["end_reason"] != "compression"
         return session, None if is_current else self._db.load_live(session_id)
 
-    def _take_over(self, session: Mapping[str, Any] | None, view: _Live | None) -> None:
+    def take_in(self, session: Mapping[str, Any] | None, view: _Live | None) -> None:
+        """Make our copy current with what `look` found."""
         if session is None:
             if self._version is not None:  # deleted by somebody: begin anew
-                self.messages, self._version, self._conversation_id = [], None, None
+                self.messages, self._version, self.seen_conversation = [], None, None
             return
-        self._conversation_id = str(session["conversation_id"])
+        self.seen_conversation = str(session["conversation_id"])
         if view is not None:
             session_id, self.messages, self._version = view
             self._follow(session_id)
@@ -119,7 +124,7 @@ class Journal:
             Rotation(
                 old_id,
                 self.session_id,
-                self._conversation_id or old_id,
+                self.seen_conversation or old_id,
                 in_place=self.session_id == old_id,
                 in_turn=self._lease is not None,
                 elsewhere=elsewhere,
@@ -337,7 +342,7 @@ class Journal:
     def _hold(self, lease: Lease | None, since: float | None = None) -> None:
         self._lease = lease
         if self._db is not None and lease is not None:
-            self._conversation_id = lease.conversation_id
+            self.seen_conversation = lease.conversation_id
             self._is_lost = False
             heart.begin(self._db, lease, functools.partial(self._lose, lease), since)
 

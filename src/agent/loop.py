@@ -20,10 +20,11 @@ from .busy_state import BusyState
 from .compression.driver import Compressor
 from .errors import BrokenReplyError, ContextTooLongError, ModelError
 from .events import Event, ReplyFinished, Steered, StreamRestarted
-from .hooks import TurnHooks
-from .hooks_model import is_watched, watched
+from .hooks import TurnHooks, watch_model_calls
+from .hooks_model import watched
 from .journal import Journal
 from .model import Chunk, Message, Model, ModelRequest, TextDelta, ToolCallDelta, Usage
+from .outcome import step_cost
 from .overlay import overlay_last_user
 from .reply import Reply
 from .request import DeliverTo
@@ -48,8 +49,6 @@ class Turn:
     tool_schemas: list[dict[str, Any]]
     system: str
     emit: Callable[[Event], None]
-    take_steering: Callable[[], list[Message]]
-    cost: Callable[[Usage], dict[str, Any]]
     busy: BusyState = field(default_factory=BusyState)
     """Through which messages join it before its model says anything."""
     max_iterations: int = 90
@@ -101,11 +100,11 @@ async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> Non
             await ask(turn)
             if turn.reply.is_empty and empty < EMPTY_RETRIES:
                 empty += 1
-                await turn.journal.record([], turn.cost(turn.reply.usage))
+                await turn.journal.record([], step_cost(turn.reply.usage, turn.model))
                 continue
             calls = turn.reply.tool_calls()
             # What came until now is read in this turn; what comes later, in the next.
-            steering = [] if calls else turn.take_steering()
+            steering = [] if calls else turn.busy.take_steering()
             more = bool(calls or steering) or await has_news(turn)
             verified = turn.hooks is None or not turn.hooks.will_verify()
             await finish_reply(turn, calls, steering, ends=not more and verified)
@@ -141,7 +140,7 @@ async def run_tools(turn: Turn, calls: list[dict[str, Any]]) -> None:
     await turn.tools.run(calls)
     if await has_news(turn):
         await deliver_notes(turn)
-    steering = turn.take_steering()
+    steering = turn.busy.take_steering()
     if steering:
         await steer(turn, steering)
 
@@ -191,8 +190,10 @@ async def ask_once(turn: Turn) -> None:
         turn.reply = Reply()
         room = turn.compressor
         messages = await room.make_room(turn) if room else turn.journal.history()
+        if turn.overlay:
+            messages = overlay_last_user(messages, turn.overlay, turn.asked)
         request = ModelRequest(
-            messages=overlay_last_user(messages, turn.overlay, turn.asked),
+            messages=messages,
             system=turn.system,
             tools=turn.tool_schemas,
             session_id=turn.journal.session_id,
@@ -231,7 +232,7 @@ async def receive(turn: Turn, request: ModelRequest) -> bool:
     """Receive the reply; False if a message joined that is to be read before it is given."""
     model_stream = (
         watched(turn, turn.hooks, request)
-        if turn.hooks is not None and is_watched()
+        if turn.hooks is not None and watch_model_calls()
         else turn.model.stream(request)
     )
     async with contextlib.aclosing(model_stream) as stream:
@@ -259,12 +260,11 @@ async def finish_reply(
     message = reply.message(calls)
     if not calls:
         owe(turn, message)
-    await turn.journal.record(
-        [message, *steering], turn.cost(reply.usage), starts=turn.tools.first(calls), ends=ends
-    )
+    cost = step_cost(reply.usage, turn.model)
+    await turn.journal.record([message, *steering], cost, starts=turn.tools.first(calls), ends=ends)
     turn.emit(ReplyFinished(reply.text, len(calls), reply.usage))
-    for one in steering:
-        turn.emit(Steered(one["content"]))
+    for read in steering:
+        turn.emit(Steered(read["content"]))
 
 
 def owe(turn: Turn, message: Message) -> None:

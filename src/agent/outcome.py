@@ -28,6 +28,8 @@ class Outcome:
 
     session_id: str
     """The session the conversation is in; a compression may have changed it during the turn."""
+    conversation_id: str = ""
+    """The conversation's one id for life; empty where that is not known."""
     messages: Sequence[Message] = ()
     """The conversation as models see it, this turn included; not to be changed."""
     api_calls: int = 0
@@ -170,6 +172,7 @@ def outcome_of(turn: Turn, broken: Exception | None, unread: tuple[Any, ...] = (
         text = messages[-1]["content"]
     common: dict[str, Any] = {
         "session_id": turn.journal.session_id,
+        "conversation_id": turn.journal.seen_conversation or "",
         "messages": messages,
         "api_calls": turn.api_calls,
         "usage": turn.usage,

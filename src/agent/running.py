@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from tools.modes import PLAN_NOTE
 
 from .events import Noticed, TurnFinished, TurnStarted, Watcher
 from .hooks import TurnHooks
-from .ids import new_turn_id
 from .loop import Turn, close, note, run_turn
 from .model import Message
 from .outcome import NotStarted, TurnOutcome, outcome_of
@@ -55,7 +55,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
             return NotStarted(session_id=agent.session_id, reason="refused", error=str(error))
     agent._busy.claim("A turn is running in this conversation already.")
     turn = agent._new_turn(watch, request.deliver_to)
-    facts = agent.turn_facts = TurnFacts(new_turn_id())
+    facts = agent.turn_facts = TurnFacts(os.urandom(6).hex())
     prompt = request.content if isinstance(request, Question) else ""
     hooks = turn.hooks = TurnHooks(agent, facts, prompt)
     broken: Exception | None = None

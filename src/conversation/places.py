@@ -39,6 +39,11 @@ class Places:
     def __init__(self) -> None:
         self._places: dict[str, _Place] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has a place or waits for one."""
+        return not self._places
+
     @contextlib.asynccontextmanager
     async def place(self, name: str) -> AsyncIterator[None]:
         """Have the place under a name."""
@@ -99,7 +104,7 @@ class TurnPlaces(Places):
 
     def holder(self, session_id: str | None) -> str | None:
         """The key whose turn runs in a session's conversation, if one does."""
-        if session_id is None or not self._places:
+        if session_id is None or self.is_empty:
             return None
         place = self._places.get(self.name(session_id))
         return place.holder if place else None

@@ -300,6 +300,8 @@ class Conversations:
             await door.close(work)
         if isinstance(outcome, NotStarted) and isinstance(request, Question):
             await self._settle_inbox(door, work, request, outcome)
+        if outcome.conversation_id:
+            self.places.learn(outcome.session_id, outcome.conversation_id)
         if outcome.failed and not outcome.is_silent:
             self.failed += 1
             await self.end_stuck(began if taken is not None else outcome.session_id)

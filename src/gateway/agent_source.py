@@ -73,7 +73,9 @@ class AgentSource:
                 _hand_over(cached[0], agent, entry.session_id)
                 self.cache.evict(key)
             self.cache.keep(key, (agent, wanted, count, entry.session_id))
-        await self.db.at_hand(self.options.apply, key, agent)
+        # A session without a row begins a conversation that goes by its name.
+        conversation = str(row["conversation_id"]) if row else entry.session_id
+        self.options.apply(key, conversation, agent)
         return agent
 
     def kept_agent(self, key: str, entry: SessionEntry, source: SessionSource) -> AIAgent | None:

@@ -22,7 +22,7 @@ from conversation.patience import retry_until_stored
 from hermes_state import StoreError
 
 from .config import GatewayConfig, Platform
-from .message_parts import merge_parts, select_parts
+from .message_parts import merge_parts
 from .pipeline import Inbound, content_of
 from .platforms.registry import find_manifest
 from .replies import normalize_empty_response
@@ -105,17 +105,10 @@ class ChatDoor(Door[Inbound]):
         waiting = await db.list_waiting(session_key=self.key, limit=LOOK_AHEAD)
         return [self.admitted[row["id"]] for row in waiting if row["id"] in self.admitted]
 
-    def _parts_of(self, inbound: Inbound, waiting: Iterable[Inbound]) -> list[Inbound]:
-        """A message with those of the waiting ones that are parts of it."""
-        seconds = 0 if inbound.is_noted else self._parts.config.message_parts_wait
-        return select_parts(inbound, list(waiting), seconds) if seconds else [inbound]
-
     async def gather(self, inbound: Inbound) -> bool:
         """Wait for a message's further parts, and give the chat a session."""
         store = self._parts.store
-        waited = await self._turns.parts.complete(
-            self.key, lambda: self._parts_of(inbound, self.admitted.values())
-        )
+        waited = await self._turns.parts.complete(inbound, self.admitted.values())
         if waited and not self._parts.is_running():
             return False  # it waits in the inbox, and its further parts with the platform
         with contextlib.suppress(StoreError):  # the turn meets it too, and tells it
@@ -141,7 +134,7 @@ class ChatDoor(Door[Inbound]):
         """The message with its parts, in the session the chat is in now."""
         waiting = await retry_until_stored(self._waiting, "Looking what waits")
         entry = inbound.entry
-        inbound = merge_parts(self._parts_of(inbound, waiting))
+        inbound = merge_parts(self._turns.parts.of(inbound, waiting))
         self._turns.parts.forget(self.key)
         self.remove(inbound.inbox_ids)
         self.asker = inbound.event.source
@@ -257,7 +250,8 @@ class ChatDoor(Door[Inbound]):
         try:
             in_turn = (inbound.began_in, outcome.session_id)
             if entry and not outcome.is_silent and entry.session_id in in_turn:
-                await parts.db.at_hand(parts.follow, entry, outcome.session_id)
+                if entry.session_id != outcome.session_id:
+                    await parts.db.at_hand(parts.follow, entry, outcome.session_id)
                 await parts.recount(key, entry.session_id)
         finally:
             await self._settle_steered()

@@ -28,19 +28,21 @@ class ChatOptions:
     def of(self, key: str) -> dict[str, Any]:
         """The options of the conversation that a chat is in now; those of an earlier one are
         dropped. What is written into the dictionary is kept."""
-        options = self._options.setdefault(key, {})
         session_id = self._store.peek_session_id(key)
-        if session_id is None:
-            return options  # they are for the conversation that begins with the next message
-        conversation = self._conversations.name(session_id)
+        if session_id is None:  # they are for the conversation that begins with the next message
+            return self._options.setdefault(key, {})
+        return self._in(self._conversations.name(session_id), key)
+
+    def _in(self, conversation: str, key: str) -> dict[str, Any]:
+        options = self._options.setdefault(key, {})
         if options.get(_CONVERSATION, conversation) != conversation:
             options.clear()
         options[_CONVERSATION] = conversation
         return options
 
-    def apply(self, key: str, agent: Any) -> None:
-        """Make a chat's agent follow its options."""
+    def apply(self, key: str, conversation: str, agent: Any) -> None:
+        """Make a chat's agent follow its options in the conversation it is in."""
         from agent.slash.options import apply_options
 
         if hasattr(agent, "workspace"):
-            apply_options(agent, {**self._defaults, **self.of(key)})
+            apply_options(agent, {**self._defaults, **self._in(conversation, key)})

@@ -15,11 +15,10 @@ from conversation.door import Abandoned
 from conversation.service import Conversations
 
 from .abandoned_in_chats import AbandonedTurn
-from .accepted import facts_of
 from .chat_door import LOOK_AHEAD, ChatDoor, ChatParts
 from .chat_options import ChatOptions
 from .message_parts import PartsExpected
-from .pipeline import Inbound, content_of
+from .pipeline import Inbound, content_of, store_inbound
 from .platforms.base import MessageEvent, SendError
 from .session import SessionEntry
 
@@ -70,7 +69,7 @@ class ChatTurns:
         `mode` is what is done instead: "steer", "queue" or "interrupt".
         """
         key = inbound.session_key
-        holder = await self._db.at_hand(self.running_key, key)
+        holder = await self._find_running(key)
         door = self.door(key)
         door.admitted[inbound.inbox_id] = inbound
         self.parts.arrived(key)
@@ -131,7 +130,7 @@ class ChatTurns:
 
     async def tell(self, key: str, inbound: Inbound) -> bool:
         """Begin a turn with the notes of a chat's conversation; False if one runs already."""
-        if self.is_busy(key) or await self._db.at_hand(self.running_key, key) is not None:
+        if self.is_busy(key) or await self._find_running(key) is not None:
             return False
         return self.conversations.begin(self.door(key), inbound)
 
@@ -147,6 +146,12 @@ class ChatTurns:
     def running_key(self, key: str) -> str | None:
         """The key whose turn runs in a chat's conversation: its own, or that of another chat."""
         return self.conversations.holder(self._store.peek_session_id(key))
+
+    async def _find_running(self, key: str) -> str | None:
+        """The same, for coroutines; where nothing runs the store is not asked."""
+        if self.conversations.places.is_empty:
+            return None
+        return await self._db.at_hand(self.running_key, key)
 
     def is_busy(self, key: str) -> bool:
         """Whether a turn of a chat runs or waits."""
@@ -167,19 +172,11 @@ class ChatTurns:
         self, inbound: Inbound, message: Any, *, waits: bool = False, mode: str | None = None
     ) -> None:
         """Begin with a message that a command made of the person's; `mode` as for `take`."""
-        event = inbound.event
-        inbox_id = f"{inbound.inbox_id}:command"
-        await self._db.accept_message(
-            inbox_id,
-            self._store.peek_session_id(inbound.session_key) or inbound.session_key,
-            message,
-            source=event.source.platform.value,
-            session_key=inbound.session_key,
-            user_id=event.source.owner,
-            facts=facts_of(event),
-        )
+        event, name = inbound.event, f"{inbound.inbox_id}:command"
+        further = Inbound(event, inbound.session_key, name, waited=waits)
+        await store_inbound(self._db, self._store, further, message)
         event.text = message if isinstance(message, str) else str(message[0].get("text", ""))
-        await self.take(Inbound(event, inbound.session_key, inbox_id, waited=waits), mode)
+        await self.take(further, mode)
 
     async def tell_expired(self, entry: SessionEntry) -> None:
         """Say in the chat that its session has ended, where the policy wants that."""

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from .platforms.base import MessageEvent
@@ -131,15 +131,21 @@ class PartsExpected:
                 del self._fetching[key]
             self.arrived(key)
 
-    async def complete(self, key: str, parts: Callable[[], Sequence[Inbound]]) -> bool:
+    def of(self, inbound: Inbound, waiting: Iterable[Inbound]) -> list[Inbound]:
+        """A message with those of the waiting ones that are parts of it, in their order."""
+        if inbound.is_noted or not self._seconds:
+            return [inbound]
+        return select_parts(inbound, list(waiting), self._seconds)
+
+    async def complete(self, inbound: Inbound, waiting: Iterable[Inbound]) -> bool:
         """Wait until a message has all its parts, as far as that can be known; True if that took
-        a wait."""
-        waited = False
+        a wait. `waiting` is looked at anew whenever something arrives."""
+        key, waited = inbound.session_key, False
         if not self._seconds:
             return waited
         give_up = time.monotonic() + LONGEST_WAIT
         begun = time.monotonic()
-        while may_have_more(parts()) and (now := time.monotonic()) < give_up:
+        while may_have_more(self.of(inbound, waiting)) and (now := time.monotonic()) < give_up:
             until = give_up
             if key not in self._fetching:
                 until = min(give_up, self._arrived.get(key, begun) + self._seconds)

@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from conversation.places import Places
 from hermes_base import plugins
 
-from .accepted import event_of, facts_of
 from .commands import Commands, command_line, is_answer
 from .config import GatewayConfig, Platform
 from .dispatch_hook import HOOK
 from .platforms.base import MessageEvent
-from .session import SessionEntry
+from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
     from hermes_state import AsyncSessionDB, TakenTurn
@@ -125,19 +126,7 @@ class Pipeline:
 
     async def _stored_once(self, inbound: Inbound) -> bool:
         event = inbound.event
-        session_id = self._store.peek_session_id(inbound.session_key)
-        return bool(
-            await self._db.accept_message(
-                inbound.inbox_id,
-                session_id or inbound.session_key,
-                event.text,
-                source=event.source.platform.value,
-                session_key=inbound.session_key,
-                user_id=event.source.owner,
-                platform_message_id=event.message_id,
-                facts=facts_of(event),
-            )
-        )
+        return await store_inbound(self._db, self._store, inbound, event.text, event.message_id)
 
     async def _go_on(self, inbound: Inbound) -> None:
         async with self._taken.place(inbound.session_key):
@@ -205,6 +194,61 @@ def inbox_id(event: MessageEvent, session_key: str) -> str:
         told = hashlib.sha256(event.text.encode("utf-8", "replace")).hexdigest()[:12]
         edited = f":edited:{event.timestamp.timestamp() if event.timestamp else 0:.0f}:{told}"
     return f"{event.source.platform.value}:{event.source.chat_id}:{message_id}{edited}"
+
+
+async def store_inbound(
+    db: AsyncSessionDB,
+    store: SessionStore,
+    inbound: Inbound,
+    content: Any,
+    message_id: str | None = None,
+) -> bool:
+    """Store a message in the inbox; False if it is there already.
+
+    `message_id` is what the platform calls it.
+    """
+    source, key = inbound.event.source, inbound.session_key
+    return bool(
+        await db.accept_message(
+            inbound.inbox_id,
+            store.peek_session_id(key) or key,
+            content,
+            source=source.platform.value,
+            session_key=key,
+            user_id=source.owner,
+            platform_message_id=message_id,
+            facts=facts_of(inbound.event),
+        )
+    )
+
+
+def facts_of(event: MessageEvent) -> dict[str, Any]:
+    """What is needed to go on with a message after a restart, besides its text."""
+    facts = {
+        "source": event.source.to_dict(),
+        "media": event.media,
+        "album": event.album,
+        "split_with": event.split_with,
+        "order": event.order,
+        "sent_at": event.timestamp.timestamp() if event.timestamp else None,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def event_of(row: Mapping[str, Any]) -> MessageEvent:
+    """The message of an inbox row; KeyError, ValueError or TypeError if it is none of a chat."""
+    facts = row["facts"]
+    sent_at = facts.get("sent_at")
+    return MessageEvent(
+        str(row["content"] or ""),
+        SessionSource.from_dict(facts["source"]),
+        row["platform_message_id"],
+        list(facts.get("media") or ()),
+        timestamp=datetime.fromtimestamp(sent_at, UTC) if sent_at is not None else None,
+        album=facts.get("album"),
+        split_with=facts.get("split_with"),
+        order=facts.get("order"),
+    )
 
 
 def content_of(text: str, media: list[str]) -> Any:

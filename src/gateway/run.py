@@ -238,7 +238,7 @@ class GatewayRunner:
             platform,
             self.home,
             self.config,
-            accept=self.handle_message,
+            accept=self.pipeline.accept,
             spawn=self._tasks.spawn,
             authorization=self.authorization,
             parts=self.turns.parts,

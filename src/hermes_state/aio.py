@@ -105,7 +105,7 @@ class _Grouped(Generic[P, R]):
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
             if _is_on_server(store._db):  # whose own group commit does the same
                 return await store._run_to_its_end(getattr(store._db, name), *args, **kwargs)
-            return await store._db.group_writer.write(lambda conn: function(conn, *args, **kwargs))
+            return await store._db.group_writer.write(function, *args, **kwargs)
 
         return call
 

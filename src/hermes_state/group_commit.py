@@ -19,7 +19,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from .connection import GROUP_WORKS, run_in_savepoint
 from .errors import StoreBusyError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 SHORT_WAIT = 0.005
@@ -47,8 +48,14 @@ class GroupWriter:
         )
         self._guard = threading.Lock()
 
-    async def write(self, work: Callable[[FileConnection], T]) -> T:
-        """Run `work(connection)` in a write transaction and return what it returns, once on disk.
+    async def write(
+        self,
+        work: Callable[Concatenate[FileConnection, P], T],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Run `work(connection, …)` in a write transaction; returns its result, once on disk.
 
         `work` may run in another thread, and when nothing else is ready to run it runs at once,
         without giving the loop a turn.
@@ -63,7 +70,7 @@ class GroupWriter:
         if queue is None:
             with self._guard:
                 queue = self._queues.setdefault(loop, _LoopQueue(self._db))
-        job = _Waiting(work)
+        job = _Waiting(work, *args, **kwargs)
         # Nothing else is ready to run in this iteration: there is nobody to wait for.
         if not queue.is_due and not getattr(loop, "_ready", True) and queue.run_alone(job):
             return job.result
@@ -99,8 +106,8 @@ class _Waiting(Job):
 
     told: asyncio.Future[Any]
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        super().__init__(work)
+    def __init__(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(work, *args, **kwargs)
         self.known = False
 
     def tell(self) -> None:

@@ -50,10 +50,10 @@ class State(enum.Enum):
 class Job:
     """A work that may be run together with others and, later, what came of it."""
 
-    __slots__ = ("begun", "error", "result", "work")
+    __slots__ = ("args", "begun", "error", "kwargs", "result", "work")
 
-    def __init__(self, work: Callable[[Any], Any] | None) -> None:
-        self.work = work
+    def __init__(self, work: Callable[..., Any] | None, *args: Any, **kwargs: Any) -> None:
+        self.work, self.args, self.kwargs = work, args, kwargs
         self.begun = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -62,7 +62,7 @@ class Job:
         """Run the work; an error of it is raised."""
         assert self.work is not None
         self.begun = True
-        self.result = self.work(connection)
+        self.result = self.work(connection, *self.args, **self.kwargs)
 
 
 class Waiter(Job):

@@ -58,6 +58,17 @@ def test_an_answer(db: SessionDB) -> None:
     assert flags(outcome) == {"completed"}
 
 
+def test_an_outcome_names_the_conversation(db: SessionDB) -> None:
+    agent = AIAgent(ScriptedModel([say("Hi."), say("Again.")]), db=db, session_id="s")
+    assert agent.run_blocking(Question("Hello")).conversation_id == "s"
+    db.rotate_session("s", "t", [{"role": "user", "content": "So far: hello."}])
+    outcome = agent.run_blocking(Question("And now?"))
+    assert (outcome.session_id, outcome.conversation_id) == ("t", "s")
+
+    without_store = AIAgent(ScriptedModel([say("Hi.")])).run_blocking(Question("Hello"))
+    assert without_store.conversation_id == ""
+
+
 def test_the_public_door_returns_the_dict(db: SessionDB) -> None:
     pieces: list[str] = []
     agent = AIAgent(ScriptedModel([say("Hi", "."), say("Bye.")]), db=db, session_id="s")

@@ -168,6 +168,15 @@ async def test_what_waits_is_run_in_order(house: House) -> None:
     assert house.conversations.finished == 3 and not house.conversations.is_busy("a")
 
 
+async def test_where_a_turn_ran_its_conversation_is_known(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.conversations.work(house.door("a"), "one")
+    monkeypatch.setattr(SessionDB, "get_session", None)  # it is not asked again
+    assert house.conversations.places.name(SESSION) == SESSION
+    assert house.conversations.places.is_empty
+
+
 async def test_two_doors_of_a_conversation_take_turns(house: House) -> None:
     begun, release = asyncio.Event(), asyncio.Event()
 

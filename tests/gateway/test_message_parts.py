@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.scripted import say
-from gateway.accepted import event_of, facts_of
 from gateway.config import Platform
 from gateway.message_parts import PartsExpected, merge_parts, select_parts
-from gateway.pipeline import Inbound
+from gateway.pipeline import Inbound, event_of, facts_of
 from gateway.platforms.base import MessageEvent
 from gateway.session import SessionSource
 

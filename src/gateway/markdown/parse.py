@@ -114,6 +114,15 @@ def parse(text: str, depth: int = 0) -> list[Block]:
     return blocks
 
 
+def join_blocks(blocks: list[Block], shown: list[str]) -> str:
+    """Blocks as they are shown, one below the other, with a blank line where there was one."""
+    text = ""
+    for block, part in zip(blocks, shown, strict=True):
+        if part:
+            text += ("\n\n" if block.apart else "\n") + part if text else part
+    return text.strip("\n")
+
+
 def _block(lines: list[str], at: int, blocks: list[Block], depth: int) -> int:
     """Read one block from line `at`; returns the line after it."""
     line = lines[at]

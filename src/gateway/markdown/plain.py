@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .inline import Code, Inline, Styled, Text
-from .parse import Block, CodeBlock, Heading, Item, Items, Paragraph, Quote, Rule, Table, parse
+from .parse import (
+    Block,
+    CodeBlock,
+    Heading,
+    Item,
+    Items,
+    Paragraph,
+    Quote,
+    Rule,
+    Table,
+    join_blocks,
+    parse,
+)
 
 _BOXES = {"[ ] ": "☐", "[x] ": "☑", "[X] ": "☑"}
 
 
 def to_plain(markdown: str) -> str:
     """Markdown as plain text."""
-    return joined(parse(markdown), _block)
-
-
-def joined(blocks: list[Block], show: Callable[[Block], str]) -> str:
-    """Blocks one below the other, with a blank line where there was one."""
-    text = ""
-    for block in blocks:
-        if shown := show(block):
-            text += ("\n\n" if block.apart else "\n") + shown if text else shown
-    return text.strip("\n")
+    blocks = parse(markdown)
+    return join_blocks(blocks, [_block(block) for block in blocks])
 
 
 def checked(item: Item) -> tuple[list[Inline], str]:
@@ -45,7 +47,7 @@ def _block(block: Block) -> str:
     if isinstance(block, CodeBlock):
         return block.code
     if isinstance(block, Quote):
-        inside = "\n".join(filter(None, (_block(one) for one in block.blocks)))
+        inside = "\n".join(filter(None, (_block(inner) for inner in block.blocks)))
         return "\n".join(f"> {line}" for line in inside.split("\n")) if inside else ""
     if isinstance(block, Items):
         return "\n".join(_item(item) for item in block.items)

@@ -156,6 +156,6 @@ class PlatformAdapter(ABC):
     def _formatter(self) -> Formatter:
         return str if self.manifest is None else self.manifest.find_formatter()
 
-    def measure(self, markdown: str) -> int:
+    def measure(self, markdown: str, /) -> int:
         """How long the platform takes a text to be; never less than its characters."""
         return len(markdown)

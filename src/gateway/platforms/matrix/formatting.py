@@ -32,7 +32,7 @@ def _block(block: Block) -> str:
         kind = f' class="language-{language}"' if language else ""
         return f"<pre><code{kind}>{_escape(block.code)}\n</code></pre>"
     if isinstance(block, Quote):
-        return f"<blockquote>{''.join(_block(one) for one in block.blocks)}</blockquote>"
+        return f"<blockquote>{''.join(_block(inner) for inner in block.blocks)}</blockquote>"
     if isinstance(block, Items):
         return _items(block)
     if isinstance(block, Table):

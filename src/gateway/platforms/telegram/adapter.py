@@ -246,6 +246,5 @@ class TelegramAdapter(PlatformAdapter):
         """Send a file: a picture, sound or film as such, anything else as a document."""
         return await self._sender.send_media(chat_id, path, caption, thread_id)
 
-    def measure(self, markdown: str) -> int:
-        """Telegram counts UTF-16 units of the text that is shown."""
-        return utf16_length(markdown)
+    measure = staticmethod(utf16_length)
+    """Telegram counts UTF-16 units of the text that is shown."""

@@ -20,9 +20,10 @@ from ...markdown.parse import (
     Quote,
     Rule,
     Table,
+    join_blocks,
     parse,
 )
-from ...markdown.plain import checked, joined
+from ...markdown.plain import checked
 
 _TAGS = {"bold": "b", "italic": "i", "strike": "s", "spoiler": "tg-spoiler"}
 _LINKS = re.compile(r"(?:https?|tg|mailto|tel):\S+", re.IGNORECASE)
@@ -32,7 +33,8 @@ _TAG = re.compile(r"<[^<>]*>")
 
 def to_telegram_html(markdown: str) -> str:
     """Markdown as Telegram HTML; any text gives HTML that Telegram can parse."""
-    return joined(parse(markdown), _block)
+    blocks = parse(markdown)
+    return join_blocks(blocks, [_block(block) for block in blocks])
 
 
 def format_message(markdown: str) -> str:
@@ -54,7 +56,7 @@ def _block(block: Block, *, quoted: bool = False) -> str:
     if isinstance(block, CodeBlock):
         return _code(block)
     if isinstance(block, Quote):
-        inside = "\n".join(filter(None, (_block(one, quoted=True) for one in block.blocks)))
+        inside = "\n".join(filter(None, (_block(inner, quoted=True) for inner in block.blocks)))
         # Telegram has no quotes in quotes.
         return inside if quoted or not inside else f"<blockquote>{inside}</blockquote>"
     if isinstance(block, Items):
