@@ -13,7 +13,7 @@ from typing import Any
 
 BENCHMARKS = (
     "store", "agent", "recall", "gateway", "startup", "wall", "between", "hostile", "ways",
-    "postgres",
+    "postgres", "scaling",
 )  # fmt: skip
 """Modules of this package that have `MEASUREMENTS` and `run(parts)`."""
 

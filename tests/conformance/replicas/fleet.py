@@ -22,8 +22,8 @@ from .proxy import Proxy
 PROGRAM = "tests.conformance.children.replica_child"
 ZYGOTE = "tests.conformance.children.replica_zygote"
 KEY = "conformance-key-0123456789"
-UNREACHABLE = "Check that the server runs and the address is right."
-"""What a gateway says that ends because it cannot reach its database when it starts."""
+UNREACHABLE = "hermes_state.errors.StoreUnavailableError"
+"""What a gateway ends with that cannot reach its database when it starts."""
 LONGEST_SKEW = 300.0
 """Seconds by which the clock of a replica may be wrong, either way."""
 

@@ -21,6 +21,8 @@ PATIENCE = 5.0
 MESSAGES = 12
 """After so many a person leaves, and another comes: long histories only cost time."""
 RETRY_SECONDS = 0.2
+STOPPED = 499
+"""The status with which a program is told that the turn was broken off."""
 
 
 class People:
@@ -111,6 +113,8 @@ class People:
                     text = str(content["choices"][0]["message"]["content"])
                     is_whole = "hermes" not in content and answered_name(text) is not None
                     return text if is_whole else f"{NOTICE} {text}"
+                if status == STOPPED:
+                    return f"{NOTICE} {body.decode()}"
                 if status not in (409, 429, 502, 503):
                     return f"{status}: {body[:300]!r}"
             await asyncio.sleep(RETRY_SECONDS)
