@@ -11,12 +11,16 @@ import contextlib
 import functools
 import statistics
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from .gateway_server import load, running
 from .lab import Lab, Measurement, run_all, zero_delay_model
 from .measure import Finding, in_columns, interleaved, medians, paired_ratio, progress
 from .processes import Child
 from .rows import Row
+
+if TYPE_CHECKING:
+    from tests import postgres
 
 BARE = "the statements of an append with psycopg alone"
 APPEND_RATIO = 0.60
@@ -28,10 +32,8 @@ _NOT_THEIRS = "hermes-agent has no store on a server"
 
 
 @contextlib.contextmanager
-def server(lab: Lab) -> Iterator[str]:
-    """The address of an empty database on a server that keeps what it was told."""
-    import psycopg
-
+def started_server() -> Iterator[postgres.Server]:
+    """A server that keeps what it was told, with an empty database `bench`."""
     from tests import postgres
 
     running = postgres.Server(
@@ -39,11 +41,17 @@ def server(lab: Lab) -> Iterator[str]:
     )
     running.start()
     try:
-        with psycopg.connect(running.url("postgres"), autocommit=True) as connection:
-            connection.execute("CREATE DATABASE bench")
-        yield running.url("bench")
+        running.create("bench")
+        yield running
     finally:
         running.stop()
+
+
+@contextlib.contextmanager
+def server(lab: Lab) -> Iterator[str]:
+    """The address of an empty database on a server that keeps what it was told."""
+    with started_server() as running:
+        yield running.url("bench")
 
 
 @contextlib.contextmanager
@@ -189,8 +197,16 @@ def search(lab: Lab) -> list[Finding]:
         return measure_search(lab, address, _NOT_THEIRS)
 
 
+def stopped(lab: Lab) -> list[Finding]:
+    """How long the event loop of gateways is held while the server says nothing."""
+    from .postgres_stopped import measure_stopped
+
+    with started_server() as running:
+        return measure_stopped(lab, running, running.url("bench"), _NOT_THEIRS)
+
+
 MEASUREMENTS: dict[str, Measurement] = {
-    "append": append, "turn": turn, "gateway": gateway, "search": search,
+    "append": append, "turn": turn, "gateway": gateway, "search": search, "stopped": stopped,
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ SYSTEM_PACKAGES = {
     "fish": "fish",
     "git": "git",
     "openssl": "openssl",
+    "pgbouncer": "pgbouncer",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "systemd-analyze": "systemd",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -64,7 +65,7 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
     for platform, platform_config in config.platforms.items():
         if platform_config.enabled:
             check_tool_choice(settings, platform.value)
-    store = open_store(home)
+    store = await asyncio.to_thread(open_store, home)  # a server may be slow to answer
     await at_hand(store, store.settle_at_startup)
     await at_hand(store, settle_left, home, store)
     db = AsyncSessionDB(store)
@@ -80,6 +81,7 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
         for line in _started(runner.supervisor.states):
             print(line, file=sys.stderr, flush=True)
         runner.spawn(_report(partial(runner._update_runtime_status, "running"), STATUS_SECONDS))
+        runner.spawn(exempt_loaded(lambda: runner.conversations.finished > 0))
         await runner.ending.wait()
         if runner.restart.wanted:
             restart.note(home, config)
@@ -111,6 +113,16 @@ def _execute_again(home: Path) -> NoReturn:
     atexit._run_exitfuncs()  # what other processes are left would pass for ours after it
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     os.execve(sys.executable, COMMAND, {**os.environ, "HERMES_HOME": str(home)})
+
+
+async def exempt_loaded(has_worked: Callable[[], bool], seconds: float = STATUS_SECONDS) -> None:
+    """Keep what is loaded out of further collections of garbage, now and after the first turn,
+    which loads the rest: walking all of it holds the event loop for 50 ms and more."""
+    gc.collect()  # what is garbage now would be kept too
+    gc.freeze()
+    while not has_worked():
+        await asyncio.sleep(seconds)
+    gc.freeze()
 
 
 async def _report(update: Callable[[], None], seconds: float) -> None:

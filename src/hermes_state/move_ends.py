@@ -191,6 +191,7 @@ class ServerEnd:
         self._error = psycopg.Error
         with self.naming_errors():
             raw = connect(address, BUSY_TIMEOUT)
+            raw.answer_seconds = None
         self.conn: ServerConnection = ServerConnection(raw)
         try:
             with self.naming_errors():

@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import psycopg
 from psycopg import errors as pg
@@ -34,7 +34,7 @@ from .errors import (
     StoreUnavailableError,
 )
 from .locks import STORE, ConversationId, Scope
-from .server_connection import ServerConnection, connect
+from .server_connection import PatientConnection, ServerConnection, connect
 from .server_errors import CONFLICTS, is_passing, named
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class ServerDatabase:
 
     # Connections
 
-    def connect(self) -> psycopg.Connection[Any]:
+    def connect(self) -> PatientConnection:
         """A connection of its own, outside the pool, with our settings."""
         return connect(self.address, self.busy_timeout)
 
@@ -306,9 +306,11 @@ class ServerDatabase:
         try:
             with self._connection() as connection:
                 connection.run_script("SET statement_timeout = 0")
+                connection.raw.answer_seconds, limit = None, connection.raw.answer_seconds
                 try:
                     return work(connection)
                 finally:
+                    connection.raw.answer_seconds = limit
                     connection.run_script("RESET statement_timeout")
         except psycopg.Error as error:
             raise named(error, self.path) from error
@@ -343,6 +345,7 @@ class ServerDatabase:
                     server_schema.require_whole(connection, self.path)
                     return
                 server_schema.require_fit(connection, self.path)
+                connection.raw.answer_seconds = None
                 connection.run_script("BEGIN")
                 try:
                     server_schema.upgrade(connection, self.path)

@@ -24,6 +24,10 @@ IDLE_IN_TRANSACTION_SECONDS = 10
 """A process that stops in the middle of a write holds others up for so long, and then loses it;
 less than a turn's lease."""
 
+ANSWER_SECONDS = STATEMENT_SECONDS + 15
+"""A server that says nothing for so long to a statement has not even stopped it: it hangs, and its
+connection is given up. A machine that answers for it keeps keep-alives from noticing."""
+
 APPLICATION = "hermes"
 """How the server names our sessions to whoever looks at them."""
 
@@ -130,18 +134,53 @@ def numbered(statement: str) -> bytes:
     return "".join(parts).encode()
 
 
-def connect(address: str, busy_timeout: float) -> psycopg.Connection[Any]:
+class PatientConnection(psycopg.Connection[Any]):
+    """A connection that does not wait for an answer for ever."""
+
+    answer_seconds: float | None = ANSWER_SECONDS
+    """None where a statement may take as long as it likes."""
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        """Wait for what a step of the protocol comes to; OperationalError if nothing comes."""
+        if self.answer_seconds is None:
+            return super().wait(gen, *args, **kwargs)
+        return super().wait(self._limited(gen, self.answer_seconds), *args, **kwargs)
+
+    def _limited(self, gen: Any, seconds: float) -> Any:
+        deadline = time.monotonic() + seconds
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    deadline = time.monotonic() + seconds
+                elif time.monotonic() > deadline:
+                    self.close()
+                    raise psycopg.OperationalError(f"no answer for {seconds:.0f} seconds")
+                wanted = gen.send(ready)
+        except StopIteration as stop:
+            return stop.value
+
+
+def connect(address: str, busy_timeout: float) -> PatientConnection:
     """A session of its own on a server, with our settings."""
-    milliseconds = {
+    server_settings = {
         "lock_timeout": max(1, int(busy_timeout * 1000)),
         "statement_timeout": STATEMENT_SECONDS * 1000,
         "idle_in_transaction_session_timeout": IDLE_IN_TRANSACTION_SECONDS * 1000,
+        # As ours, for the server's side: a machine that vanished holds nothing for long.
+        "tcp_keepalives_idle": _SETTINGS["keepalives_idle"],
+        "tcp_keepalives_interval": _SETTINGS["keepalives_interval"],
+        "tcp_keepalives_count": _SETTINGS["keepalives_count"],
+        "tcp_user_timeout": _SETTINGS["tcp_user_timeout"],
     }
-    options = " ".join(f"-c {name}={number}" for name, number in milliseconds.items())
+    options = " ".join(f"-c {name}={number}" for name, number in server_settings.items())
     given = psycopg.conninfo.conninfo_to_dict(address)
     settings = {**_SETTINGS, **given, "application_name": APPLICATION}
     settings["options"] = f"{options} {given.get('options', '')}".strip()
-    raw = psycopg.connect(autocommit=True, **settings)
+    raw = PatientConnection.connect(autocommit=True, **settings)
+    if "statement_timeout" in str(given.get("options", "")):
+        raw.answer_seconds = None  # somebody else knows better how long it may take
     raw.prepare_threshold = 3
     raw.prepared_max = 400
     adapt(raw)
@@ -172,7 +211,7 @@ class ServerConnection:
 
     lock_row = " FOR UPDATE"
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+    def __init__(self, raw: PatientConnection) -> None:
         self.raw = raw
         self._changes = 0
         self._clock: tuple[float, float] | None = None

@@ -72,6 +72,12 @@ def named(error: psycopg.Error, where: str) -> StoreError:
             f"{where} took too long over one statement and was stopped; nothing was written. Try"
             " again, or see what keeps the server busy (pg_stat_activity)."
         )
+    if isinstance(error, pg.IdleInTransactionSessionTimeout):
+        return StoreBusyError(
+            f"This process was silent in the middle of a write to {where} for too long, again and"
+            " again, so the server has ended it; nothing was written. Try again when the machine"
+            " is less busy."
+        )
     if isinstance(error, pg.DiskFull):
         return StoreFullError(
             f"No room left on the disk of {where}; nothing was written. Free some."

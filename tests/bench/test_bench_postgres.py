@@ -34,3 +34,14 @@ def test_searches_are_measured_beside_those_in_a_file(tmp_path: Path) -> None:
         assert finding.row is not None and set(finding.row.samples) == {"ours", "bare"}
         json.dumps(finding.details)
     assert len(unchanged.details["ours"]) == len(changed.details["bare"]) == 20
+
+
+def test_the_event_loop_is_watched_while_the_server_is_stopped(tmp_path: Path) -> None:
+    running, stopped = postgres.stopped(Lab(tmp_path, True, None))
+    for finding in (running, stopped):
+        assert finding.row is not None and set(finding.row.samples) == {"ours", "bare"}
+        json.dumps(finding.details)
+    (before,), (during,) = running.details["facts"], stopped.details["facts"]
+    assert before["finished"]["failed"] == during["finished"]["failed"] == 0
+    assert during["waiting"] > before["waiting"], "turns waited for the server"
+    assert during["passes"] > 1000 and during["finished"]["answered"] >= during["waiting"]
