@@ -116,7 +116,8 @@ def wanted_store(request: pytest.FixtureRequest, own_home: None) -> Iterator[Non
     node = request.node
     chosen = node.get_closest_marker("postgres") is not None
     asked = server_store.is_wanted() and not node.path.is_relative_to(STATE)
-    if not (chosen or asked) or node.get_closest_marker("sqlite") is not None:
+    own = any(node.get_closest_marker(name) for name in ("sqlite", "both_databases"))
+    if own or not (chosen or asked):
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv(server_store.STORE, raising=False)
             yield

@@ -30,12 +30,20 @@ STORE = "HERMES_TEST_STORE"
 HELD = "HERMES_TEST_HELD"
 """A file that gets a line for each call of the store on an event loop."""
 
+NAMES = (STORE, HELD, postgres.TAG, postgres.ADDRESS)
+"""The variables by which a test's processes find its stores; whoever empties the environment keeps
+them."""
+
 FOLDER = Path(__file__).parent / "on_server"
 PROJECT = Path(__file__).parents[1]
 _SOURCE = str(PROJECT / "src") + os.sep
 _STATE = _SOURCE + "hermes_state" + os.sep
 _SESSIONS = _SOURCE + "tui_gateway" + os.sep
 _TESTS = str(PROJECT / "tests") + os.sep
+
+
+_are_on_server = False
+"""Whether a test runs here all of whose stores are to be on the server."""
 
 
 def is_wanted() -> bool:
@@ -45,8 +53,7 @@ def is_wanted() -> bool:
 
 def environment() -> dict[str, str]:
     """What a forked process must know of the test that it is of."""
-    names = (HELD, postgres.TAG, postgres.ADDRESS)
-    told = {name: os.environ[name] for name in names if name in os.environ}
+    told = {name: os.environ[name] for name in NAMES if name in os.environ}
     return {STORE: os.environ.get(STORE, ""), **told}
 
 
@@ -62,6 +69,7 @@ def install() -> None:
         path: Path, busy_timeout: float, server: str | None = None, connections: int | None = None
     ) -> Any:
         if not is_wanted():
+            assert not _are_on_server, f"{STORE} is lost: {path} would be a file"
             return open_store(path, busy_timeout, server, connections)
         watch_loops()
         if server is None:
@@ -129,6 +137,7 @@ def _caller() -> str | None:
 @contextlib.contextmanager
 def stores_on_server(patch: Any) -> Iterator[None]:
     """Have a test's stores on the server, those of its child processes too."""
+    global _are_on_server
     postgres.address_of("postgres")
     tag = os.urandom(4).hex()
     path = os.pathsep.join(filter(None, [str(FOLDER), os.environ.get("PYTHONPATH")]))
@@ -138,7 +147,11 @@ def stores_on_server(patch: Any) -> Iterator[None]:
         patch.setenv(HELD, held.name)
         patch.setenv("PYTHONPATH", path)
         install()
-        yield
+        _are_on_server = True
+        try:
+            yield
+        finally:
+            _are_on_server = False
         lines = held.read()
     postgres.give_back(tag)
     assert not lines, f"the store was called on an event loop:\n{lines}"

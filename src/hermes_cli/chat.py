@@ -32,7 +32,7 @@ from hermes_cli.chat_door import INTERRUPTED, TerminalDoor
 from hermes_cli.chat_notes import Prompt
 from hermes_cli.interrupts import Interrupts
 from hermes_cli.terminal_guard import guard_terminal
-from hermes_state import SessionDB, StoreError
+from hermes_state import SessionDB, StoreError, at_hand
 
 if TYPE_CHECKING:
     from hermes_cli.chat_surface import ChatSurface
@@ -201,10 +201,13 @@ class Chat:
         if not self._at_line_start:
             self.show("\n")
 
-    def end_turn(self) -> None:
+    async def end_turn(self) -> None:
         """A turn has ended: show no more of it, and name a conversation that has its row now."""
         self.end_line()
-        if self._surface is not None and (problem := self._surface.turn_ended()):
+        if self._surface is None or self._surface.pending_title is None:
+            return
+        problem = await at_hand(self.db, self._surface.give_title)
+        if problem is not None:
             complain(problem)
 
     def _tell_about_local_model(self) -> None:

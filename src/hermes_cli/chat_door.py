@@ -148,7 +148,8 @@ class TerminalDoor(Door[TurnRequest]):
         if self._is_stopped or self._code == 130:
             self._tell_stopped(request)
             return None
-        return request if isinstance(request, Question) or self.has_notes() else None
+        is_wanted = isinstance(request, Question) or await at_hand(self._chat.db, self.has_notes)
+        return request if is_wanted else None
 
     # One turn
 
@@ -178,7 +179,7 @@ class TerminalDoor(Door[TurnRequest]):
             self.cannot_tell = outcome.failed and not outcome.api_calls
         if isinstance(outcome, NotStarted) and outcome.is_silent:
             return
-        self._chat.end_turn()
+        await self._chat.end_turn()
         if isinstance(outcome, NotStarted) and outcome.interrupted:
             self._tell_stopped(request)
         else:
@@ -230,8 +231,9 @@ class TerminalDoor(Door[TurnRequest]):
 
     async def take_over(self, turn: Abandoned) -> TurnRequest | None:
         """Make it this chat's turn, or close it; StoreError if that cannot be stored."""
+        db = self._chat.db
         try:
-            taken = take_over(self._chat.db, turn.row, self._chat.config.agent)
+            taken = await at_hand(db, take_over, db, turn.row, self._chat.config.agent)
         except StoreError as error:
             # Of a kind that the worker does not retry: whoever sits here is told now.
             raise StoreError(str(error)) from error

@@ -26,6 +26,7 @@ from agent.slash import (
 )
 from agent.slash.results import Content
 from hermes_cli.terminal_guard import unguarded
+from hermes_state import StoreError
 
 if TYPE_CHECKING:
     from hermes_cli.chat import Chat
@@ -82,7 +83,7 @@ class ChatSurface(Surface):
         self.pending_title = cleaned
         return False
 
-    def turn_ended(self) -> str | None:
+    def give_title(self) -> str | None:
         """Give the session the title that waits for it; returns what is wrong with it, if so."""
         title, self.pending_title = self.pending_title, None
         if title is None:
@@ -92,6 +93,9 @@ class ChatSurface(Surface):
                 self.pending_title = title
         except ValueError as error:
             return str(error)
+        except StoreError as error:
+            self.pending_title = title  # the answer was given: this may wait for the next one
+            return f"The title {title!r} is not stored yet: {error}"
         return None
 
     def set_model(self, name: str) -> str:

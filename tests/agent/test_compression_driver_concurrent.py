@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -238,18 +239,30 @@ def test_two_at_once_get_one_result(tmp_path: Path, mode: str) -> None:
         assert {"question 0", "question 1"} <= set(live)
 
 
-async def test_the_second_one_waits_and_follows(tmp_path: Path) -> None:
+async def test_the_second_one_waits_and_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "state.db"
+    loop, refused = asyncio.get_running_loop(), asyncio.Event()
     with SessionDB(path) as first, SessionDB(path) as second:
         store_talk(first, "s", 60)
         gate = asyncio.Event()
         slow, quick = Summariser(GOOD, pause=gate), Summariser(GOOD)
         one, _ = agent_on(first, session_id="s", auxiliary=slow)
         two, _ = agent_on(second, session_id="s", auxiliary=quick)
+        acquire = second.try_acquire_compression_lock
+
+        def acquire_noted(*args: Any) -> bool:
+            is_acquired = bool(acquire(*args))
+            if not is_acquired:
+                loop.call_soon_threadsafe(refused.set)
+            return is_acquired
+
+        monkeypatch.setattr(second, "try_acquire_compression_lock", acquire_noted)
         winner = asyncio.create_task(one.acompress())
         await slow.asked.wait()
         loser = asyncio.create_task(two.acompress())
-        await asyncio.sleep(0)
+        await refused.wait()
         gate.set()
         won, lost = await asyncio.gather(winner, loser)
         assert won.compressed and not lost.compressed

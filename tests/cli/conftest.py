@@ -210,7 +210,8 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     home = tmp_path / "hermes-home"
     home.mkdir(mode=0o700)
     for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_TOKEN")) or name.startswith("HERMES_"):
+        is_set = name.endswith(("_API_KEY", "_TOKEN")) or name.startswith("HERMES_")
+        if is_set and name not in server_store.NAMES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("HERMES_HOME", str(home))
     monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115, PTH123 - for the whole test

@@ -113,6 +113,7 @@ def test_no_secret_is_in_the_archive_and_a_restore_works(cli: Any, tmp_path: Pat
         assert db.message_count("s") == 1
 
 
+@pytest.mark.sqlite
 def test_points_have_no_secrets_either(cli: Any, tmp_path: Path) -> None:
     with cli.store() as db:
         db.create_session("s", "cli")

@@ -6,8 +6,14 @@ import base64
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+
+from agent.config import load_config
+from hermes_cli.chat_surface import ChatSurface
+from hermes_state import SessionDB
 
 from .conftest import Hermes, ModelServer
 from .test_chat_terminal import Terminal
@@ -48,6 +54,23 @@ def test_a_title_before_the_first_message_and_resuming_by_it(
     with hermes.store() as db:
         assert {one["title"] for one in db.list_sessions_rich()} == {"Garden", "Kitchen"}
         assert all(one["ended_at"] for one in db.list_sessions_rich())
+
+
+def test_a_title_that_cannot_be_stored_waits_on(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        db.create_session("s", "cli")
+        chat: Any = SimpleNamespace(
+            db=db, config=load_config(tmp_path, {}), agent=SimpleNamespace(session_id="s")
+        )
+        surface = ChatSurface(chat)
+        surface.pending_title = "Garden"
+        with SessionDB(tmp_path / "state.db") as surface.db:
+            pass  # it takes nothing any more
+        told = surface.give_title()
+        assert told is not None and "'Garden' is not stored yet" in told
+        surface.db = db
+        assert surface.give_title() is None and surface.pending_title is None
+        assert db.get_session_title("s") == "Garden"
 
 
 def test_plugins_hear_of_ends_and_beginnings_in_order(

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.sqlite
+
 PROGRAM = [sys.executable, "-m", "hermes_cli.main"]
 TRIP = "20260101_101010_aaaaaa"
 

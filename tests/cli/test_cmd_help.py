@@ -75,6 +75,10 @@ ELSEWHERE = {
 }
 
 
+def is_about_backups(example: str) -> bool:
+    return "backup" in example or "restore" in example
+
+
 @pytest.fixture
 def furnished(rome, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     """A home, and around it the files that the example names."""
@@ -104,7 +108,7 @@ def furnished(rome, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         db.grant_patterns(["git-push-force", "recursive-delete"], None)
     if "everything.jsonl" in example:
         assert rome("sessions", "export", "--all", "-o", "everything.jsonl").code == 0
-    if "backup" in example or "restore" in example:  # they take longer than most commands
+    if is_about_backups(example):  # they take longer than most commands
         assert rome("backup", "-o", "backup.tar.gz").code == 0
         assert rome("backup", "increment").code == 0
         assert rome("backup", "increment", "--to", str(tmp_path / "points")).code == 0
@@ -119,7 +123,14 @@ def furnished(rome, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return rome
 
 
-@pytest.mark.parametrize("example", [one for one in examples() if one not in ELSEWHERE])
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(one, marks=pytest.mark.sqlite if is_about_backups(one) else ())
+        for one in examples()
+        if one not in ELSEWHERE
+    ],
+)
 def test_every_example_works(furnished, example: str) -> None:  # type: ignore[no-untyped-def]
     if ">" in example:
         program = shlex.join([sys.executable, "-m", "hermes_cli.main"])

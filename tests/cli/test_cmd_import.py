@@ -134,6 +134,7 @@ def make_home(home: Path) -> Path:
     return home
 
 
+@pytest.mark.sqlite
 def test_a_home_becomes_a_new_one(cli: Any) -> None:
     source = make_home(Path("old-home").absolute())
     before = contents(source)
@@ -151,6 +152,7 @@ def test_a_home_becomes_a_new_one(cli: Any) -> None:
     assert cli("doctor", "--json").json["parts"]["conversations"]["ailments"] == []
 
 
+@pytest.mark.sqlite
 def test_a_home_joins_one_that_is_in_use(rome: Any) -> None:
     source = make_home(Path("old-home").absolute())
     before = contents(source)
@@ -182,6 +184,7 @@ def test_a_home_joins_one_that_is_in_use(rome: Any) -> None:
     ]
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_home_of_hermes_agent_comes_over_with_its_old_store(cli: Any, fresh: bool) -> None:
     source = Path("agent-home").absolute()

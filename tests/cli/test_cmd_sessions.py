@@ -210,6 +210,7 @@ def test_stats_and_care(rome: Any) -> None:
     assert rome("sessions", "optimize").code == 0
 
 
+@pytest.mark.sqlite
 def test_repair_salvages_a_damaged_store(rome: Any) -> None:
     assert "can be read" in rome("sessions", "repair").out
     with rome.store() as db:

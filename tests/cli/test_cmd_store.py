@@ -26,6 +26,8 @@ from hermes_state import SessionDB, StoreUnavailableError
 from .. import postgres
 from ..ports import free_port
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:

@@ -70,6 +70,7 @@ def test_the_doctor_mends_the_search_index(rome: Any) -> None:
     assert rome("sessions", "search", "train").code == 0
 
 
+@pytest.mark.sqlite
 def test_the_doctor_tells_of_a_loss_until_it_is_acknowledged(rome: Any) -> None:
     (rome.home / "state.db").write_bytes(b"no database at all" * 500)
     for _ in range(2):
@@ -81,6 +82,7 @@ def test_the_doctor_tells_of_a_loss_until_it_is_acknowledged(rome: Any) -> None:
     assert "state.db.damaged-" not in rome("doctor").out
 
 
+@pytest.mark.sqlite
 def test_the_doctor_looks_at_everything_else_too(rome: Any) -> None:
     (rome.home / "config.yaml").write_text(
         "model: {default: gpt-5, provider: openai}\nplugins: {enabled: [gone]}\n"
@@ -111,6 +113,7 @@ def test_the_doctor_looks_at_everything_else_too(rome: Any) -> None:
 # Backups
 
 
+@pytest.mark.sqlite
 def test_a_backup_brings_everything_back(rome: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (rome.home / ".env").write_text("OPENAI_API_KEY=sk-x\n")
     (rome.home / "memories").mkdir()
@@ -150,6 +153,7 @@ def test_a_backup_without_secrets_leaves_them_alone(rome: Any) -> None:
     assert (rome.home / ".env").read_text() == "OPENAI_API_KEY=sk-x\n"
 
 
+@pytest.mark.sqlite
 def test_a_home_in_use_is_not_replaced(rome: Any) -> None:
     assert rome("backup", "-o", "mine.tar.gz").code == 0
     with rome.store() as db:
@@ -191,6 +195,7 @@ def test_bad_backups_are_refused(rome: Any) -> None:
     assert "Trip to Rome" in rome("sessions", "list").out
 
 
+@pytest.mark.sqlite
 def test_a_restore_that_fails_puts_everything_back(rome: Any, monkeypatch: Any) -> None:
     from hermes_cli import home_backup
 

@@ -14,6 +14,8 @@ from hermes_state import SessionDB
 from .. import skips
 from .conftest import Hermes
 
+pytestmark = pytest.mark.sqlite
+
 MESSAGES = 50
 
 

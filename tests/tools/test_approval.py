@@ -231,7 +231,9 @@ class TestRecord:
         writes: list[Any] = []
         write = db._execute_write
         monkeypatch.setattr(
-            db, "_execute_write", lambda work: (writes.append(work), write(work))[1]
+            db,
+            "_execute_write",
+            lambda work, *about, **more: (writes.append(work), write(work, *about, **more))[1],
         )
         check_command(ask(mode="off")[0], "ls")
         assert len(writes) == 0
@@ -264,7 +266,7 @@ class TestRecord:
     def test_what_cannot_be_recorded_is_not_done(
         self, ask: Any, db: SessionDB, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full(work: Any) -> None:
+        def full(work: Any, *about: Any, **more: Any) -> None:
             raise StoreError("the disk is full")
 
         context, _ = ask(mode="off")
