@@ -293,8 +293,17 @@ class AIAgent:
 
     def _look(self) -> Look:
         """What the store has of the conversation, once what ended with its process is settled."""
-        self.delegation.settle()
+        self.settle_background()
         return self._journal.look()
+
+    def settle_background(self) -> None:
+        """End the conversation's background work whose process is gone."""
+        db = self.db
+        running = db.list_delegations(self._journal.session_id, "running") if db else []
+        if db is not None and running:
+            from .background import end_lost
+
+            end_lost(db, running)
 
     async def _system_prompt(self, instructions: str = "") -> str:
         """The session's prompt; one that is built now ends with the instructions."""

@@ -145,15 +145,6 @@ class Delegation:
         parent.announce(BackgroundFinished(parent.session_id, delegation_id, state, report))
         parent.announce(NoteStored(parent.session_id))
 
-    def settle(self) -> None:
-        """End the conversation's background work whose process is gone."""
-        db = self._parent.db
-        running = db.list_delegations(self._parent.session_id, "running") if db else []
-        if db is not None and running:
-            from .background import end_lost
-
-            end_lost(db, running)
-
     def _new_agent(self, task: Task, asker: Asker) -> AIAgent:
         from .agent import AIAgent
 

@@ -101,7 +101,7 @@ async def begin(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
     """Store what the turn begins with and take it, or take up what another process had begun."""
     if isinstance(request, TakenOver):
         turn.has_begun = True
-        await at_hand(agent.db, agent.delegation.settle)
+        await at_hand(agent.db, agent.settle_background)
         await agent._journal.take_up(request.taken)
     else:
         await agent._prepare(request.history if isinstance(request, Question) else None)

@@ -96,7 +96,7 @@ class AgentSource:
     def _signature(self, entry: SessionEntry, source: SessionSource) -> str:
         model = self.settings.model
         return agent_cache.signature(
-            model=model.name,
+            model=model.default,
             provider=model.provider,
             base_url=model.base_url,
             key=hashlib.sha256(model.api_key.encode()).hexdigest(),

@@ -268,7 +268,6 @@ class ChatDoor(Door[Inbound]):
         """See the answer out, or say why there is none."""
         parts, source, stream = self._parts, inbound.event.source, inbound.stream
         stored, history = outcome.text, len(outcome.messages)
-        text = normalize_empty_response(outcome, stored, history_len=history)
         if outcome.is_silent:
             log.info("The turn in %s is answered by another process", self.key)
         elif stored:
@@ -276,7 +275,7 @@ class ChatDoor(Door[Inbound]):
             await retry_until_stored(
                 lambda: parts.db.revise_delivery(answer_id, stored), "An answer", is_repeatable=True
             )
-        elif text:
+        elif text := normalize_empty_response(outcome, "", history_len=history):
             await parts.delivery.say(source, self.key, text, stream)
         await parts.delivery.flush(self.key, inbound.inbox_id)
         if stream is not None and stream.message_id is not None:

@@ -27,7 +27,7 @@ def agents(surface: Surface, args: str) -> str:
     """List background tasks and processes of this conversation."""
     agent = surface.agent
     if agent is not None:
-        agent.delegation.settle()
+        agent.settle_background()
     lines = [
         _line(delegation, surface.db.clock)
         for delegation in surface.db.list_delegations(surface.session_id)
