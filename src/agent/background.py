@@ -75,7 +75,7 @@ def _here() -> list[str]:
 def begin(run: Run, session_id: str, run_child: Runner) -> None:
     """Write the work down and start it; raises TooManyError or StoreError with nothing begun."""
     with _lock:
-        own = sum(one.conversation == run.conversation for one in _runs.values())
+        own = sum(other.conversation == run.conversation for other in _runs.values())
         if own >= MOST_AT_ONCE or len(_runs) >= MOST_IN_PROCESS:
             raise TooManyError(f"{len(_runs)} background tasks are running already.")
         _runs[run.id] = run

@@ -44,7 +44,9 @@ def build_models(config: Config, model: str | None = None) -> Model:
     first = _build(settings, config)
     if is_small(first) and not config.fallback_models:
         return first  # inside the process there is nothing to retry
-    return RetryingModel([first, *(_build(one, config) for one in config.fallback_models)])
+    return RetryingModel(
+        [first, *(_build(settings, config) for settings in config.fallback_models)]
+    )
 
 
 def _build(settings: ModelSettings, config: Config) -> Model:

@@ -109,7 +109,7 @@ class TurnHooks:
         found = [
             answer.get("context") if isinstance(answer, dict) else answer for answer in answers
         ]
-        text = "\n\n".join(one for one in found if isinstance(one, str) and one.strip())
+        text = "\n\n".join(text for text in found if isinstance(text, str) and text.strip())
         if len(text) > MOST_CONTEXT:
             log.warning("Plugins added %d characters to a question; cut", len(text))
             text = text[:MOST_CONTEXT]

@@ -165,9 +165,9 @@ def applied(request: ModelRequest, wanted: dict[str, Any]) -> ModelRequest:
             continue
         fits = isinstance(value, (int, float) if kind is float else kind)
         if name in ("messages", "tools"):
-            fits = fits and all(isinstance(one, dict) for one in value)
+            fits = fits and all(isinstance(item, dict) for item in value)
         if name == "messages":
-            fits = fits and bool(value) and all(isinstance(one.get("role"), str) for one in value)
+            fits = fits and bool(value) and all(isinstance(item.get("role"), str) for item in value)
         if fits:
             changes[name] = value
         else:

@@ -116,7 +116,7 @@ class ToolRunner:
         except asyncio.CancelledError:
             for context in running.values():
                 context.cancelled.set()
-            await results.settle(calls, lambda one: INTERRUPTED if one in running else NOT_RUN)
+            await results.settle(calls, lambda call: INTERRUPTED if call in running else NOT_RUN)
             raise
 
     def first(self, calls: list[dict[str, Any]]) -> list[Started]:

@@ -56,7 +56,7 @@ def passed_from(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, s
 def _filled(key: str, value: Any, environ: Mapping[str, str]) -> Any:
     """`value` with each ${NAME} in its texts replaced; a name that is not set is logged."""
     if isinstance(value, Mapping):
-        return {name: _filled(f"{key}.{name}", one, environ) for name, one in value.items()}
+        return {name: _filled(f"{key}.{name}", inner, environ) for name, inner in value.items()}
     if not isinstance(value, str) or "${" not in value:
         return value
     findings = Findings("config.yaml", environ)

@@ -66,7 +66,7 @@ def remove_folder(db: SessionDB, session_id: str, folder: Path, agent: Any = Non
     added = added_folders(db, session_id)
     if folder not in added:
         raise WallChoiceError(f"{str(folder)[:200]} was not added to this conversation.")
-    return _keep(db, session_id, [one for one in added if one != folder], agent)
+    return _keep(db, session_id, [path for path in added if path != folder], agent)
 
 
 def _keep(db: SessionDB, session_id: str, folders: list[Path], agent: Any) -> list[Path]:

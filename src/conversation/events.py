@@ -106,7 +106,7 @@ class ConversationLog:
         self._join_pieces()
         if not self.is_running:
             return []
-        return sorted([*self._turn, *self._questions.values()], key=lambda one: one.number)
+        return sorted([*self._turn, *self._questions.values()], key=lambda event: event.number)
 
     def _keep(self, numbered: Numbered) -> None:
         self._kept.append(numbered)

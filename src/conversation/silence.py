@@ -77,7 +77,7 @@ class _Watch:
         warns = bool(self._warning)
         while not self.over.is_set():
             silent = time.monotonic() - self._last
-            due = [one for one in (self._limit, self._warning if warns else 0) if one]
+            due = [seconds for seconds in (self._limit, self._warning if warns else 0) if seconds]
             if due and silent >= min(due) and is_asking():
                 self._last, silent = time.monotonic(), 0.0
             if self._limit and silent >= self._limit:

@@ -121,5 +121,5 @@ class TurnEvents:
             await self._hooks.emit("agent:end", {**facts, "response": outcome.text[:SHOWN]})
 
     def _tell(self, name: str, **facts: Any) -> None:
-        known = {one: self._facts[one] for one in ("platform", "user_id", "session_id")}
+        known = {name: self._facts[name] for name in ("platform", "user_id", "session_id")}
         self._spawn(self._hooks.emit(name, {**known, **facts}))

@@ -90,7 +90,7 @@ def oldest_beyond(
     """The keys to let go: idle for too long, and the least recently used beyond the bounds."""
     edge = time.monotonic() - idle_seconds
     by_use = sorted(
-        (used.get(key, 0.0), key) for key, one in cache.items() if one[0] is not PENDING
+        (used.get(key, 0.0), key) for key, entry in cache.items() if entry[0] is not PENDING
     )
     idle = [key for when, key in by_use if when < edge]
     rest = [key for when, key in by_use if when >= edge]

@@ -53,7 +53,8 @@ class Questions:
             yield
         finally:
             with self._lock:
-                remaining = [one for one in self._open.get(session_key, []) if one is not question]
+                known = self._open.get(session_key, [])
+                remaining = [other for other in known if other is not question]
                 if remaining:
                     self._open[session_key] = remaining
                 else:
@@ -65,13 +66,15 @@ class Questions:
         """Answer the oldest question of a kind, the one with an id, or all; returns how many."""
         with self._lock:
             fitting = [
-                one
-                for one in self._open.get(session_key, [])
-                if one.kind == kind and not one.answered.is_set() and id in (None, one.id)
+                question
+                for question in self._open.get(session_key, [])
+                if question.kind == kind
+                and not question.answered.is_set()
+                and id in (None, question.id)
             ]
-            for one in fitting if all else fitting[:1]:
-                one.answer = answer
-                one.answered.set()
+            for question in fitting if all else fitting[:1]:
+                question.answer = answer
+                question.answered.set()
             return len(fitting if all else fitting[:1])
 
     def is_asking(self, session_key: str) -> bool:
@@ -81,8 +84,9 @@ class Questions:
     def waiting(self, session_key: str, kind: str) -> Question | None:
         """The oldest open question of a kind."""
         with self._lock:
-            fitting = [one for one in self._open.get(session_key, []) if one.kind == kind]
-            return next((one for one in fitting if not one.answered.is_set()), None)
+            known = self._open.get(session_key, [])
+            fitting = [question for question in known if question.kind == kind]
+            return next((question for question in fitting if not question.answered.is_set()), None)
 
 
 class ChatAsker:
@@ -120,8 +124,10 @@ class ChatAsker:
     def clarify(self, question: str, choices: list[str]) -> str:
         """Ask what the person wants; their next message is the answer."""
         asked = Question("clarify", f"q{time.time_ns():x}", choices)
-        numbered = "\n".join(f"{number}. {one}" for number, one in enumerate(choices, 1))
-        buttons = [Button(one[:40], f"clarify:{asked.id}:{n}") for n, one in enumerate(choices)]
+        numbered = "\n".join(f"{number}. {choice}" for number, choice in enumerate(choices, 1))
+        buttons = [
+            Button(choice[:40], f"clarify:{asked.id}:{n}") for n, choice in enumerate(choices)
+        ]
         with self._questions.asking(self._key, asked):
             self._show(f"❓ {question}\n{numbered}".strip(), buttons)
             if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:

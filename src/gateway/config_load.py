@@ -145,7 +145,7 @@ def _names(value: Any) -> tuple[str, ...]:
         value = value.split(",")
     if not isinstance(value, list | tuple):
         value = [value] if value else []
-    return tuple(str(one).strip() for one in value if str(one).strip())
+    return tuple(str(item).strip() for item in value if str(item).strip())
 
 
 def _is_true(value: Any) -> bool:

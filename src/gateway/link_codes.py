@@ -50,7 +50,7 @@ class LinkCodes:
     def offer(self, session_key: str, session_id: str, owner: str) -> str:
         """A code for a conversation. Raises LinkCodeError if its owner was given too many."""
         self._forget_old()
-        given = sum(one == owner for _, one in self._given)
+        given = sum(giver == owner for _, giver in self._given)
         if given >= CODES_PER_PERSON or len(self._offers) >= CODES_AT_ONCE:
             raise LinkCodeError("Too many codes were asked for. Try again in ten minutes.")
         code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(8))
@@ -62,7 +62,7 @@ class LinkCodes:
     def take(self, code: str, taker: str) -> Offer:
         """What a code stands for; it is used up. Raises LinkCodeError."""
         self._forget_old()
-        tried = sum(one == taker for _, one in self._wrong)
+        tried = sum(guesser == taker for _, guesser in self._wrong)
         if tried >= WRONG_TRIES or len(self._wrong) >= WRONG_TRIES_OF_ALL:
             raise LinkCodeError("Too many wrong codes were tried. Try again in ten minutes.")
         offer = self._offers.pop(_hash(code.strip().upper()), None)
@@ -75,7 +75,7 @@ class LinkCodes:
 
     def _forget_old(self) -> None:
         now = self._now()
-        self._offers = {name: one for name, one in self._offers.items() if one.expires > now}
+        self._offers = {name: offer for name, offer in self._offers.items() if offer.expires > now}
         for noted in (self._given, self._wrong):
             while noted and noted[0][0] <= now - CODE_SECONDS:
                 noted.popleft()

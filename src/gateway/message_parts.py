@@ -57,7 +57,7 @@ def select_parts(first: Inbound, waiting: Sequence[Inbound], seconds: float) -> 
     if all(inbound.event.order is not None for inbound in ordered):
         ordered.sort(key=lambda inbound: inbound.event.order or 0)
     if first.event.album is not None:
-        return [one for one in ordered if goes_on_in(first.event, one.event, seconds)]
+        return [part for part in ordered if goes_on_in(first.event, part.event, seconds)]
     begin = end = ordered.index(first)
     while begin > 0 and goes_on_in(ordered[begin - 1].event, ordered[begin].event, seconds):
         begin -= 1

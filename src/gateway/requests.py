@@ -405,7 +405,7 @@ class Requests:
 def stored_answer(messages: list[dict[str, Any]], message_id: str) -> list[dict[str, Any]] | None:
     """The rows of the turn that answered the client's message; None if it is not among them."""
     start = next(
-        (n for n, one in enumerate(messages) if one.get("platform_message_id") == message_id), None
+        (n for n, row in enumerate(messages) if row.get("platform_message_id") == message_id), None
     )
     return None if start is None else turn_at(messages, start)
 
@@ -413,7 +413,7 @@ def stored_answer(messages: list[dict[str, Any]], message_id: str) -> list[dict[
 def turn_at(messages: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
     """The rows from a user's message up to the next one of the user."""
     rest = messages[start + 1 :]
-    end = next((n for n, one in enumerate(rest) if one["role"] == "user"), len(rest))
+    end = next((n for n, message in enumerate(rest) if message["role"] == "user"), len(rest))
     return messages[start : start + 1 + end]
 
 

@@ -115,7 +115,7 @@ def _recent(home: Path, config: GatewayConfig) -> list[float]:
     edge = time.time() - config.restart_window
     known = _read(home / LOOP_FILE).get("restarts")
     found = known if isinstance(known, list) else []
-    return [float(one) for one in found if isinstance(one, int | float) and one > edge]
+    return [float(moment) for moment in found if isinstance(moment, int | float) and moment > edge]
 
 
 async def tell_cut_off(

@@ -92,7 +92,7 @@ def build_session_key(
             parts.append(str(source.thread_id))
         return ":".join(parts)
     parts.append(source.chat_type)
-    parts += [str(one) for one in (source.chat_id, source.thread_id) if one]
+    parts += [str(part) for part in (source.chat_id, source.thread_id) if part]
     alone = group_sessions_per_user and (not source.thread_id or thread_sessions_per_user)
     if alone and participant:
         parts.append(str(participant))
@@ -187,7 +187,7 @@ def _platform(name: Any) -> Platform | None:
 
 def _kept(kind: type, left_out: str) -> dict[str, None]:
     """The names of the fields that are kept, in their order, to be looked up quickly."""
-    return {one.name: None for one in dataclasses.fields(kind) if one.name != left_out}
+    return {field.name: None for field in dataclasses.fields(kind) if field.name != left_out}
 
 
 _SOURCE_FIELDS = _kept(SessionSource, "delivered_via_upstream_relay")

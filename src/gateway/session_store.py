@@ -43,7 +43,9 @@ def sharing(
 ) -> list[SessionEntry]:
     """The entries of other keys that are bound to a session."""
     return [
-        one for key, one in entries.items() if one.session_id == session_id and key != session_key
+        entry
+        for key, entry in entries.items()
+        if entry.session_id == session_id and key != session_key
     ]
 
 
@@ -322,7 +324,7 @@ class SessionStore:
         """After a crash: mark what was in use as to be gone on with; returns how many."""
         edge = self._now() - timedelta(seconds=max_age_seconds)
         with self._lock:
-            recent = [key for key, one in self._entries.items() if one.updated_at >= edge]
+            recent = [key for key, entry in self._entries.items() if entry.updated_at >= edge]
         return sum(self.mark_resume_pending(key, "restart_interrupted") for key in recent)
 
     def _change(self, session_key: str, **facts: Any) -> SessionEntry | None:
@@ -351,10 +353,10 @@ class SessionStore:
             return None
         # A conversation is in use if it is in use from any of its keys, as each one's policy says.
         others = sharing(dict(self._bindings.entries), entry.session_key, entry.session_id)
-        last = max(one.updated_at for one in (entry, *others))
-        for one in (entry, *others):
-            platform = one.platform.value if one.platform else ""
-            policy = self._config.policy_for(platform, one.chat_type)
+        last = max(bound.updated_at for bound in (entry, *others))
+        for bound in (entry, *others):
+            platform = bound.platform.value if bound.platform else ""
+            policy = self._config.policy_for(platform, bound.chat_type)
             if policy.expired_because(last, self._now()) is None:
                 return None
         return reason
@@ -383,7 +385,7 @@ class SessionStore:
         """Forget keys that were not used for so long; their conversations stay."""
         edge = self._now() - timedelta(days=max_age_days)
         with self._lock:
-            old = [key for key, one in self._entries.items() if one.updated_at < edge]
+            old = [key for key, entry in self._entries.items() if entry.updated_at < edge]
             return len(self._bindings.forget(old))
 
     # Looking
@@ -395,11 +397,11 @@ class SessionStore:
     def list_sessions(self, active_minutes: int | None = None) -> list[SessionEntry]:
         """The entries, most recently used first."""
         known = list(self._entries.values())
-        found = sorted(known, key=lambda one: one.updated_at, reverse=True)
+        found = sorted(known, key=lambda entry: entry.updated_at, reverse=True)
         if active_minutes is None:
             return found
         edge = self._now() - timedelta(minutes=active_minutes)
-        return [one for one in found if one.updated_at >= edge]
+        return [entry for entry in found if entry.updated_at >= edge]
 
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
         """The entry that is bound to a session."""

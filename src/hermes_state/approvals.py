@@ -300,7 +300,7 @@ def list_pending_approvals(
         " ORDER BY created_at, id",
         (conn.now(), session_id, user_id),
     )
-    return [_shown(conn, one) for one in found]
+    return [_shown(conn, approval) for approval in found]
 
 
 def list_approvals(
@@ -316,7 +316,7 @@ def list_approvals(
         " AND (CAST(?2 AS TEXT) IS NULL OR user_id = ?2) ORDER BY created_at DESC, id LIMIT ?3",
         (session_id, user_id, at_most(limit)),
     )
-    return [_shown(conn, one) for one in found]
+    return [_shown(conn, approval) for approval in found]
 
 
 def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | None) -> None:

@@ -37,7 +37,7 @@ def check_store(conn: Connection) -> list[Finding]:
     """Everything that does not hold in the store; an empty list if all is well."""
     found = []
     for rule, (look, sentence, _) in _RULES.items():
-        concerned = tuple(str(one) for one in look(conn))
+        concerned = tuple(str(name) for name in look(conn))
         if concerned:
             named = ", ".join(concerned[:MOST_NAMED]) + ("…" if len(concerned) > MOST_NAMED else "")
             found.append(Finding(rule, sentence.format(len(concerned), named), concerned))
@@ -61,7 +61,7 @@ def _ids(sql: str) -> Callable[[Connection], list[Any]]:
 
 def _each(sql: str) -> Callable[[Connection, list[Any]], None]:
     def mend(conn: Connection, concerned: list[Any]) -> None:
-        conn.executemany(sql, [(one,) for one in concerned])
+        conn.executemany(sql, [(name,) for name in concerned])
 
     return mend
 
@@ -108,7 +108,7 @@ def _unanswered(conn: Connection) -> list[str]:
         "SELECT id FROM sessions WHERE EXISTS (SELECT 1 FROM messages"
         " WHERE session_id = sessions.id AND active = 1 AND tool_calls IS NOT NULL)",
     )
-    return [one for (one,) in sessions if _missing_results(conn, one, _is_over(conn, one))]
+    return [name for (name,) in sessions if _missing_results(conn, name, _is_over(conn, name))]
 
 
 def _is_over(conn: Connection, session_id: str) -> bool:
@@ -200,8 +200,8 @@ def _answer(conn: Connection, sessions: list[str]) -> None:
             session_id,
             [
                 # At its own time: what is mended today was not said today.
-                {**one, "timestamp": ended} if ended else one
-                for one in _missing_results(conn, session_id, _is_over(conn, session_id))
+                {**result, "timestamp": ended} if ended else result
+                for result in _missing_results(conn, session_id, _is_over(conn, session_id))
             ],
         )
 
@@ -215,7 +215,7 @@ def _one_tip(conn: Connection, conversations: list[str]) -> None:
             " ORDER BY started_at, id",
             (conversation,),
         )
-        heads = [one for one, before in chain if before is None]
+        heads = [head for head, before in chain if before is None]
         if not heads:
             heads = [chain[0][0]]
             conn.execute("UPDATE sessions SET continuation_of = NULL WHERE id = ?", (heads[0],))

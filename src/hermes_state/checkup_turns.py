@@ -35,28 +35,28 @@ def impossible_leases(conn: Connection) -> list[str]:
 
 def mend_leases(conn: Connection, conversations: list[str]) -> None:
     """Such a turn is over; what it left in the history is closed by the next."""
-    for one in conversations:
+    for conversation_id in conversations:
         conn.execute(
             "DELETE FROM turns WHERE conversation_id = ?1"
             " AND NOT EXISTS (SELECT 1 FROM sessions WHERE conversation_id = ?1)",
-            (one,),
+            (conversation_id,),
         )
         fences = column(
             conn,
             "SELECT fence FROM turns WHERE conversation_id = ?1"
             " UNION SELECT fence FROM tool_runs WHERE conversation_id = ?1",
-            (one,),
+            (conversation_id,),
         )
         conn.execute(
             "UPDATE turns SET state = 'ended', fence = ?2,"
             " attempts = CASE WHEN attempts < 1 THEN 1 ELSE attempts END"
             " WHERE conversation_id = ?1",
-            (one, max([1, *fences])),
+            (conversation_id, max([1, *fences])),
         )
         conn.execute(
             "DELETE FROM tool_runs WHERE conversation_id = ?1 AND (state <> 'unknown'"
             " OR NOT EXISTS (SELECT 1 FROM turns WHERE conversation_id = ?1))",
-            (one,),
+            (conversation_id,),
         )
 
 
@@ -92,7 +92,7 @@ def report_deliveries(conn: Connection, deliveries: list[str]) -> None:
     conn.executemany(
         "UPDATE delivery_obligations SET state = 'failed', last_error = ?, updated_at = ?"
         " WHERE obligation_id = ?",
-        [(UNSURE, conn.now(), one) for one in deliveries],
+        [(UNSURE, conn.now(), delivery_id) for delivery_id in deliveries],
     )
 
 

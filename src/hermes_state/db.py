@@ -479,7 +479,7 @@ class SessionDB:
     ) -> list[str]:
         def delete(conn: Connection) -> tuple[list[str], list[str]]:
             deleted = work(conn)
-            return [one.id for one in deleted], retention.without_sessions(conn, deleted)
+            return [session.id for session in deleted], retention.without_sessions(conn, deleted)
 
         deleted, conversations = self._execute_write(delete)
         retention.remove_transcript_files(sessions_dir, deleted)

@@ -105,7 +105,7 @@ def list_delegations(
         " ORDER BY d.dispatched_at DESC, d.rowid DESC LIMIT ?3",
         (session_id, state, at_most(limit)),
     )
-    return [_decoded(one) for one in found]
+    return [_decoded(delegation) for delegation in found]
 
 
 # A conversation that has no row yet is known by its session's id alone.
@@ -122,7 +122,7 @@ def list_running(conn: Connection) -> list[dict[str, Any]]:
         "SELECT * FROM async_delegations WHERE delivery_state = 'pending' AND state = 'running'"
         " AND completed_at IS NULL ORDER BY dispatched_at, rowid",
     )
-    return [_decoded(one) for one in running]
+    return [_decoded(delegation) for delegation in running]
 
 
 # Work that was stopped on purpose begins no turn of its own.
@@ -156,15 +156,15 @@ def take_results(conn: Connection, session_id: str) -> list[dict[str, Any]]:
     )
     now = conn.now()
     messages: list[dict[str, Any]] = []
-    for one in found:
+    for delegation in found:
         conn.execute(
             "UPDATE async_delegations SET delivery_state = 'delivered', delivered_at = ?1,"
             " updated_at = ?1, delivery_attempts = delivery_attempts + 1 WHERE delegation_id = ?2"
             " AND delivery_state = 'pending'",
-            (now, one["delegation_id"]),
+            (now, delegation["delegation_id"]),
         )
         if conn.changes():
-            note = note_of(_decoded(one))
+            note = note_of(_decoded(delegation))
             messages.append({"role": "user", "content": note, "finish_reason": NOTE})
     return messages
 
@@ -195,7 +195,7 @@ def _decoded(found: dict[str, Any]) -> dict[str, Any]:
     result = decode_json(found.pop("result_json"))
     task = task if isinstance(task, dict) else {}
     found["goals"] = [str(goal) for goal in task.get("goals") or ()]
-    found["sessions"] = [str(one) for one in task.get("sessions") or ()]
+    found["sessions"] = [str(session_id) for session_id in task.get("sessions") or ()]
     found["machine"] = task.get("machine")
     report = result.get("report") if isinstance(result, dict) else None
     # Rows that an older file brings along have another shape: better shown raw than not at all.

@@ -82,8 +82,8 @@ def rows(connection: Connection, sql: str, values: Any = ()) -> list[dict[str, A
         return []
     found = [dict(zip(names, values, strict=True)) for values in cursor]
     for name in SERVER_COLUMNS.intersection(names):
-        for one in found:
-            del one[name]
+        for row_read in found:
+            del row_read[name]
     return found
 
 

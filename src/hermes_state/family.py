@@ -38,11 +38,11 @@ def get_family(conn: Connection, session_id: str) -> list[dict[str, Any]]:
         " ORDER BY s.started_at, s.id",
         (first,),
     )
-    for one in found:
-        one["relation"] = _relation(one, str(first))
-        if one["id"] == first:
-            one["parent_session_id"] = None  # a ring of parents must not make a ring of the tree
-        del one["model_config"]
+    for member in found:
+        member["relation"] = _relation(member, str(first))
+        if member["id"] == first:
+            member["parent_session_id"] = None  # a ring of parents must not make a ring of the tree
+        del member["model_config"]
     return _parents_first(found)
 
 
@@ -60,12 +60,12 @@ def _relation(session: dict[str, Any], first: str) -> str:
 
 def _parents_first(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     children: dict[str | None, list[dict[str, Any]]] = {}
-    for one in found:
-        children.setdefault(one["parent_session_id"], []).append(one)
+    for member in found:
+        children.setdefault(member["parent_session_id"], []).append(member)
     ordered: list[dict[str, Any]] = []
     waiting = children.pop(None, [])
     while waiting:
-        one = waiting.pop(0)
-        ordered.append(one)
-        waiting += children.pop(one["id"], [])
+        member = waiting.pop(0)
+        ordered.append(member)
+        waiting += children.pop(member["id"], [])
     return ordered

@@ -125,7 +125,7 @@ def merged(first: Message, second: Message) -> Message:
     result["content"] = joined(first.get("content"), second.get("content"))
     if "api_content" in result:
         # What was sent replaces the content when it is sent again, so it must hold both as well.
-        sent = joined(*(one.get("api_content") or one.get("content") for one in (first, second)))
+        sent = joined(*(said.get("api_content") or said.get("content") for said in (first, second)))
         if isinstance(sent, str):
             result["api_content"] = sent
         else:

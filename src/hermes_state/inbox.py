@@ -123,7 +123,7 @@ def list_begun(conn: Connection) -> list[dict[str, Any]]:
 def list_left_commands(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
     """Those that others were carrying out that are gone; `with_own` as in `list_others`."""
     known = list_others(conn, with_own)
-    return [one for one in list_begun(conn) if one["owner"] not in known]
+    return [message for message in list_begun(conn) if message["owner"] not in known]
 
 
 def drop_message(conn: Connection, inbox_id: str) -> bool:

@@ -213,7 +213,7 @@ def search_sessions_by_id(
         ids = (session["id"], session.get("_lineage_root_id", session["id"]))
         if query in ids:
             return 0
-        return 1 if any(one.startswith(query) for one in ids) else 2
+        return 1 if any(session_id.startswith(query) for session_id in ids) else 2
 
     return sorted(found, key=closeness)[:limit]
 

@@ -131,7 +131,7 @@ def _require_outcome(state: str) -> None:
 def list_left_deliveries(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
     """What others were sending that are gone, oldest first; `with_own` as in `list_others`."""
     known = list_others(conn, with_own)
-    return [one for one in list_deliveries(conn, ("sending",)) if one["owner"] not in known]
+    return [row for row in list_deliveries(conn, ("sending",)) if row["owner"] not in known]
 
 
 def list_deliveries(

@@ -138,11 +138,11 @@ def list_paired(conn: Connection) -> list[dict[str, Any]]:
         (conn.now(), SHOWN),
     )
     return [
-        *({**one, "waiting": False} for one in found),
+        *({**person, "waiting": False} for person in found),
         *(
-            {name: one[name] for name in ("platform", "user_id", "user_name")}
+            {name: person[name] for name in ("platform", "user_id", "user_name")}
             | {"approved_at": None, "waiting": True}
-            for one in asking
+            for person in asking
         ),
     ]
 

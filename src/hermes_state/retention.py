@@ -86,14 +86,14 @@ def delete_session(conn: Connection, session_id: str) -> list[Deleted]:
 
 def without_sessions(conn: Connection, deleted: Iterable[Deleted]) -> list[str]:
     """Those conversations of the deleted sessions that have no session left."""
-    conversations = dict.fromkeys(one.conversation_id for one in deleted)
+    conversations = dict.fromkeys(session.conversation_id for session in deleted)
     left = "SELECT 1 FROM sessions WHERE conversation_id = ? LIMIT 1"
-    return [one for one in conversations if value(conn, left, (one,)) is None]
+    return [name for name in conversations if value(conn, left, (name,)) is None]
 
 
 def delete_sessions(conn: Connection, session_ids: Iterable[str]) -> list[Deleted]:
     """Delete several sessions as one change; unknown ids are passed over."""
-    return [gone for one in session_ids for gone in delete_session(conn, one)]
+    return [gone for session_id in session_ids for gone in delete_session(conn, session_id)]
 
 
 def delete_conversation(conn: Connection, session_id: str) -> list[Deleted]:

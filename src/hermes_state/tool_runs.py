@@ -86,4 +86,4 @@ def list_tool_runs(conn: Connection, conversation_id: str) -> list[dict[str, Any
         f"SELECT {names} FROM tool_runs WHERE conversation_id = ? ORDER BY fence, started_at",
         (conversation_id,),
     )
-    return [dict(zip(names.split(", "), one, strict=True)) for one in found]
+    return [dict(zip(names.split(", "), run, strict=True)) for run in found]

@@ -60,7 +60,7 @@ def export_session_lineage(
     if redact:
         session = redact_value(session, _IDENTITY)
     lineage = get_compression_lineage(conn, session_id)
-    segments = [segment for one in lineage if (segment := export_session(conn, one, redact))]
+    segments = [segment for part in lineage if (segment := export_session(conn, part, redact))]
     rows = [message for segment in segments for message in segment["messages"]]
     told = {row["id"] for row in rows if row["active"] or row["compacted"]}
     messages = [row for row in rows if row["origin_id"] not in told]
@@ -83,7 +83,7 @@ def export_all(
         " ORDER BY started_at, id",
         (source,),
     )
-    return [session for (one,) in ids if (session := export_session(conn, one, redact))]
+    return [session for (name,) in ids if (session := export_session(conn, name, redact))]
 
 
 def import_sessions(
@@ -171,7 +171,7 @@ def _parents_first(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """In the order in which they began, but each after its parent: clocks have been wrong."""
     waiting = {
         session["id"]: session
-        for session in sorted(sessions, key=lambda one: seconds(one.get("started_at") or 0))
+        for session in sorted(sessions, key=lambda session: seconds(session.get("started_at") or 0))
     }
     ordered: list[dict[str, Any]] = []
     while waiting:

@@ -164,10 +164,10 @@ def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list
         " ORDER BY t.started_at, t.conversation_id",
         (conversation_id,),
     )
-    abandoned = [one for one in found if is_abandoned(one, now)]
-    for one in abandoned:
-        one["deliver_to"] = decode_json(one["deliver_to"])
-        one["age"], one["silent"] = now - one["started_at"], now - one["heartbeat_at"]
+    abandoned = [turn for turn in found if is_abandoned(turn, now)]
+    for turn in abandoned:
+        turn["deliver_to"] = decode_json(turn["deliver_to"])
+        turn["age"], turn["silent"] = now - turn["started_at"], now - turn["heartbeat_at"]
     return abandoned
 
 

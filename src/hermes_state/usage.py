@@ -86,7 +86,7 @@ def update_token_counts(
         (keep, "billing_base_url", encode_text(billing_base_url, "billing_base_url")),
         (keep, "billing_mode", encode_text(billing_mode, "billing_mode")),
     ]
-    changes = [one for one in changes if one[2] is not None]
+    changes = [change for change in changes if change[2] is not None]
     conn.execute(
         f"UPDATE sessions SET {', '.join(how.format(name) for how, name, _ in changes)},"
         " version = version + 1 WHERE id = ?",

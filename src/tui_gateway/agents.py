@@ -144,7 +144,9 @@ def translator(hub: Hub, sid: str, session: Session) -> Callable[[Event], None]:
 def _turn_started(hub: Hub, sid: str, session: Session, event: Any) -> None:
     agent = session["agent"]
     said = agent._session_messages or []
-    asked: dict[str, Any] = next((one for one in reversed(said) if one["role"] == "user"), {})
+    asked: dict[str, Any] = next(
+        (message for message in reversed(said) if message["role"] == "user"), {}
+    )
     is_recovered = bool(session.get("recovered"))
     with session["history_lock"]:
         if is_recovered or session.get("noted"):

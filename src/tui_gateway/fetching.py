@@ -13,9 +13,9 @@ STEP = 5
 
 def follow(hub: Hub, sid: str, model: Any) -> None:
     """Tell a session's clients what a model fetches before it can answer."""
-    for one in getattr(model, "models", (model,)):
-        if hasattr(one, "progress"):
-            one.progress = lambda label: _progress(hub, sid, label)
+    for part in getattr(model, "models", (model,)):
+        if hasattr(part, "progress"):
+            part.progress = lambda label: _progress(hub, sid, label)
 
 
 def _progress(hub: Hub, sid: str, label: str) -> Callable[[int, int], None]:

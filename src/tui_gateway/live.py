@@ -160,7 +160,9 @@ def make_room(hub: Hub) -> None:
     """Close the session that has been idle longest and nobody watches, if there are too many."""
     limit = int(hub.get_config().raw.get("max_live_sessions") or DEFAULT_LIMIT)
     open_now = [
-        (sid, one) for sid, one in list(hub.get_sessions().items()) if not one.get("closing")
+        (sid, session)
+        for sid, session in list(hub.get_sessions().items())
+        if not session.get("closing")
     ]
     if len(open_now) < limit:
         return
@@ -287,7 +289,7 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
 def mode_of(session: Session, config: Config) -> Mode:
     """What the agent may do in a session: as its agent goes by it, as chosen, or as configured."""
     followed = getattr(getattr(session.get("agent"), "workspace", None), "mode", None)
-    known = [one for one in (followed, session.get("mode")) if one and isinstance(one, str)]
+    known = [mode for mode in (followed, session.get("mode")) if mode and isinstance(mode, str)]
     return cast("Mode", known[0] if known else config.terminal.mode)
 
 

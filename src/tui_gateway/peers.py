@@ -145,7 +145,7 @@ def encode(frame: dict[str, Any]) -> bytes:
 def _finite(value: Any) -> Any:
     """`value` with null for numbers that JSON does not have."""
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -105,22 +105,22 @@ def generated() -> dict[str, str]:
 
 def _area(name: str, first_words: tuple[str, ...], shapes: dict[str, Any]) -> str:
     rows = [
-        _method(one, shapes)
-        for one in sorted(rpc.METHODS.values(), key=lambda one: one.name)
-        if one.name.partition(".")[0] in first_words
+        _method(method, shapes)
+        for method in sorted(rpc.METHODS.values(), key=lambda method: method.name)
+        if method.name.partition(".")[0] in first_words
     ]
     head = ["| Method | Parameters | Result | |", "|---|---|---|---|"]
     return "\n".join([f"### {name}", "", *head, *rows])
 
 
-def _method(one: rpc.Method, shapes: dict[str, Any]) -> str:
+def _method(method: rpc.Method, shapes: dict[str, Any]) -> str:
     given = ", ".join(
         f"`{name}{'' if required else '?'}` {_kind(kind if required else _given(kind), shapes)}"
-        for name, (kind, required) in rpc.parameters(one.run).items()
+        for name, (kind, required) in rpc.parameters(method.run).items()
     )
-    result = typing.get_type_hints(one.run)["return"]
-    told = " ".join((inspect.getdoc(one.run) or "").split())
-    return f"| `{one.name}` | {given} | {_kind(result, shapes)} | {told} |"
+    result = typing.get_type_hints(method.run)["return"]
+    told = " ".join((inspect.getdoc(method.run) or "").split())
+    return f"| `{method.name}` | {given} | {_kind(result, shapes)} | {told} |"
 
 
 def _given(kind: Any) -> Any:

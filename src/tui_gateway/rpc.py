@@ -190,7 +190,10 @@ def parameters(function: Callable[..., Any]) -> dict[str, tuple[Any, bool]]:
     """The parameters of a method: name → (type, whether it is required)."""
     hints = typing.get_type_hints(function)
     listed = list(inspect.signature(function).parameters.values())[1:]
-    return {one.name: (hints[one.name], one.default is inspect.Parameter.empty) for one in listed}
+    return {
+        parameter.name: (hints[parameter.name], parameter.default is inspect.Parameter.empty)
+        for parameter in listed
+    }
 
 
 def shown(kind: Any) -> str:
@@ -215,7 +218,7 @@ def _fits(value: Any, kind: Any) -> bool:
         return value in typing.get_args(kind) and not isinstance(value, bool)
     if typing.get_origin(kind) is list:
         of = typing.get_args(kind)[0]
-        return isinstance(value, list) and all(_fits(one, of) for one in value)
+        return isinstance(value, list) and all(_fits(item, of) for item in value)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if kind is int:

@@ -228,17 +228,17 @@ class Engine:
 
 
 def _checked(made: Any, messages: list[Message]) -> list[Message]:
-    if not isinstance(made, list) or not all(isinstance(one, dict) for one in made):
+    if not isinstance(made, list) or not all(isinstance(message, dict) for message in made):
         raise TypeError("a context engine must return a list of messages")
-    kept = [one for one in made if one.get("role") != "system"]
-    if not kept or any(one.get("role") not in _ROLES for one in kept):
+    kept = [message for message in made if message.get("role") != "system"]
+    if not kept or any(message.get("role") not in _ROLES for message in kept):
         raise ValueError("a context engine returned something that is no message")
     request = next((message for message in reversed(messages) if message["role"] == "user"), None)
-    if request is not None and not any(_same(one, request) for one in kept):
+    if request is not None and not any(_same(message, request) for message in kept):
         raise ValueError("a context engine left the newest request out")
-    plain = [{key: value for key, value in one.items() if key != ROW_ID} for one in kept]
+    plain = [{key: value for key, value in message.items() if key != ROW_ID} for message in kept]
     return repair_message_sequence(plain)
 
 
-def _same(one: Message, other: Message) -> bool:
-    return bool(one.get("role") == other["role"] and one.get("content") == other["content"])
+def _same(message: Message, other: Message) -> bool:
+    return bool(message.get("role") == other["role"] and message.get("content") == other["content"])

@@ -90,10 +90,10 @@ def stem(word: str) -> str:
     return word
 
 
-def overlap(one: frozenset[str], other: frozenset[str]) -> float:
+def overlap(first: frozenset[str], other: frozenset[str]) -> float:
     """Which share of the smaller set the two have in common."""
-    smaller = min(len(one), len(other))
-    return len(one & other) / smaller if smaller else 0.0
+    smaller = min(len(first), len(other))
+    return len(first & other) / smaller if smaller else 0.0
 
 
 def touches(text: str, focus: str | None) -> bool:

@@ -219,7 +219,7 @@ def _asking(prefix: str, section: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_empty(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return all(_is_empty(one) for one in value.values())
+        return all(_is_empty(inner) for inner in value.values())
     return value is None or value in ("", [])
 
 
@@ -276,7 +276,7 @@ def _use_saved_addresses(raw: dict[str, Any]) -> None:
             variable = entry.get("key_env")
             key = entry.get("api_key") or (f"${{{variable}}}" if variable else None)
             facts = {"api_key": key, "api_mode": entry.get("api_mode"), **_only(entry, "model")}
-            model |= {name: one for name, one in facts.items() if one and not model.get(name)}
+            model |= {name: fact for name, fact in facts.items() if fact and not model.get(name)}
             model |= {"provider": "custom", "base_url": entry.get("base_url") or entry["api"]}
     if used and len(saved) == 1:
         raw.pop("providers", None)
@@ -287,7 +287,7 @@ def _saved_addresses(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The entries that have an address, by the names they can be called."""
     listed = raw.get("custom_providers")
     named = raw.get("providers")
-    entries = [(None, one) for one in listed] if isinstance(listed, list) else []
+    entries = [(None, entry) for entry in listed] if isinstance(listed, list) else []
     entries += list(named.items()) if isinstance(named, Mapping) else []
     return {
         _plain_name(key or entry.get("name")): dict(entry)
@@ -314,7 +314,7 @@ def _models(value: Any) -> Any:
     if not isinstance(value, list | Mapping):
         return value
     return [
-        {"default" if name == "model" else name: one for name, one in entry.items()}
+        {"default" if name == "model" else name: setting for name, setting in entry.items()}
         if isinstance(entry, Mapping) and "default" not in entry
         else entry
         for entry in (value if isinstance(value, list) else [value])

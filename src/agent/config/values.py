@@ -179,7 +179,7 @@ def _to_text(value: Any, limits: Limits) -> str | None:
 
 
 def _to_texts(value: Any, limits: Limits) -> tuple[str, ...] | None:
-    texts = [_to_text(one, limits) for one in (value if isinstance(value, list) else [value])]
+    texts = [_to_text(item, limits) for item in (value if isinstance(value, list) else [value])]
     return None if None in texts else tuple(text for text in texts if text)
 
 

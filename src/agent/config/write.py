@@ -60,11 +60,11 @@ def set_plugin_enabled(path: Path, name: str, enabled: bool) -> bool:
     section = read_yaml(path).get("plugins")
     section = section if isinstance(section, dict) else {}
     on, off = names_in(section.get("enabled")), names_in(section.get("disabled"))
-    values = {"plugins.enabled": [one for one in on if one != name or enabled]}
+    values = {"plugins.enabled": [plugin for plugin in on if plugin != name or enabled]}
     if enabled and name not in on:
         values["plugins.enabled"].append(name)
     if off or not enabled:
-        values["plugins.disabled"] = [one for one in off if one != name or not enabled]
+        values["plugins.disabled"] = [plugin for plugin in off if plugin != name or not enabled]
         if not enabled and name not in off:
             values["plugins.disabled"].append(name)
     return set_config_values(path, values)
@@ -236,7 +236,7 @@ def set_dotenv_value(path: Path, name: str, value: str | None) -> bool:
         if before.get(name) == value:
             return False
         line = re.compile(rf"[ \t]*(?:export[ \t]+)?{re.escape(name)}[ \t]*=")
-        kept = [one for one in text.splitlines(keepends=True) if not line.match(one)]
+        kept = [row for row in text.splitlines(keepends=True) if not line.match(row)]
         changed = _ended("".join(kept))
         wanted = {key: old for key, old in before.items() if key != name}
         if value is not None:

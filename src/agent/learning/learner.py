@@ -233,7 +233,11 @@ class Learner:
         It waits a bounded time, so call it off an event loop. It never raises.
         """
         try:
-            messages = [one for one in history or () if isinstance(one, dict) and one.get("role")]
+            messages = [
+                message
+                for message in history or ()
+                if isinstance(message, dict) and message.get("role")
+            ]
             messages = messages or self._agent._session_messages or []
             self.providers.session_ends(messages)
             if messages and self._can_review():
@@ -261,4 +265,4 @@ class Learner:
 
 def summary(made: Sequence[Proposal]) -> str:
     """One line for the person about what was kept."""
-    return "Saved to memory: " + "; ".join(one.in_words() for one in made)
+    return "Saved to memory: " + "; ".join(proposal.in_words() for proposal in made)

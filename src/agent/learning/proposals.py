@@ -71,7 +71,7 @@ def read_proposals(reply: str) -> list[Proposal]:
     memory = _of_kind("memory", parsed.get("memory"), _MEMORY, MOST_MEMORY_CHANGES)
     skills = _of_kind("skill_manage", parsed.get("skills"), _SKILLS, MOST_SKILL_CHANGES)
     return [
-        *(one for one in memory if one.arguments["target"] in ("memory", "user")),
+        *(change for change in memory if change.arguments["target"] in ("memory", "user")),
         *skills,
     ]
 

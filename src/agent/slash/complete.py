@@ -46,7 +46,7 @@ def complete(surface: Surface, text: str) -> Completion:
     if found is None or found.complete is None:
         return Completion([], start)
     try:
-        candidates = [Item(one, one, meta) for one, meta in found.complete(surface, typed)]
+        candidates = [Item(word, word, meta) for word, meta in found.complete(surface, typed)]
     except (CommandError, StoreError) as error:
         log.debug("No completion for %s: %s", name, error)
         candidates = []
@@ -55,11 +55,11 @@ def complete(surface: Surface, text: str) -> Completion:
 
 def _names(surface: Surface, typed: str) -> list[Item]:
     items = [
-        Item(f"/{alias}", f"/{alias} {one.args}".rstrip(), one.summary)
-        for one in catalog(surface.scope)
-        for alias in (one.name, *one.aliases)
+        Item(f"/{alias}", f"/{alias} {command.args}".rstrip(), command.summary)
+        for command in catalog(surface.scope)
+        for alias in (command.name, *command.aliases)
         # An alias is offered only to those who began to type it.
-        if alias.startswith(typed) and (alias == one.name or typed)
+        if alias.startswith(typed) and (alias == command.name or typed)
     ]
     items += [
         Item(

@@ -27,7 +27,7 @@ def stop(surface: Surface, args: str) -> str:
     if args == "all":
         running = surface.db.list_delegations(surface.session_id, "running")
         stopped += [
-            one["delegation_id"] for one in running if background.stop(one["delegation_id"])
+            task["delegation_id"] for task in running if background.stop(task["delegation_id"])
         ]
     return f"Stopped {', '.join(stopped)}." if stopped else "Nothing is running."
 

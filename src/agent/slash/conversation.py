@@ -113,9 +113,9 @@ def sessions(surface: Surface, args: str) -> str:
         return "No conversation fits." if args else "There are no conversations yet."
     current = surface.db.get_compression_tip(surface.session_id)
     return "\n".join(
-        f"{'→' if one['id'] == current else ' '}{number:>2}. {_when(one['last_active'])}  "
-        f"{one['title'] or one['preview'] or '(empty)'}  [{one['id']}]"
-        for number, one in enumerate(found, 1)
+        f"{'→' if session['id'] == current else ' '}{number:>2}. {_when(session['last_active'])}  "
+        f"{session['title'] or session['preview'] or '(empty)'}  [{session['id']}]"
+        for number, session in enumerate(found, 1)
     )
 
 

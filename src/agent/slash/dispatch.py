@@ -69,7 +69,7 @@ def _run_other(surface: Surface, name: str, args: str) -> Result:
     if elsewhere := table().get(name):
         where = "in the terminal" if elsewhere.scope == "cli" else "on chat platforms"
         raise CommandError(f"/{name} is only available {where}.")
-    known = [key for key, one in table().items() if one.fits(surface.scope)]
+    known = [key for key, command in table().items() if command.fits(surface.scope)]
     raise unknown(name, [*known, *plugin_commands(), *skills])
 
 

@@ -22,7 +22,7 @@ PAGE = 20
 
 def _commands(surface: Surface, typed: str) -> list[tuple[str, str]]:
     found = catalog(surface.scope)
-    return [(one.name, one.summary) for one in found if one.name.startswith(typed)]
+    return [(command.name, command.summary) for command in found if command.name.startswith(typed)]
 
 
 @command("help", category=CATEGORY, args="[command]", complete=_commands)
@@ -32,19 +32,19 @@ def help_(surface: Surface, args: str) -> str:
         wanted = args.removeprefix("/")
         found = lookup(wanted, surface.scope)
         if found is None:
-            raise unknown(wanted, [one.name for one in catalog(surface.scope)])
+            raise unknown(wanted, [command.name for command in catalog(surface.scope)])
         others = f"\nAlso: {', '.join('/' + alias for alias in found.aliases)}"
         return _line(found, 0) + (others if found.aliases else "")
     lines: list[str] = []
     category = ""
-    for one in catalog(surface.scope):
-        if one.category != category:
-            category = one.category
+    for entry in catalog(surface.scope):
+        if entry.category != category:
+            category = entry.category
             lines += ["", category] if lines else [category]
-        lines.append("  " + _line(one, 28))
+        lines.append("  " + _line(entry, 28))
     lines += [
-        f"  /{one.name} {one.args_hint}".ljust(31) + one.description
-        for one in plugin_commands().values()
+        f"  /{command.name} {command.args_hint}".ljust(31) + command.description
+        for command in plugin_commands().values()
     ]
     skills = skill_names(surface)
     if skills:
@@ -52,18 +52,18 @@ def help_(surface: Surface, args: str) -> str:
     return "\n".join(lines)
 
 
-def _line(one: Command, width: int) -> str:
-    call = f"/{one.name} {one.args}".rstrip()
+def _line(command: Command, width: int) -> str:
+    call = f"/{command.name} {command.args}".rstrip()
     if width and len(call) > width:
-        call = f"/{one.name} …"  # /help and its name shows the rest
-    return f"{call.ljust(width)} {one.summary}"
+        call = f"/{command.name} …"  # /help and its name shows the rest
+    return f"{call.ljust(width)} {command.summary}"
 
 
 @command("commands", category=CATEGORY, args="[page]", scope="gateway")
 def commands(surface: Surface, args: str) -> str:
     """List commands and skills, page by page."""
-    lines = [_line(one, 0) for one in catalog(surface.scope)]
-    lines += [f"/{one.name} {one.description}" for one in plugin_commands().values()]
+    lines = [_line(command, 0) for command in catalog(surface.scope)]
+    lines += [f"/{command.name} {command.description}" for command in plugin_commands().values()]
     lines += [f"/{key} (skill)" for key in skill_names(surface)]
     pages = -(-len(lines) // PAGE)
     page = int(args) if args.isdigit() else 1
@@ -116,7 +116,7 @@ def whoami(surface: Surface, args: str) -> str:
 def usage(surface: Surface, args: str) -> str:
     """Show what this conversation has used."""
     lineage = surface.db.get_compression_lineage(surface.session_id)
-    found = [session for one in lineage if (session := surface.db.get_session(one))]
+    found = [session for part in lineage if (session := surface.db.get_session(part))]
     if not found:
         return "Nothing was used yet."
 

@@ -12,7 +12,10 @@ CATEGORY = "Settings"
 
 
 def _names(surface: Surface, typed: str) -> list[tuple[str, str]]:
-    configured = [surface.config.model.name, *(one.name for one in surface.config.fallback_models)]
+    configured = [
+        surface.config.model.name,
+        *(model.name for model in surface.config.fallback_models),
+    ]
     found = dict.fromkeys(configured, "configured")
     for info in known_models():
         found.setdefault(info.name, f"{info.context_length // 1000}k tokens")
@@ -32,12 +35,12 @@ def model(surface: Surface, args: str) -> str:
         return f"Model: {surface.set_model(args)}"
     agent = surface.agent
     name = agent.model if agent is not None else surface.config.model.name
-    others = ", ".join(one.name for one in surface.config.fallback_models)
+    others = ", ".join(model.name for model in surface.config.fallback_models)
     return f"Model: {name}" + (f"\nIf it cannot answer: {others}" if others else "")
 
 
 def _efforts(surface: Surface, typed: str) -> list[tuple[str, str]]:
-    return [(one, "") for one in (*EFFORTS, "default") if one.startswith(typed)]
+    return [(effort, "") for effort in (*EFFORTS, "default") if effort.startswith(typed)]
 
 
 @command("reasoning", category=CATEGORY, args="[low|medium|high|default]", complete=_efforts)

@@ -54,7 +54,7 @@ def find_own(surface: Surface, wanted: str) -> dict[str, Any]:
         if found:
             return found[0]
     found = own_sessions(surface, 50, id_query=wanted)
-    exact = [one for one in found if one["id"].startswith(wanted)] or found
+    exact = [session for session in found if session["id"].startswith(wanted)] or found
     matches = exact or own_sessions(surface, 50, wanted)
     if len(matches) == 1:
         return matches[0]

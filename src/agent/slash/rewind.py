@@ -62,8 +62,8 @@ def retry(surface: Surface, args: str) -> Send:
 def _numbers(surface: Surface, typed: str) -> list[tuple[str, str]]:
     found = _checkpoints(surface)[2]
     return [
-        (str(number), _told(one))
-        for number, one in enumerate(found, 1)
+        (str(number), _told(question))
+        for number, question in enumerate(found, 1)
         if str(number).startswith(typed)
     ]
 
@@ -84,7 +84,7 @@ def rollback(surface: Surface, args: str) -> str:
     if not words:
         if not found:
             return "No turn of this conversation has changed files."
-        lines = [f"{number:>3}. {_told(one)}" for number, one in enumerate(found, 1)]
+        lines = [f"{number:>3}. {_told(question)}" for number, question in enumerate(found, 1)]
         return "\n".join([*lines, "/rollback NUMBER undoes one, /rollback diff NUMBER shows it."])
     show = words[0] == "diff"
     wanted = words[1:] if show else words

@@ -74,9 +74,9 @@ def command(
     def enter(handler: H) -> H:
         summary = (inspect.getdoc(handler) or "").partition("\n")[0].rstrip(".")
         entry = Command(name, aliases, args, summary, scope, handler, category, slow, complete)
-        for one in (name, *aliases):
-            if _registered.setdefault(one, entry).name != name:
-                raise ValueError(f"There is a command /{one} already.")
+        for key in (name, *aliases):
+            if _registered.setdefault(key, entry).name != name:
+                raise ValueError(f"There is a command /{key} already.")
         return handler
 
     return enter
@@ -93,11 +93,11 @@ def table() -> dict[str, Command]:
 def catalog(scope: Scope) -> list[Command]:
     """The commands that a front end of this scope has, by category and name."""
     order: dict[str, int] = {}
-    for one in table().values():
-        order.setdefault(one.category, len(order))
+    for command in table().values():
+        order.setdefault(command.category, len(order))
     return sorted(
-        {one.name: one for one in table().values() if one.fits(scope)}.values(),
-        key=lambda one: (order[one.category], one.name),
+        {command.name: command for command in table().values() if command.fits(scope)}.values(),
+        key=lambda command: (order[command.category], command.name),
     )
 
 

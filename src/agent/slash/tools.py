@@ -51,7 +51,11 @@ def toolsets(surface: Surface, args: str) -> str:
 def skills(surface: Surface, args: str) -> str:
     """List the skills; each one can be called as a command."""
     found = skills_of(surface.config.home, surface.config.skills)
-    lines = [f"/{one.name}  {one.description}" for one in found if args.lower() in one.name.lower()]
+    lines = [
+        f"/{skill.name}  {skill.description}"
+        for skill in found
+        if args.lower() in skill.name.lower()
+    ]
     return "\n".join(lines) or "There are no skills yet."
 
 
@@ -91,5 +95,5 @@ def plugins(surface: Surface, args: str) -> str:
     """List the plugins and the commands they bring."""
     lines = [f"{name}: loaded" for name in host.loaded_plugins()]
     lines += [f"{name}: {reason}" for name, reason in host.plugin_problems().items()]
-    lines += [f"/{one.name}  {one.description}" for one in plugin_commands().values()]
+    lines += [f"/{command.name}  {command.description}" for command in plugin_commands().values()]
     return "\n".join(lines) or "No plugins are loaded. See: hermes plugins list"

@@ -24,7 +24,7 @@ def mode(surface: Surface, args: str) -> str:
     """Show or choose what the agent may do in this conversation."""
     if not args:
         now = wall_choices.mode_of(surface.db, surface.config, surface.session_id)
-        others = [f"  /mode {one}: {MEANINGS[one]}" for one in MODES if one != now]
+        others = [f"  /mode {mode}: {MEANINGS[mode]}" for mode in MODES if mode != now]
         return "\n".join([f"Mode: {now}. {_meaning(now)}", "Others:", *others])
     try:
         chosen = wall_choices.mode_named(args)
@@ -90,7 +90,7 @@ def _listed(surface: Surface) -> str:
     added = wall_choices.added_folders(surface.db, surface.session_id)
     configured = wall_choices.configured_folders(surface.config)
     lines = [f"{surface.root} (where this conversation is)"]
-    lines += [f"{one} (terminal.folders)" for one in configured]
-    lines += [f"{one} (added)" for one in added]
+    lines += [f"{folder} (terminal.folders)" for folder in configured]
+    lines += [f"{folder} (added)" for folder in added]
     lines.append("/folder add PATH lets it write to another one.")
     return "\n".join(lines)

@@ -35,18 +35,18 @@ def agents(surface: Surface, args: str) -> str:
     processes = sys.modules.get("tools.processes.background")  # not imported: there are none
     if agent is not None and processes is not None:
         lines += [
-            f"{one.id}  {one.status()}  {processes.short(one.command)}"
-            for one in processes.table_of(agent.workspace).all()
+            f"{process.id}  {process.status()}  {processes.short(process.command)}"
+            for process in processes.table_of(agent.workspace).all()
         ]
     return "\n".join(lines) if lines else "Nothing runs in the background."
 
 
-def _line(one: dict[str, Any], now: float) -> str:
-    seconds = (one["completed_at"] or now) - one["dispatched_at"]
-    goals = " ".join("; ".join(one["goals"]).split())
-    told = "" if one["state"] == "running" or one["delivery_state"] == "delivered" else ", new"
+def _line(task: dict[str, Any], now: float) -> str:
+    seconds = (task["completed_at"] or now) - task["dispatched_at"]
+    goals = " ".join("; ".join(task["goals"]).split())
+    told = "" if task["state"] == "running" or task["delivery_state"] == "delivered" else ", new"
     shown = goals if len(goals) <= 70 else goals[:69] + "…"
-    return f"{one['delegation_id']}  {one['state']}{told}, {seconds:.0f} s  {shown}"
+    return f"{task['delegation_id']}  {task['state']}{told}, {seconds:.0f} s  {shown}"
 
 
 # The goal

@@ -152,7 +152,7 @@ class _Reader:
             if not text.startswith(mark, at):
                 continue
             after = text[at + len(mark) : at + len(mark) + 1]
-            level = next((n for n, one in enumerate(self._stack) if one.mark == mark), None)
+            level = next((n for n, opened in enumerate(self._stack) if opened.mark == mark), None)
             if level is not None:
                 if self._may_end(mark, before):
                     self._end(level)
@@ -160,7 +160,7 @@ class _Reader:
                 continue
             word = mark[0] == "_" and before.isalnum()
             if after and not after.isspace() and after != mark[0] * 2 and not word:
-                if any(one.style == style for one in self._stack):
+                if any(opened.style == style for opened in self._stack):
                     continue
                 self._stack.append(_Open(mark, style))
                 self._at += len(mark)
@@ -176,18 +176,18 @@ class _Reader:
     def _end(self, level: int) -> None:
         while len(self._stack) > level + 1:
             self._give_up()
-        one = self._stack.pop()
-        self._at += len(one.mark)
-        if one.inside:
-            self._here().append(Styled(one.style, _merged(one.inside)))
+        opened = self._stack.pop()
+        self._at += len(opened.mark)
+        if opened.inside:
+            self._here().append(Styled(opened.style, _merged(opened.inside)))
         else:
-            self._add(one.mark * 2)
+            self._add(opened.mark * 2)
 
     def _give_up(self) -> None:
         """What was begun last is text after all."""
-        one = self._stack.pop()
-        self._add(one.mark)
-        self._here().extend(one.inside)
+        opened = self._stack.pop()
+        self._add(opened.mark)
+        self._here().extend(opened.inside)
 
 
 def _merged(pieces: list[Inline]) -> list[Inline]:

@@ -95,15 +95,17 @@ def _load_all(config_raw: Mapping[str, Any], home: Path, program: Program) -> No
     _host = Host(home, choice.entries, program.new_llm)
     _registered = Registrations()
     found = find_plugins(home, _environ)
-    for one in found:
-        reason = choice.why_not(one)
+    for plugin in found:
+        reason = choice.why_not(plugin)
         if reason:
-            log.debug("The plugin %s (%s) is not loaded: %s", one.manifest.name, one.source, reason)
-            if one.problem and reason == one.problem:
-                _fail(one, reason)
+            log.debug(
+                "The plugin %s (%s) is not loaded: %s", plugin.manifest.name, plugin.source, reason
+            )
+            if plugin.problem and reason == plugin.problem:
+                _fail(plugin, reason)
         else:
-            _load_one(one, program)
-    for name in sorted(choice.enabled - {name for one in found for name in one.names}):
+            _load_one(plugin, program)
+    for name in sorted(choice.enabled - {name for plugin in found for name in plugin.names}):
         _problems[name] = "it is not there"
         log.warning(
             "plugins.enabled names %r, but there is no such plugin in %s or among the installed"

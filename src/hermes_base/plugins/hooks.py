@@ -55,7 +55,7 @@ class Hooks:
 
     def _drop_those_that_are_off(self, name: str) -> None:
         with self._lock:
-            left = [one for one in self.callbacks.get(name, ()) if not one.is_off]
+            left = [callback for callback in self.callbacks.get(name, ()) if not callback.is_off]
             if left:
                 self.callbacks[name] = left
             else:

@@ -72,7 +72,7 @@ def read_manifest(path: Path) -> Manifest:
 def _names(value: Any, key: str, path: Path) -> tuple[str, ...]:
     if value is None:
         return ()
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise BrokenPlugin(f"{path}: {key} must be a list of names, not {value!r:.100}")
     return tuple(value)
 

@@ -237,7 +237,7 @@ def _newest(folder: Path, points: list[Point]) -> _Known | None:
 
 def ancestors(points: list[Point], point: Point) -> list[Point]:
     """The points that are needed for this one, from the base to itself."""
-    by_number = {one.number: one for one in points}
+    by_number = {earlier.number: earlier for earlier in points}
     chain = [point]
     while (parent := chain[-1].parent) is not None:
         if parent not in by_number or parent >= chain[-1].number:
@@ -289,8 +289,8 @@ def rebuild(points: list[Point], point: Point, target: Path) -> Facts:
 def write_files(chain: list[Point], every: list[Facts], target: Path) -> None:
     """Write the files beside the store, as they were at the last of the points, into a folder."""
     wanted = dict(every[-1].files)
-    for one, facts in zip(reversed(chain), reversed(every), strict=True):
-        for name, data in files_in(one, facts, wanted):
+    for link, facts in zip(reversed(chain), reversed(every), strict=True):
+        for name, data in files_in(link, facts, wanted):
             checksum, mode = wanted.pop(name)
             path = target / name
             private_folder(path.parent)
@@ -298,7 +298,7 @@ def write_files(chain: list[Point], every: list[Facts], target: Path) -> None:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
             if file_checksum(path) != checksum:
-                raise StoreCorruptedError(f"Point {one.number} is damaged: {name} in {one.path}.")
+                raise StoreCorruptedError(f"Point {link.number} is damaged: {name} in {link.path}.")
     if wanted:
         raise StoreCorruptedError(
             f"Point {chain[-1].number} is damaged: {min(wanted)} is in none of its files."
@@ -310,8 +310,8 @@ def chosen_point(points: list[Point], *, at: float | None = None, number: int | 
 ):  # fmt: skip
     """The point of this number, or the newest not after a time; the newest if nothing is said."""
     fitting = [
-        one
-        for one in points
-        if (number is None or one.number == number) and (at is None or one.at <= at)
+        point
+        for point in points
+        if (number is None or point.number == number) and (at is None or point.at <= at)
     ]
     return fitting[-1] if fitting else None

@@ -106,9 +106,9 @@ def check_copy(path: Path) -> Copied:
         with closing(open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)) as connection:
             # Older files have their search index inside; it is made anew and need not be whole.
             found = [
-                one
-                for (one,) in tuples(connection, "PRAGMA integrity_check(100)")
-                if one != "ok" and "FTS5 table" not in one
+                problem
+                for (problem,) in tuples(connection, "PRAGMA integrity_check(100)")
+                if problem != "ok" and "FTS5 table" not in problem
             ]
             if found:
                 raise StoreCorruptedError(f"{path} is damaged ({found[0]}).")

@@ -56,7 +56,7 @@ def thin(folder: Path, keep: int, *, at_once: int = AT_ONCE) -> int:
                     _merge(folder, [*run, point])
             except StoreCorruptedError as error:
                 logger.warning("%s It is not merged.", error)
-                going -= {one.number for one in run}
+                going -= {point.number for point in run}
         # Whoever is killed here leaves points on which nothing builds; the later go first.
         for point in reversed(points):
             if point.number in going:
@@ -80,7 +80,7 @@ def _going(points: list[Point], keep: int) -> set[int]:
 
 def _before(points: list[Point], point: Point, going: set[int]) -> list[Point]:
     """Those that go and on which this one builds, directly or through each other."""
-    by_number = {one.number: one for one in points}
+    by_number = {point.number: point for point in points}
     run: list[Point] = []
     parent = point.parent
     while parent in going:

@@ -133,5 +133,5 @@ def _opened(store: Path, facts: Facts) -> Verdict:
             f" instead of {facts.sessions} and {facts.messages}."
         )
     with SessionDB(store) as db:
-        findings = tuple(one.problem for one in db.check_store())
+        findings = tuple(finding.problem for finding in db.check_store())
     return Verdict(facts.number, facts.at, held.sessions, held.messages, "", findings)

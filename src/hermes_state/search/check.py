@@ -25,7 +25,7 @@ def missing_from_index(index: SearchIndex) -> list[int]:
 
 def _missing(conn: IndexConnection) -> Iterator[int]:
     known = {
-        one for part in parts(conn) for (one,) in conn.execute(f"SELECT rowid FROM doc_{part}")
+        rowid for part in parts(conn) for (rowid,) in conn.execute(f"SELECT rowid FROM doc_{part}")
     }
     seen = tuples(conn, "SELECT message_seq FROM feed")
     for (message_id,) in tuples(

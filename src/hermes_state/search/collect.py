@@ -122,7 +122,7 @@ class Collector:
         """Whether a message in the range may come before the last one that is needed."""
         if len(self.candidates) >= _MOST_CANDIDATES:
             return False
-        times = [one.timestamp for one in self.candidates]
+        times = [candidate.timestamp for candidate in self.candidates]
         if self._wanted.order == "newest":
             return place.last_time > heapq.nlargest(self._wanted.need, times)[-1]
         if self._wanted.order == "oldest":

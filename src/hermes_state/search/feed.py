@@ -143,7 +143,7 @@ def begin_current(
             found = conn.execute(_OPENINGS[len(asked)], asked).fetchall()[0]
             if _versions(conn) == conn.versions:
                 # Nobody has written since, so what is known of the index holds.
-                return dict(zip(asked, [one is not None for one in found[2:]], strict=True))
+                return dict(zip(asked, [present is not None for present in found[2:]], strict=True))
         else:
             conn.execute("BEGIN")
         if _is_current(conn) and _is_at_hand(conn):

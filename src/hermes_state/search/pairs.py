@@ -71,4 +71,4 @@ def as_pairs(term: Term, common: frozenset[str]) -> Term:
     if term.prefix or len(term.words) < 2 or not common.issuperset(term.words):
         return term
     joined = zip(term.words, term.words[1:], strict=False)
-    return Term(tuple(_pair(one, other) for one, other in joined), quoted=term.quoted)
+    return Term(tuple(_pair(word, other) for word, other in joined), quoted=term.quoted)

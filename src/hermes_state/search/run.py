@@ -82,7 +82,7 @@ class Search:
         if not widenable or self._clock.left() < LEFT_FOR_WIDENING:
             return hits
         limit = max(8, vocabulary.MOST_WORDS // widenable)
-        found = {one.message_id for one in messages}
+        found = {message.message_id for message in messages}
         wider: Alternatives = {}
         all_found = False
         if (rarest := self._decisive_group(len(found))) is not None:
@@ -106,9 +106,9 @@ class Search:
         need = self._wanted.need + len(hits)
         titles, messages = self._pass(wider, need, found, only_titles=all_found)
         matcher = Matcher(tuple(self._terms), widened=True)
-        known = {(kind == "title", one.message_id, one.session_id) for one, kind, _ in hits}
+        known = {(kind == "title", hit.message_id, hit.session_id) for hit, kind, _ in hits}
         seen = (
-            {one.conversation_id for one, _, _ in hits}
+            {hit.conversation_id for hit, _, _ in hits}
             if self._wanted.one_per_conversation
             else set()
         )
@@ -124,10 +124,10 @@ class Search:
         """For each term those of what it stands for that may occur."""
         return {
             term: [
-                one if len(one.words) == 1 else as_pairs(one, self._common)
-                for place, one in enumerate(alternatives)
+                term if len(term.words) == 1 else as_pairs(term, self._common)
+                for place, term in enumerate(alternatives)
                 # Single words after the first come from the vocabulary.
-                if (place and len(one.words) == 1) or self._may_occur(one)
+                if (place and len(term.words) == 1) or self._may_occur(term)
             ]
             for term, alternatives in stands_for.items()
         }
@@ -155,7 +155,7 @@ class Search:
 
         query = self._query
         if query.excluded:
-            excluded = tuple(as_pairs(one, self._common) for one in query.excluded)
+            excluded = tuple(as_pairs(term, self._common) for term in query.excluded)
             query = query._replace(excluded=excluded)
 
         def expression(also_forbidden: Sequence[str] = ()) -> Expression:
@@ -281,15 +281,15 @@ class Search:
         """
         hits: Hits
         if self._wanted.order:
-            hits = [(one, kind, matcher) for kind, found in lists for one in found]
+            hits = [(message, kind, matcher) for kind, found in lists for message in found]
             keys = self._keys([hit[0] for hit in hits])
             hits = [hits[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
         else:
             hits = [
-                (one, kind, matcher)
+                (message, kind, matcher)
                 for kind, found in lists
                 for start in range(0, len(found), BLOCK)
-                for one in self._sorted(found[start : start + BLOCK])
+                for message in self._sorted(found[start : start + BLOCK])
             ]
         if self._wanted.one_per_conversation:
             firsts: dict[str, tuple[Candidate, str, Matcher]] = {}

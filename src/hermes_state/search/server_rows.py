@@ -182,7 +182,7 @@ def read_new(
         rows.is_last &= len(changes) < CHANGES_PER_BATCH
     rows.sessions = [row[:-1] for row in sessions]
     rows.changes = [(row[1], row[2]) for row in sorted(changes)]
-    for session_id in dict.fromkeys(one for one, kind in rows.changes if kind == "session"):
+    for session_id in dict.fromkeys(id for id, kind in rows.changes if kind == "session"):
         ids = column(conn, "SELECT id FROM messages WHERE session_id = ?", (session_id,))
         found = tuples(conn, f"SELECT {_SESSION} FROM sessions WHERE id = ?", (session_id,))
         rows.sessions += found

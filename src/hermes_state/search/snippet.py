@@ -118,7 +118,7 @@ def matching_snippet(text: str, matcher: Matcher) -> str | None:
         return None
     if len(matches) > _FEW_MATCHES:
         places = places_in_ascii(text)
-        return _shown(text, [(places[one][0], places[last][1], n) for n, one, last in matches])
+        return _shown(text, [(places[begin][0], places[last][1], n) for n, begin, last in matches])
     marks = []
     for number, first, last in matches:
         start, end = place_in_ascii(folded, first)
@@ -133,7 +133,7 @@ def snippet(text: str, matcher: Matcher) -> str:
     text = unicodedata.normalize("NFC", _window(text, matcher))
     located = list(located_words(text))
     matches = matcher.find([word for word, _, _ in located])
-    return _shown(text, [(located[one][1], located[last][2], n) for n, one, last in matches])
+    return _shown(text, [(located[begin][1], located[last][2], n) for n, begin, last in matches])
 
 
 def _shown(text: str, marks: list[tuple[int, int, int]]) -> str:

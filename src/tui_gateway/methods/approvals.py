@@ -36,7 +36,9 @@ def revoke(
         )
     db = call.db
     return {
-        "revoked": sum(db.revoke_grant(one["pattern_key"], one["granted_by"]) for one in chosen)
+        "revoked": sum(
+            db.revoke_grant(grant["pattern_key"], grant["granted_by"]) for grant in chosen
+        )
     }
 
 

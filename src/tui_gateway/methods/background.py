@@ -39,15 +39,15 @@ def _tasks(hub: Hub, state: str | None = None) -> list[wire.TaskInfo]:
     ]
 
 
-def _info(sid: str, one: dict[str, Any]) -> wire.TaskInfo:
+def _info(sid: str, task: dict[str, Any]) -> wire.TaskInfo:
     return {
-        "task_id": one["delegation_id"],
+        "task_id": task["delegation_id"],
         "session_id": sid,
-        "goals": one["goals"],
-        "state": one["state"],
-        "subagents": one["sessions"],
-        "started_at": one["dispatched_at"],
-        "ended_at": one["completed_at"],
+        "goals": task["goals"],
+        "state": task["state"],
+        "subagents": task["sessions"],
+        "started_at": task["dispatched_at"],
+        "ended_at": task["completed_at"],
     }
 
 
@@ -56,9 +56,9 @@ def list_agents(call: Call) -> wire.Agents:
     """The background processes and tasks of all live sessions."""
     return {
         "processes": [
-            process_info(sid, one)
+            process_info(sid, process)
             for sid, session in list(call.hub.get_sessions().items())
-            for one in processes_of(session)
+            for process in processes_of(session)
         ],
         "tasks": _tasks(call.hub),
     }

@@ -27,7 +27,9 @@ def slash(call: Call, text: str, session_id: str | None = None) -> wire.SlashCom
         session = live.require(call.hub, session_id)
     found = complete(LiveSurface(call.hub, session_id or "", session), text)
     return {
-        "items": [{"text": one.text, "display": one.display, "meta": one.meta} for one in found[0]],
+        "items": [
+            {"text": item.text, "display": item.display, "meta": item.meta} for item in found[0]
+        ],
         "replace_from": found.replace_from,
     }
 
@@ -65,4 +67,4 @@ def _names(place: Path, typed: str) -> list[tuple[str, str]]:
                 continue
             is_folder = entry.is_dir()
             found.append((f"{name}/", "folder") if is_folder else (name, "file"))
-    return sorted(found, key=lambda one: (one[1] != "folder", one[0].lower()))
+    return sorted(found, key=lambda item: (item[1] != "folder", item[0].lower()))

@@ -28,7 +28,7 @@ def get(call: Call, key: str = "full", session_id: str | None = None) -> wire.Co
     config = call.config
     session = live.require(call.hub, session_id) if session_id else None
     if key == "full":
-        values = {one.name: settings.value_of(config, one) for one in KEYS}
+        values = {key.name: settings.value_of(config, key) for key in KEYS}
         return {"config": values, "home": str(config.home), "mtime": _mtime(config.home)}
     if key == "home":
         return {"home": str(config.home), "display": short_path(config.home)}
@@ -82,7 +82,7 @@ def _value(call: Call, key: str, session: dict[str, Any] | None) -> Any:
 
 
 def _unknown(key: str) -> RpcError:
-    names = [*settings.SHORT, *(one.name for one in KEYS)]
+    names = [*settings.SHORT, *(key.name for key in KEYS)]
     near = difflib.get_close_matches(key[:80], names, n=1)
     hint = f" Did you mean {near[0]}?" if near else " config.show lists them."
     return RpcError(BAD_KEY, f"There is no key {key[:80]!r}.{hint}")

@@ -141,7 +141,7 @@ def _told(
         "summary": result.summary,
         "usage": dict(session.get("usage") or {}),
         "info": live.info(call.hub, sid, session),
-        "messages": [shapes.message(one) for one in session.get("history") or ()],
+        "messages": [shapes.message(message) for message in session.get("history") or ()],
     }
     plan = result.preview
     if plan is not None:

@@ -42,7 +42,7 @@ def usage(call: Call, session_id: str) -> wire.Usage:
 
 def _rows(db: SessionDB, key: str) -> list[dict[str, Any]]:
     lineage = db.get_compression_lineage(key) or [key]
-    return [row for one in lineage if (row := db.get_session(one)) is not None]
+    return [row for part in lineage if (row := db.get_session(part)) is not None]
 
 
 @method("session.status", slow=True)

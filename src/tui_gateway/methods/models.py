@@ -51,7 +51,7 @@ def options(
         current = live.info(call.hub, session_id, live.require(call.hub, session_id))
     found = [_option(config, slug) for slug in KNOWN if slug not in ("responses", "custom")]
     return {
-        "providers": [one for one in found if everything or one["authenticated"]],
+        "providers": [row for row in found if everything or row["authenticated"]],
         "model": current["model"] if current else config.model.name,
         "provider": current["provider"] if current else config.model.provider,
     }

@@ -22,9 +22,9 @@ def list_plugins(call: Call) -> wire.Plugins:
     choice = read_choice(config.raw)
     found = find_plugins(config.home, config.environ)
     return {
-        "plugins": [_info(one, choice) for one in found],
-        "user_count": sum(one.source != "bundled" for one in found),
-        "bundled_count": sum(one.source == "bundled" for one in found),
+        "plugins": [_info(plugin, choice) for plugin in found],
+        "user_count": sum(plugin.source != "bundled" for plugin in found),
+        "bundled_count": sum(plugin.source == "bundled" for plugin in found),
     }
 
 
@@ -60,8 +60,8 @@ def manage(
             BAD_ACTION, "action must be list, enable or disable, or toggle with enable given."
         )
     known = list_plugins(call)["plugins"]
-    if name not in [one["name"] for one in known]:
-        there = ", ".join(one["name"] for one in known) or "none"
+    if name not in [plugin["name"] for plugin in known]:
+        there = ", ".join(plugin["name"] for plugin in known) or "none"
         raise RpcError(UNKNOWN_PLUGIN, f"There is no plugin {name[:80]!r}. There are: {there}.")
     try:
         changed = set_plugin_enabled(call.config.home / "config.yaml", name, wanted)

@@ -31,29 +31,31 @@ def processes_of(session: Session) -> list[Background]:
 def _all(hub: Hub, session_id: str | None) -> Iterator[tuple[str, Background]]:
     chosen = {session_id: live.require(hub, session_id)} if session_id else dict(hub.get_sessions())
     for sid, session in chosen.items():
-        for one in processes_of(session):
-            yield sid, one
+        for process in processes_of(session):
+            yield sid, process
 
 
-def process_info(sid: str, one: Background) -> wire.ProcessInfo:
+def process_info(sid: str, process: Background) -> wire.ProcessInfo:
     """A process as clients get it."""
     return {
-        "process_id": one.id,
+        "process_id": process.id,
         "session_id": sid,
-        "command": one.command,
-        "status": one.status(),
-        "running": not one.done.is_set(),
-        "pid": one.run.child.pid,
-        "started_at": one.started,
-        "exit_code": one.ending.code if one.ending else None,
-        "log": str(one.log.path),
+        "command": process.command,
+        "status": process.status(),
+        "running": not process.done.is_set(),
+        "pid": process.run.child.pid,
+        "started_at": process.started,
+        "exit_code": process.ending.code if process.ending else None,
+        "log": str(process.log.path),
     }
 
 
 @method("process.list")
 def list_processes(call: Call, session_id: str | None = None) -> wire.Processes:
     """The background processes of a session, or of all."""
-    return {"processes": [process_info(sid, one) for sid, one in _all(call.hub, session_id)]}
+    return {
+        "processes": [process_info(sid, process) for sid, process in _all(call.hub, session_id)]
+    }
 
 
 @method("process.kill", slow=True)
@@ -61,18 +63,18 @@ def kill(call: Call, process_id: str, session_id: str | None = None) -> wire.Kil
     """End a background process and everything it started."""
     if not process_id.strip():
         raise RpcError(NO_PROCESS, "Which process? process.list has their ids.")
-    for _, one in _all(call.hub, session_id):
-        if one.id == process_id:
-            running = not one.done.is_set()
-            one.kill()
-            return {"process_id": one.id, "killed": running, "status": one.status()}
+    for _, process in _all(call.hub, session_id):
+        if process.id == process_id:
+            running = not process.done.is_set()
+            process.kill()
+            return {"process_id": process.id, "killed": running, "status": process.status()}
     raise RpcError(UNKNOWN_PROCESS, f"There is no background process {process_id[:80]!r}.")
 
 
 @method("process.stop", slow=True)
 def stop(call: Call, session_id: str | None = None) -> wire.Killed:
     """End every background process of a session, or of all."""
-    running = [one for _, one in _all(call.hub, session_id) if not one.done.is_set()]
-    for one in running:
-        one.kill()
+    running = [process for _, process in _all(call.hub, session_id) if not process.done.is_set()]
+    for process in running:
+        process.kill()
     return {"killed": len(running)}

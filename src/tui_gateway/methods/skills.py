@@ -26,9 +26,9 @@ def manage(
     found = skills_of(config.home, config.skills)
     words = query.lower().split() if action == "search" else []
     matching = [
-        _info(one, category_of(one, config.home))
-        for one in found
-        if all(word in f"{one.name} {one.description}".lower() for word in words)
+        _info(skill, category_of(skill, config.home))
+        for skill in found
+        if all(word in f"{skill.name} {skill.description}".lower() for word in words)
     ]
     size, number = max(1, min(page_size, 500)), max(1, page)
     shown = matching[(number - 1) * size : number * size]

@@ -23,8 +23,8 @@ def commands(call: Call) -> wire.Catalog:
 
     found = catalog("cli")
     by_category: dict[str, list[list[str]]] = {}
-    for one in found:
-        by_category.setdefault(one.category, []).append([f"/{one.name}", one.summary])
+    for command in found:
+        by_category.setdefault(command.category, []).append([f"/{command.name}", command.summary])
     plugins = [[f"/{command.name}", command.description] for command in plugin_commands().values()]
     if plugins:
         by_category["Plugins"] = plugins
@@ -32,8 +32,14 @@ def commands(call: Call) -> wire.Catalog:
     skills = skills_of(config.home, config.skills)
     return {
         "pairs": [pair for pairs in by_category.values() for pair in pairs],
-        "sub": {f"/{one.name}": _words(one.args) for one in found if _words(one.args)},
-        "canon": {f"/{name}": f"/{one.name}" for one in found for name in (one.name, *one.aliases)},
+        "sub": {
+            f"/{command.name}": _words(command.args) for command in found if _words(command.args)
+        },
+        "canon": {
+            f"/{name}": f"/{command.name}"
+            for command in found
+            for name in (command.name, *command.aliases)
+        },
         "categories": [{"name": name, "pairs": pairs} for name, pairs in by_category.items()],
         "skill_count": len(skills),
         "warning": "",
@@ -56,7 +62,7 @@ def resolve(call: Call, name: str) -> wire.ResolvedCommand:
     wanted = name.strip().removeprefix("/")
     found = lookup(wanted, "cli")
     if found is None:
-        known = [one.name for one in catalog("cli")]
+        known = [command.name for command in catalog("cli")]
         raise RpcError(UNKNOWN_COMMAND, str(unknown(wanted[:80], known)))
     return {
         "canonical": f"/{found.name}",

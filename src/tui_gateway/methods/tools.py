@@ -36,7 +36,7 @@ def _all_tools(config: Config) -> list[Tool]:
 def _wanted(config: Config, tools: list[Tool]) -> set[str]:
     from agent.build import tool_settings
 
-    return {one.name for one in selected(tools, tool_settings(config, "tui"))}
+    return {tool.name for tool in selected(tools, tool_settings(config, "tui"))}
 
 
 def _toolsets(call: Call, session_id: str | None) -> wire.Toolsets:

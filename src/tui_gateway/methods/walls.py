@@ -83,5 +83,5 @@ def _folders(call: Call, session: Session) -> wire.SessionFolders:
     return {
         "root": str(root),
         "configured": [str(folder) for folder in configured_folders(call.config)],
-        "added": [str(one) for one in added],
+        "added": [str(folder) for folder in added],
     }

@@ -30,7 +30,7 @@ def build_app(api: Api, runs: Runs) -> ASGIApp:
     def route(path: str, handler: Handler, method: str = "GET") -> Route:
         return Route(path, _Endpoint(api, handler), methods=[method])
 
-    one = "/api/sessions/{session_id}"
+    session = "/api/sessions/{session_id}"
     return Starlette(
         routes=[
             Route("/health", _Endpoint(api, info.health, open=True)),
@@ -46,13 +46,13 @@ def build_app(api: Api, runs: Runs) -> ASGIApp:
             route("/v1/runs/{run_id}/stop", runs.stop, "POST"),
             route("/api/sessions", sessions.list_all),
             route("/api/sessions", sessions.create, "POST"),
-            route(one, sessions.retrieve),
-            route(one, sessions.update, "PATCH"),
-            route(one, sessions.delete, "DELETE"),
-            route(f"{one}/messages", sessions.messages),
-            route(f"{one}/fork", sessions.fork, "POST"),
-            route(f"{one}/chat", sessions.chat, "POST"),
-            route(f"{one}/chat/stream", sessions.chat_stream, "POST"),
+            route(session, sessions.retrieve),
+            route(session, sessions.update, "PATCH"),
+            route(session, sessions.delete, "DELETE"),
+            route(f"{session}/messages", sessions.messages),
+            route(f"{session}/fork", sessions.fork, "POST"),
+            route(f"{session}/chat", sessions.chat, "POST"),
+            route(f"{session}/chat/stream", sessions.chat_stream, "POST"),
             route("/health/detailed", info.detailed),
             route("/metrics", info.metrics),
             route("/v1/models", info.models),

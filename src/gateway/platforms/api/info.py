@@ -78,8 +78,8 @@ async def metrics(api: Api, owner: str, request: Request) -> Response:
 
 async def models(api: Api, owner: str, request: Request) -> Response:
     """GET /v1/models: the one model that answers here."""
-    one = {"id": api.model, "object": "model", "created": int(_STARTED), "owned_by": "hermes"}
-    return json_response({"object": "list", "data": [one]})
+    entry = {"id": api.model, "object": "model", "created": int(_STARTED), "owned_by": "hermes"}
+    return json_response({"object": "list", "data": [entry]})
 
 
 async def capabilities(api: Api, owner: str, request: Request) -> Response:
@@ -126,7 +126,7 @@ async def capabilities(api: Api, owner: str, request: Request) -> Response:
 async def skills(api: Api, owner: str, request: Request) -> Response:
     """GET /v1/skills: the skills in the home."""
     found = await asyncio.to_thread(skills_of, api.host.home, api.host.settings.skills)
-    listed = [{"name": one.name, "description": one.description} for one in found]
+    listed = [{"name": skill.name, "description": skill.description} for skill in found]
     return json_response({"object": "list", "data": listed})
 
 

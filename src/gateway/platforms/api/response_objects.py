@@ -55,9 +55,11 @@ def text_item(text: str, item_id: str | None = None, status: str = "completed") 
 def output_of(turn: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The items of a stored turn."""
     return [
-        text_item(str(one["content"]), f"msg_{one.get('id') or one.get('_row') or 0:x}")
-        for one in turn
-        if one["role"] == "assistant" and isinstance(one.get("content"), str) and one["content"]
+        text_item(str(message["content"]), f"msg_{message.get('id') or message.get('_row') or 0:x}")
+        for message in turn
+        if message["role"] == "assistant"
+        and isinstance(message.get("content"), str)
+        and message["content"]
     ]
 
 

@@ -98,7 +98,7 @@ def _said(body: dict[str, Any]) -> Said:
         given = [{"role": "user", "content": given}]
     if not isinstance(given, list):
         raise ApiError(400, "input must be text or a list of messages.", param="input")
-    items = [one for one in given if not isinstance(one, dict) or "role" in one]
+    items = [item for item in given if not isinstance(item, dict) or "role" in item]
     said = chat_messages(items)
     instructions = body.get("instructions")
     if instructions is not None and not isinstance(instructions, str):
@@ -132,7 +132,7 @@ def _stored(api: Api, owner: str, given: str) -> tuple[str, list[dict[str, Any]]
     if api.db.get_meta(DELETED + given) is not None:
         raise not_found(given)
     rows = api.db.get_messages(session_id, True)
-    start = next((n for n, one in enumerate(rows) if one["id"] == row_id), None)
+    start = next((n for n, row in enumerate(rows) if row["id"] == row_id), None)
     if start is None:
         raise not_found(given)
     return session_id, turn_at(rows, start)
@@ -140,7 +140,7 @@ def _stored(api: Api, owner: str, given: str) -> tuple[str, list[dict[str, Any]]
 
 def last_turn(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows from the last message of the user on."""
-    users = [n for n, one in enumerate(messages) if one["role"] == "user"]
+    users = [n for n, message in enumerate(messages) if message["role"] == "user"]
     return messages[users[-1] :] if users else []
 
 

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 KEPT_RUNS = 1000
 KEPT_SECONDS = 3600.0
 _CHOICES = {
-    **{one: one for one in ("once", "session", "always", "deny")},
+    **{choice: choice for choice in ("once", "session", "always", "deny")},
     **dict.fromkeys(("approve", "approved", "allow"), "once"),
 }
 
@@ -107,10 +107,10 @@ class Runs:
     def _keep(self, run: Run) -> None:
         self._runs[run.id] = run
         edge = time.time() - KEPT_SECONDS
-        for id, one in list(self._runs.items()):
-            if len(self._runs) <= KEPT_RUNS and one.updated_at > edge:
+        for id, run in list(self._runs.items()):
+            if len(self._runs) <= KEPT_RUNS and run.updated_at > edge:
                 break
-            if one.is_over:
+            if run.is_over:
                 del self._runs[id]
 
     def _find(self, owner: str, http: HttpRequest) -> Run:

@@ -107,10 +107,10 @@ class LocalAdapter(PlatformAdapter):
         """Replace the text of a message."""
         self._fail_if_told()
         async with self._changed:
-            for one in self.shown:
-                if one.id == message_id:
-                    one.versions.append(one.text)
-                    one.text = text
+            for message in self.shown:
+                if message.id == message_id:
+                    message.versions.append(message.text)
+                    message.text = text
             self._changed.notify_all()
 
     async def typing(self, chat_id: str, thread_id: str | None = None) -> None:
@@ -123,7 +123,7 @@ class LocalAdapter(PlatformAdapter):
 
     def texts(self, chat_id: str = "1") -> list[str]:
         """What a chat shows."""
-        return [one.text for one in self.shown if one.chat_id == chat_id]
+        return [message.text for message in self.shown if message.chat_id == chat_id]
 
     async def wait_for(self, count: int, chat_id: str = "1", seconds: float = 20.0) -> list[str]:
         """Wait until a chat shows at least `count` messages."""

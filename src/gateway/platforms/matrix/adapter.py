@@ -85,7 +85,7 @@ class MatrixAdapter(PlatformAdapter):
             await self.disconnect()
             raise
         local = self.user_id.removeprefix("@").partition(":")[0]
-        self.names = tuple(one for one in (getattr(shown, "displayname", None), local) if one)
+        self.names = tuple(name for name in (getattr(shown, "displayname", None), local) if name)
 
     async def run(self) -> None:
         """Read the account's rooms until cancelled."""

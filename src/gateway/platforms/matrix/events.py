@@ -176,10 +176,12 @@ def _attachment(content: Mapping[str, Any]) -> Attachment | None:
 
 def _mentions(content: Mapping[str, Any]) -> frozenset[str]:
     listed = _mapping(content.get("m.mentions")).get("user_ids")
-    found = {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
+    found = (
+        {user for user in listed if isinstance(user, str)} if isinstance(listed, list) else set()
+    )
     html = _text(content.get("formatted_body")) or ""
     found.update(re.findall(r"https://matrix\.to/#/(@[^\"'?/]+)", html.replace("%40", "@")))
-    return frozenset(one.replace("%3A", ":") for one in found)
+    return frozenset(user_id.replace("%3A", ":") for user_id in found)
 
 
 def _time(value: Any) -> datetime | None:

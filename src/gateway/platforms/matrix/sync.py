@@ -156,20 +156,20 @@ class Reader:
             if not token or self._joined_at(found) is not None:
                 break
             page = await self._earlier(room_id, token)
-            found[:0] = [one.source for one in reversed(page.chunk)]
+            found[:0] = [event.source for event in reversed(page.chunk)]
             token = page.end if page.end != token else None
         else:
             log.error("%s has more events than were read; the oldest are left out", room_id)
         joined = self._joined_at(found)
         if joined is None:
             return found
-        changes = [membership_change(one, self._adapter.user_id) for one in found[:joined]]
+        changes = [membership_change(event, self._adapter.user_id) for event in found[:joined]]
         invited = [number for number, change in enumerate(changes) if change == "invite"]
         return found[invited[-1] :] if invited else found[joined:]
 
     def _joined_at(self, found: list[Mapping[str, Any]]) -> int | None:
         me = self._adapter.user_id
-        numbers = [n for n, one in enumerate(found) if membership_change(one, me) == "join"]
+        numbers = [n for n, event in enumerate(found) if membership_change(event, me) == "join"]
         return numbers[-1] if numbers else None
 
     async def _earlier(self, room_id: str, token: str) -> Any:

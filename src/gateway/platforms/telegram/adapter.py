@@ -129,8 +129,8 @@ class TelegramAdapter(PlatformAdapter):
         from agent.slash.table import catalog
 
         commands = [
-            (one.name.replace("-", "_")[:32], (one.summary or one.name)[:256])
-            for one in catalog("gateway")
+            (command.name.replace("-", "_")[:32], (command.summary or command.name)[:256])
+            for command in catalog("gateway")
         ]
         try:
             await bot.set_my_commands([*commands, ("last", "Show the last answer again")][:100])

@@ -232,7 +232,7 @@ def _quoted(replied: Mapping[str, Any], message: Mapping[str, Any], me: Me) -> s
 def _attachments(message: Mapping[str, Any]) -> list[Attachment]:
     number = int(message["message_id"])
     if sizes := message.get("photo"):
-        best = max(sizes, key=lambda one: (one.get("width") or 0) * (one.get("height") or 0))
+        best = max(sizes, key=lambda size: (size.get("width") or 0) * (size.get("height") or 0))
         return [_attachment(best, f"{number}-photo.jpg")]
     for kind, ending in _ENDINGS.items():
         if found := message.get(kind):

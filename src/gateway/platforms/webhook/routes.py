@@ -43,7 +43,7 @@ def read_routes(given: Any) -> dict[str, Route]:
     """The configured routes by name; raises RouteError."""
     if not isinstance(given, Mapping) or not given:
         raise RouteError("Set platforms.webhook.routes: at least one name with a secret.")
-    return {str(name): _route(str(name), one) for name, one in given.items()}
+    return {str(name): _route(str(name), route) for name, route in given.items()}
 
 
 def _route(name: str, given: Any) -> Route:
@@ -52,7 +52,7 @@ def _route(name: str, given: Any) -> Route:
         raise RouteError(f"{where}: a name has letters, digits, _ and - only.")
     if not isinstance(given, Mapping):
         raise RouteError(f"{where} must have a secret, and may have prompt, deliver and events.")
-    unknown = ", ".join(sorted(str(one) for one in given if one not in _KEYS))
+    unknown = ", ".join(sorted(str(key) for key in given if key not in _KEYS))
     if unknown:
         raise RouteError(f"{where}: {unknown} is not known; there are {', '.join(sorted(_KEYS))}.")
     secret = given.get("secret")
