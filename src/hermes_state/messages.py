@@ -20,7 +20,7 @@ from .codec import (
     encode_text,
 )
 from .dialect import Connection, at_most, rows, value
-from .errors import InvalidMessageError, UnknownSessionError
+from .errors import InvalidMessageError, StoreError, UnknownSessionError
 
 TEXT_COLUMNS = ("content", "reasoning", "reasoning_content", "api_content")
 JSON_COLUMNS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
@@ -140,6 +140,11 @@ def insert_message(
             origin_id,
         ),
     )
+    if message_id is None:
+        raise StoreError(
+            "The database did not keep a message, and says nothing of why: somebody has given its"
+            " tables a trigger or a rule (`hermes store check`). Nothing was written."
+        )
     return message_id, at
 
 

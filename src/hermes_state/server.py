@@ -50,6 +50,8 @@ IDLE_SECONDS = 60.0
 _FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
 """Seconds between two tries to reach a server that is away."""
 
+_STALE_TRIES = 3
+
 CHANNEL = "hermes"
 """Where others are told that something was written."""
 
@@ -317,7 +319,10 @@ class ServerDatabase:
 
     def _retry_or_raise(self, error: Exception, tries: int) -> None:
         """Return if the work may be run again on another connection; else raise by our names."""
-        if _is_lost(error) and tries < _tries_for(error):
+        # Prepared before a newer Hermes beside us has upgraded the tables; "cached plan must not
+        # change result type". A new connection prepares it anew.
+        is_stale = isinstance(error, pg.FeatureNotSupported)
+        if (is_stale and tries < _STALE_TRIES) or (_is_lost(error) and tries < _tries_for(error)):
             self._drop_idle()
             return
         translated = self._name_of(error)

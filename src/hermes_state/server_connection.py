@@ -19,6 +19,9 @@ from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.types.numeric import FloatDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
+from .address import problem_of, shown
+from .errors import StoreUnavailableError
+
 STATEMENT_SECONDS = 60
 IDLE_IN_TRANSACTION_SECONDS = 10
 """A process that stops in the middle of a write holds others up for so long, and then loses it;
@@ -162,8 +165,22 @@ class PatientConnection(psycopg.Connection[Any]):
             return stop.value
 
 
+def _read_address(address: str) -> dict[str, Any]:
+    """What an address says; what is wrong with it is told without a part of its password."""
+    problem = problem_of(address)
+    if not problem:
+        try:
+            return psycopg.conninfo.conninfo_to_dict(address)
+        except psycopg.ProgrammingError:
+            problem = (
+                "a part of it cannot be read, or there is no such setting. In a user, password or"
+                " setting write @ as %40, : as %3A, / as %2F, % as %25 and a space as %20"
+            )
+    raise StoreUnavailableError(f"The store's address is not written as it must be: {problem}.")
+
+
 def connect(address: str, busy_timeout: float) -> PatientConnection:
-    """A session of its own on a server, with our settings."""
+    """A session of its own on a server, with our settings; psycopg.Error, StoreUnavailableError."""
     server_settings = {
         "lock_timeout": max(1, int(busy_timeout * 1000)),
         "statement_timeout": STATEMENT_SECONDS * 1000,
@@ -175,10 +192,16 @@ def connect(address: str, busy_timeout: float) -> PatientConnection:
         "tcp_user_timeout": _SETTINGS["tcp_user_timeout"],
     }
     options = " ".join(f"-c {name}={number}" for name, number in server_settings.items())
-    given = psycopg.conninfo.conninfo_to_dict(address)
+    given = _read_address(address)
     settings = {**_SETTINGS, **given, "application_name": APPLICATION}
     settings["options"] = f"{options} {given.get('options', '')}".strip()
-    raw = PatientConnection.connect(autocommit=True, **settings)
+    try:
+        raw = PatientConnection.connect(autocommit=True, **settings)
+    except psycopg.ProgrammingError as error:
+        raise StoreUnavailableError(
+            f"{shown(address)} cannot be connected to: {' '.join(str(error).split())}. Check the"
+            " settings in the address."
+        ) from error
     if "statement_timeout" in str(given.get("options", "")):
         raw.answer_seconds = None  # somebody else knows better how long it may take
     raw.prepare_threshold = 3

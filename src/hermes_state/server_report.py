@@ -14,7 +14,7 @@ import psycopg
 from . import schema, server_schema
 from .address import shown
 from .dialect import column, tuples, value
-from .errors import StoreError
+from .errors import StoreError, StoreUnavailableError
 from .server_connection import APPLICATION, CLOCK, ServerConnection, connect
 from .server_errors import named
 
@@ -53,6 +53,8 @@ def examine(address: str, connections: int, timeout: float = 5.0) -> list[Remark
         raw = connect(address, timeout)
     except psycopg.Error as error:
         return [Remark("wrong", str(named(error, where)))]
+    except StoreUnavailableError as error:
+        return [Remark("wrong", str(error))]
     conn = ServerConnection(raw)
     try:
         return list(_remarks(conn, where, connections))
@@ -91,6 +93,7 @@ def _remarks(conn: ServerConnection, where: str, connections: int) -> Iterator[R
     yield _clock(conn)
     yield from _connections(conn, connections)
     if numbers is not None:
+        yield from _strange_rules(conn)
         yield from _sizes(conn)
 
 
@@ -170,6 +173,32 @@ def missing_rights(conn: ServerConnection) -> Iterator[str]:
         " AND NOT has_function_privilege(p.oid, 'EXECUTE')",
     ):
         yield f"EXECUTE on {name}"
+
+
+_STRANGE = """
+SELECT 'the trigger ' || t.tgname || ' on ' || c.relname FROM pg_trigger t JOIN ours c
+  ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND left(t.tgname, 7) <> 'hermes_'
+UNION ALL SELECT 'the rule ' || r.rulename || ' on ' || c.relname FROM pg_rewrite r JOIN ours c
+  ON c.oid = r.ev_class
+UNION ALL SELECT 'row security on ' || relname FROM ours WHERE relrowsecurity
+ORDER BY 1
+"""
+
+
+def _strange_rules(conn: ServerConnection) -> Iterator[Remark]:
+    """What others have given the tables that may change, hide or drop rows."""
+    found = column(
+        conn,
+        "WITH ours AS (SELECT oid, relname, relrowsecurity FROM pg_class WHERE relkind = 'r'"
+        " AND relnamespace = (SELECT relnamespace FROM pg_class"
+        f" WHERE oid = to_regclass('state_meta'))) {_STRANGE}",
+    )
+    if found:
+        yield Remark(
+            "wrong",
+            f"The tables have {', '.join(found[:5])}, which Hermes has not made.",
+            "Whatever changes or drops rows there breaks what is promised: drop it.",
+        )
 
 
 def _transport(conn: ServerConnection) -> Iterator[Remark]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -392,3 +393,28 @@ def test_a_parent_that_is_not_there_is_told_before_anything_is_copied(
     connection.close()
     with pytest.raises(StoreError, match=r"1 sessions of .* name a parent that is not there"):
         move_store(path, server, silent)
+
+
+def test_a_server_that_pauses_in_the_middle_of_a_move(tmp_path: Path) -> None:
+    source = tmp_path / "from" / "state.db"
+    with SessionDB(source) as db:
+        for number in range(10):
+            db.create_session(f"s{number}", "cli")
+            db.append_messages(f"s{number}", [{"role": "user", "content": "x"}] * 100)
+        before = list(db.export_all())
+    with postgres.own_server() as running:
+        running.create("target")
+        pauses: list[threading.Timer] = []
+
+        def pause(*_: object) -> None:
+            if len(pauses) < 3:
+                pauses.append(threading.Timer(0.3, running.signal_all, (signal.SIGCONT,)))
+                running.signal_all(signal.SIGSTOP)
+                pauses[-1].start()
+
+        report = move_store(source, running.url("target"), pause)
+        assert report.rows["messages"] == 1000 and len(pauses) == 3
+        for timer in pauses:
+            timer.join()
+        with SessionDB(tmp_path / "to" / "state.db", server=running.url("target")) as db:
+            assert list(db.export_all()) == before
