@@ -1,4 +1,4 @@
-"""The heartbeat of running turns: one thread a process says that they are being worked on.
+"""The heartbeat of running turns, and of a gateway: one thread says that they are worked on.
 
 A turn that ends within a beat costs nothing. One whose lease turns out to be somebody else's is
 stopped; it could not write anything more.
@@ -15,9 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from hermes_state import LEASE_SECONDS, Lease, SessionDB, StoreError
+from hermes_state import LEASE_SECONDS, Beat, Lease, PlatformLease, SessionDB, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,19 @@ BEAT_SECONDS = LEASE_SECONDS / 4
 UNHEARD_SECONDS = LEASE_SECONDS * 3 / 4
 """After so long without a beat that a server has taken, by this process's own clock, it gives its
 turns up."""
+
+
+class Beating(Protocol):
+    """A gateway that shares its store with others."""
+
+    def leases(self) -> list[PlatformLease]:
+        """What it holds."""
+        ...
+
+    def heard(self, begun: float, leases: list[PlatformLease], beat: Beat) -> None:
+        """The store has taken a beat for these leases that was begun at that moment; called from
+        another thread."""
+        ...
 
 
 class _Turn(NamedTuple):
@@ -49,6 +62,18 @@ class Heart:
         self._heard: dict[SessionDB, float] = {}
         """By server: when the last beat was begun that it took."""
         self._given_up: set[Lease] = set()
+        self._replicas: dict[SessionDB, Beating] = {}
+
+    def join(self, db: SessionDB, replica: Beating) -> None:
+        """Beat for a gateway from now on."""
+        with self._changed:
+            self._replicas[db] = replica
+            self._start()
+
+    def leave(self, db: SessionDB) -> None:
+        """The gateway has ended."""
+        with self._changed:
+            self._replicas.pop(db, None)
 
     def begin(
         self,
@@ -63,13 +88,16 @@ class Heart:
         """
         with self._changed:
             self._turns[db, lease] = _Turn(lost, time.monotonic() if since is None else since)
-            if self._thread is None or not self._thread.is_alive():  # also after a fork
-                self._thread = threading.Thread(
-                    target=self._beat_on, name="hermes-heartbeat", daemon=True
-                )
-                self._thread.start()
-            elif len(self._turns) == 1:
-                self._changed.notify()
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None or not self._thread.is_alive():  # also after a fork
+            self._thread = threading.Thread(
+                target=self._beat_on, name="hermes-heartbeat", daemon=True
+            )
+            self._thread.start()
+        elif len(self._turns) + len(self._replicas) == 1:
+            self._changed.notify()
 
     def end(self, db: SessionDB, lease: Lease) -> None:
         """The turn is not worked on here any more."""
@@ -86,11 +114,22 @@ class Heart:
         taken over, by this process too."""
         return lease in self._given_up
 
+    def is_sure(self, db: SessionDB, lease: Lease) -> bool:
+        """Whether nobody else can have a turn by now: its lease was confirmed a short while ago.
+
+        A process that was stopped or cut off finds out by this before it acts again.
+        """
+        turn = self._turns.get((db, lease))
+        if turn is None:
+            return False
+        confirmed = max(turn.begun, self._heard.get(db, 0.0))
+        return time.monotonic() - confirmed < self._unheard_seconds
+
     def _beat_on(self) -> None:
         pause = threading.Event()  # nobody sets it: a wait of its own, not woken by new turns
         while True:
             with self._changed:
-                while not self._turns:
+                while not self._turns and not self._replicas:
                     self._changed.wait()
             # A server that does not answer is looked at more often: its leases run out meanwhile.
             pause.wait(self._seconds / 5 if self._beats else self._seconds)
@@ -99,13 +138,18 @@ class Heart:
     def beat(self) -> None:
         """Beat once, for all of them."""
         with self._changed:
-            by_store: dict[SessionDB, list[Lease]] = {}
+            by_store: dict[SessionDB, list[Lease]] = {db: [] for db in self._replicas}
             for db, lease in self._turns:
                 by_store.setdefault(db, []).append(lease)
         for db, leases in by_store.items():
             is_server = db.is_on_server
+            begun = time.monotonic()
             try:
-                lost = self._beat_apart(db, leases) if is_server else db.beat_turns(leases)
+                if is_server:
+                    lost = self._beat_apart(db, leases)
+                else:
+                    lost = db.beat_turns(leases)
+                    self._heard[db] = begun
             except StoreError as error:
                 log.warning("No heartbeat for %d turns: %s", len(leases), error)
                 lost = []
@@ -117,7 +161,8 @@ class Heart:
     def _beat_apart(self, db: SessionDB, leases: list[Lease]) -> list[Lease]:
         """Beat in a thread of its own, for which this one waits for a moment only."""
         if db not in self._beats:
-            self._beats[db] = _in_thread(lambda: db.beat_turns(leases)), time.monotonic()
+            begun = time.monotonic()
+            self._beats[db] = _in_thread(lambda: self._beat_once(db, leases, begun)), begun
         beat, begun = self._beats[db]
         if not wait([beat], timeout=self._seconds / 5).done:
             return []
@@ -125,6 +170,15 @@ class Heart:
         lost = beat.result()
         self._heard[db] = begun
         return lost
+
+    def _beat_once(self, db: SessionDB, leases: list[Lease], begun: float) -> list[Lease]:
+        replica = self._replicas.get(db)
+        if replica is None:
+            return db.beat_turns(leases)
+        held = replica.leases()
+        beat = db.beat_replica(held, leases)
+        replica.heard(begun, held, beat)
+        return beat.lost_turns
 
     def _give_up_unheard(self, db: SessionDB) -> None:
         edge = time.monotonic() - self._unheard_seconds

@@ -356,6 +356,22 @@ class Journal:
         if self._is_lost and self._lease is not None:
             raise LeaseLostError(self._lease.conversation_id)
 
+    async def require_turn(self) -> None:
+        """Before something is done that nobody can take back: raise LeaseLostError if the turn is,
+        or may be, another process's by now.
+
+        So a process that was stopped or cut off for longer than its lease does nothing more.
+        """
+        self._require_lease()
+        db, lease = self._db, self._lease
+        if db is None or lease is None or heart.is_sure(db, lease):
+            return
+        # Where the store is a file, one that could not beat may still have the turn: it says.
+        turn = None if db.is_on_server else db.get_turn(lease.conversation_id)
+        if turn is None or (turn["fence"], turn["owner"]) != lease[1:]:
+            self._lose(lease)
+            raise LeaseLostError(lease.conversation_id)
+
     def _let_go(self) -> None:
         if self._db is not None and self._lease is not None:
             heart.end(self._db, self._lease)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from hermes_base.redaction import redact, redact_value
-from hermes_state import Started
+from hermes_state import LeaseLostError, Started
 from hermes_state.history import tool_result
 from tools.base import Tool, ToolContext, ToolError
 from tools.modes import check_mode
@@ -156,12 +156,15 @@ class ToolRunner:
                 arguments = await watch.before(tool, arguments)
             running[call_id] = context
             self._emit(ToolStarted(call_id, name, redact_value(arguments)))
+            await self._journal.require_turn()
             if watch is not None:
                 text = as_text(await watch.run(tool, context, arguments, call_tool))
             else:
                 text = as_text(await call_tool(tool, context, arguments))
         except ToolError as error:
             text, failure = f"Error: {error}", error
+        except LeaseLostError:
+            raise  # the turn is another's, which says what became of the tool
         except Exception as error:
             # Whatever a tool raises is the model's to read; only cancellation ends the turn.
             log.exception("The tool %s failed", name)

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes_state import LeaseLostError
+
 from . import media
 from .config import GatewayConfig, Platform
 from .platforms.base import MessageEvent
@@ -18,7 +20,7 @@ from .session import SessionSource
 
 if TYPE_CHECKING:
     from agent.config import Config
-    from hermes_state import AsyncSessionDB
+    from hermes_state import AsyncSessionDB, PlatformLease, SessionDB
 
     from .asking import Questions
     from .authorization import Authorization
@@ -46,10 +48,12 @@ class GatewayHost:
         db: AsyncSessionDB,
         delivery: Delivery,
         requests: Callable[[], RequestSide],
+        lease: Callable[[], PlatformLease | None] = lambda: None,
     ) -> None:
         """`accept` takes a message in, and returns when it is stored; `spawn` runs a coroutine
         until the gateway stops. `parts` puts messages together that came in pieces; `requests`
-        makes what an adapter needs that answers within a request."""
+        makes what an adapter needs that answers within a request; `lease` is the one under which
+        the platform is held."""
         self.home = home
         self.accept = accept
         self.spawn = spawn
@@ -66,6 +70,9 @@ class GatewayHost:
         self._db = db
         self._delivery = delivery
         self._new_requests = requests
+        self.shelf: StoreShelf | None = None
+        if db.sync.is_on_server:
+            self.shelf = StoreShelf(db.sync, lease)
 
     def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
         """While the files of a message are fetched: earlier parts of that message wait."""
@@ -98,6 +105,26 @@ class GatewayHost:
     def requests(self) -> RequestSide:
         """For an adapter that answers within a request."""
         return self._new_requests()
+
+
+class StoreShelf:
+    """What an adapter keeps with the lease of its platform."""
+
+    def __init__(self, db: SessionDB, lease: Callable[[], PlatformLease | None]) -> None:
+        self._db = db
+        self._lease = lease
+
+    def read(self) -> dict[str, Any]:
+        """Everything that was kept; nothing where the platform is not held."""
+        lease = self._lease()
+        return {} if lease is None else self._db.get_kept_for_platform(lease.name)
+
+    def write(self, kept: Mapping[str, Any]) -> None:
+        """Keep facts by name; LeaseLostError if another gateway has the platform by now."""
+        lease = self._lease()
+        if lease is None:
+            raise LeaseLostError("nothing is held here")
+        self._db.keep_for_platform(lease, kept)
 
 
 class RequestSide:

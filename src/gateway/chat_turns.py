@@ -17,6 +17,7 @@ from conversation.service import Conversations
 from .abandoned_in_chats import AbandonedTurn
 from .chat_door import LOOK_AHEAD, ChatDoor, ChatParts
 from .chat_options import ChatOptions
+from .config import Platform
 from .message_parts import PartsExpected
 from .pipeline import Inbound, content_of, store_inbound
 from .platforms.base import MessageEvent, SendError
@@ -51,6 +52,17 @@ class ChatTurns:
         """Keep nothing of a chat in which nothing waits or runs."""
         if not door.admitted and door.key not in self.conversations.agents:
             self._doors.pop(door.key, None)
+
+    def forget_waiting(self, platform: Platform) -> None:
+        """What waits in the chats of a platform is another gateway's to begin with."""
+        for door in self._doors.values():
+            door.remove(
+                [
+                    name
+                    for name, waiting in door.admitted.items()
+                    if waiting.event.source.platform is platform
+                ]
+            )
 
     def door_of(self, turn: Abandoned) -> ChatDoor | None:
         """The door of the chat that an abandoned turn belongs to; None if it is no chat's here."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from conversation.mirror import MIRRORED
 from conversation.patience import retry_until_stored
-from hermes_state import StoreError, StoreOutcomeUnknownError
+from hermes_state import LeaseLostError, StoreError, StoreOutcomeUnknownError
 
 from .config import GatewayConfig, Platform
 from .media import FILE_MARKS, outgoing
@@ -26,7 +26,7 @@ from .session import SessionSource
 from .splitting import split_message
 
 if TYPE_CHECKING:
-    from hermes_state import AsyncSessionDB
+    from hermes_state import AsyncSessionDB, PlatformLease
 
     from .streaming import Stream
 
@@ -58,15 +58,18 @@ class Delivery:
         home: Path,
         spawn: Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]],
         may_see: Callable[[str], Awaitable[bool]],
+        lease_of: Callable[[Platform], PlatformLease | None] = lambda platform: None,
     ) -> None:
         """`adapters` are those that are connected at the time; `may_see` says whether a chat may be
-        shown what was said elsewhere in its conversation."""
+        shown what was said elsewhere in its conversation; `lease_of` gives the lease under which a
+        platform is held."""
         self._db = db
         self._adapters = adapters
         self._config = config
         self._home = home
         self._spawn = spawn
         self._may_see = may_see
+        self._lease_of = lease_of
         self._chats: dict[str, asyncio.Task[None]] = {}
         self._streams: dict[str, Stream] = {}
         """What chats see of answers before their end, by the turn or the delivery."""
@@ -275,13 +278,15 @@ class Delivery:
                 return False  # not connected: it waits in the outbox
             self._under_way.add(delivery_id)
             try:
-                if not await self._begin(delivery_id):
+                if not await self._begin(delivery_id, Platform(row["platform"])):
                     return True  # somebody else has it
                 if delivery_id.startswith(MIRRORED) and not await self._may_see(row["session_key"]):
                     await self._finish(delivery_id, "failed", "this chat may not see it any more")
                     return True
                 await self._send_or_say_why(adapter, row)
                 await self._finish(delivery_id, "delivered")
+            except LeaseLostError:
+                return False  # another replica holds the platform, and sends it
             except SendError as error:
                 reason = str(error)
                 if error.unsure and not delivery_id.startswith("say:"):
@@ -315,12 +320,16 @@ class Delivery:
             is_repeatable=True,
         )
 
-    async def _begin(self, delivery_id: str) -> bool:
-        """Note that a delivery is about to be sent; False if somebody else has it."""
+    async def _begin(self, delivery_id: str, platform: Platform) -> bool:
+        """Note that a delivery is about to be sent; False if somebody else has it.
+
+        Raises LeaseLostError if the platform is another replica's by now.
+        """
+        lease = self._lease_of(platform)
         while True:
             try:
                 return await retry_until_stored(
-                    lambda: self._db.begin_delivery(delivery_id), "A delivery"
+                    lambda: self._db.begin_delivery(delivery_id, lease), "A delivery"
                 )
             except StoreOutcomeUnknownError:
                 # Nobody but us sends to our chats, and we have sent nothing of it yet.

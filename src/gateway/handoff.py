@@ -1,9 +1,8 @@
 """Conversations that were asked for on a platform go on in its home chat.
 
 A request is a fact of the store, so it may be made while no gateway runs. It is claimed by exactly
-one process, and ends as completed or failed with a reason. What was claimed when the gateway was
-killed is gone on with at the next start: binding twice is the same as once, and the chat is told
-under one name.
+one process, and ends as completed or failed with a reason. What a gateway had claimed that is gone
+is gone on with by another: binding twice is the same as once, and the chat is told under one name.
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ CONNECT_SECONDS = 30.0
 """How long a request waits for a platform that is set up and not connected."""
 LAST_LINES = 4
 LINE_LENGTH = 300
-_TAKING = "handoff:taking"
 
 
 class HandoffError(Exception):
@@ -65,8 +63,10 @@ class Handoffs:
         conversations: TurnPlaces,
         switch_chat: Callable[[str, str, SessionSource], Awaitable[None]],
         evict: Callable[[str], None],
+        is_elsewhere: Callable[[Platform], bool] = lambda platform: False,
     ) -> None:
-        """`adapters` has the platforms that are connected; `evict` lets a chat's agent go."""
+        """`adapters` has the platforms that are connected; `evict` lets a chat's agent go;
+        `is_elsewhere` says whether a platform's chats are another gateway's."""
         self._db = db
         self._store = store
         self._config = config
@@ -76,6 +76,7 @@ class Handoffs:
         self._conversations = conversations
         self._switch_chat = switch_chat
         self._evict = evict
+        self._is_elsewhere = is_elsewhere
         self._waiting: dict[str, float] = {}
         """Since when a platform that is not connected is waited for."""
 
@@ -86,9 +87,8 @@ class Handoffs:
         while is_running():
             seen = wake.number
             try:
-                if is_first:
-                    await self._go_on()
-                    is_first = False
+                await self._go_on(with_own=is_first)
+                is_first = False
                 await self.take_all()
             except Exception:
                 # A look that fails must not be the last one.
@@ -104,10 +104,12 @@ class Handoffs:
         taken = 0
         for row in rows:
             session_id, name = row["id"], str(row["handoff_platform"] or "")
+            platform = self._platform(name)
+            if platform is not None and self._is_elsewhere(platform):
+                continue
             since = waiting.setdefault(session_id, time.monotonic())
             if self._is_connecting(name) and time.monotonic() - since < CONNECT_SECONDS:
                 continue
-            await db.set_meta(_TAKING, session_id)
             if await db.claim_handoff(session_id):
                 taken += await self._take(session_id, name)
         return taken
@@ -133,15 +135,17 @@ class Handoffs:
             chat_type=str(facts.get("chat_type") or "dm"),
         )
 
-    async def _go_on(self) -> None:
-        """Finish what a run that was killed had claimed."""
-        session_id = await self._db.get_meta(_TAKING)
-        if not session_id:
-            return
-        tip = await self._db.get_compression_tip(session_id)
-        state = await self._db.get_handoff_state(tip)
-        if state is not None and state["state"] == "running":
-            await self._take(tip, str(state["platform"]))
+    async def _go_on(self, *, with_own: bool) -> None:
+        """Finish what gateways had claimed that are gone, where their platform is connected here.
+
+        `with_own`: also what this process had, before it executed itself again.
+        """
+        for row in await self._db.list_left_handoffs(with_own):
+            name = str(row["handoff_platform"])
+            if self._is_connecting(name):
+                continue
+            if await self._db.take_left_handoff(row["id"], row["handoff_owner"]):
+                await self._take(row["id"], name)
 
     async def _take(self, session_id: str, name: str) -> bool:
         failed = None

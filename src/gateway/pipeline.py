@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from conversation.places import Places
 from hermes_base import plugins
+from hermes_base.process import this_process
 
 from .commands import Commands, command_line, is_answer
 from .config import GatewayConfig, Platform
@@ -83,7 +84,10 @@ class Pipeline:
         turns: ChatTurns,
         hook: DispatchHook,
         commands: Commands,
+        serves: Callable[[Platform], bool] = lambda platform: True,
     ) -> None:
+        """`serves` says whether a platform's chats are this gateway's; what others' chats send is
+        stored, and theirs to go on with."""
         self._config = config
         self._db, self._store = db, store
         self._authorization = authorization
@@ -93,6 +97,9 @@ class Pipeline:
         self._conversations = turns.conversations
         self.hook = hook
         self._commands = commands
+        self._serves = serves
+        self._under_way: dict[str, Platform] = {}
+        """What was taken up here and may still wait in the inbox, by its id."""
         self._stored = Places()
         self._taken = Places()
 
@@ -102,27 +109,58 @@ class Pipeline:
         inbound = Inbound(event, key, inbox_id(event, key))
         async with self._stored.place(key):
             if await self._stored_once(inbound):
-                self.take_up(inbound)
+                if self._serves(event.source.platform):
+                    self.take_up(inbound)
             else:
                 log.info("Ignoring duplicate delivery of %s", inbound.inbox_id)
 
     def take_up(self, inbound: Inbound) -> None:
         """Let a message that is stored take its way, behind those of its chat before it."""
+        self._under_way[inbound.inbox_id] = inbound.event.source.platform
         self._turns.parts.note(inbound.event)
         self._conversations.spawn(self._go_on(inbound))
 
-    async def resume(self, platform: Platform) -> None:
-        """After a start: go on with what a platform's chats had sent and was not begun."""
-        for row in await self._db.list_waiting():
+    def forget(self, platform: Platform) -> None:
+        """A platform's chats are another gateway's: what waits there is not ours to go on with."""
+        self._under_way = {
+            inbox_id: of for inbox_id, of in self._under_way.items() if of is not platform
+        }
+        self._turns.forget_waiting(platform)
+
+    async def resume(self, platforms: Collection[Platform], *, with_own: bool) -> None:
+        """Go on with what the chats of platforms had sent to others and was not begun.
+
+        `with_own`: also with what this process has accepted, when it could not go on with that.
+        """
+        known = set(self._under_way)
+        waiting = await self._db.list_waiting()
+        for settled in known - {row["id"] for row in waiting}:
+            self._under_way.pop(settled, None)
+        for row in waiting:
             if not row["session_key"] or not row["facts"].get("source"):
                 continue  # another front end's
+            is_own = row["owner"] == this_process() and not with_own
+            if is_own or row["id"] in self._under_way:
+                continue
             try:
                 event = event_of(row)
             except (KeyError, ValueError, TypeError):
                 log.warning("%s is of a platform that is not known here", row["id"])
                 continue
-            if event.source.platform is platform:
+            if event.source.platform in platforms and not await self._is_others(row, event):
                 self.take_up(Inbound(event, row["session_key"], row["id"], waited=True))
+
+    async def _is_others(self, row: Mapping[str, Any], event: MessageEvent) -> bool:
+        """Whether a message was accepted by a gateway that has its chat by another account."""
+        if row["owner"] in (None, this_process()):
+            return False
+        name = event.source.platform.value
+        holders = {
+            lease["owner"]
+            for lease in await self._db.list_platform_leases()
+            if lease["name"].partition(":")[0] == name
+        }
+        return row["owner"] in holders & await self._db.list_live_owners()
 
     async def _stored_once(self, inbound: Inbound) -> bool:
         event = inbound.event
@@ -145,6 +183,8 @@ class Pipeline:
         Who is stopped in here has not begun: it waits in the inbox for the next start.
         """
         admitted = await self._authorised(inbound) and await self._hooked(inbound)
+        if not self._serves(inbound.event.source.platform):
+            return None  # whoever has its chat now finds it in the inbox
         if not admitted or is_answer(self._questions, inbound):
             await self._conversations.drop(inbound.inbox_id)
         elif (line := command_line(self._config.reset_triggers, inbound)) is not None:

@@ -56,18 +56,28 @@ class Recovery:
     turns: ChatTurns
     pipeline: Pipeline
     recovered: set[Platform] = field(default_factory=set)
-    """Whose chats have gone on with what an earlier run left."""
+    """Whose chats have gone on with what others left."""
+    seen: set[Platform] = field(default_factory=set)
+    """Those that were connected in this run."""
 
     async def recover(self, platform: Platform) -> None:
-        """When a platform is connected for the first time: go on with what an earlier run left."""
+        """When the chats of a platform have become ours: go on with what others left there."""
         if platform in self.recovered:
             return
+        is_first = platform not in self.seen
+        self.seen.add(platform)
+        await self.db.at_hand(self.store.refresh)
         await self.abandoned.look({platform}, self.turns.begin_with)
         freshness = self.settings.agent.gateway_auto_continue_freshness
         await go_on(self.store, self.db, platform, freshness)
-        await self._tell_begun(platform)
-        await self.pipeline.resume(platform)
+        await self._tell_begun({platform}, with_own=is_first)
+        await self.pipeline.resume({platform}, with_own=True)
         self.recovered.add(platform)
+
+    def forget(self, platform: Platform) -> None:
+        """The chats of a platform are another replica's now."""
+        self.recovered.discard(platform)
+        self.pipeline.forget(platform)
 
     async def watch(self, connected: Collection[Platform], is_running: Callable[[], bool]) -> None:
         """Look every few seconds in the chats that are connected, until the gateway stops."""
@@ -83,13 +93,17 @@ class Recovery:
                 await self.abandoned.look(platforms, self.turns.begin_with)
                 await self.notes.look(platforms)
                 await self.delivery.look()
+                if self.db.sync.is_on_server:  # others may have accepted something, or be gone
+                    await self._tell_begun(platforms)
+                    await self.pipeline.resume(platforms, with_own=False)
             except StoreError as error:
                 log.warning("Turns that nobody runs are looked for again: %s", error)
 
-    async def _tell_begun(self, platform: Platform) -> None:
+    async def _tell_begun(self, platforms: Collection[Platform], *, with_own: bool = False) -> None:
         """Commands that were cut off are not carried out twice: their chats are told."""
-        for row in await self.db.list_begun():
-            if row["source"] == platform.value and row["session_key"] and "source" in row["facts"]:
+        names = {platform.value for platform in platforms}
+        for row in await self.db.list_left_commands(with_own):
+            if row["source"] in names and row["session_key"] and "source" in row["facts"]:
                 source = SessionSource.from_dict(row["facts"]["source"])
                 told = STOPPED.format(command=row["content"])
                 await self.delivery.say(source, row["session_key"], told, name=f"{row['id']}:begun")

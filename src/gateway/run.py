@@ -19,6 +19,7 @@ from agent.outcome import outcome_from_dict
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
 from conversation.tasks import Tasks
+from hermes_state import StoreError
 
 from . import agent_cache, boundaries, metrics, restart, status
 from .abandoned_in_chats import AbandonedTurns
@@ -44,6 +45,7 @@ from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
 from .platforms.create import create_adapter
 from .recovery import Recovery
+from .replica import Replica, shared_settings
 from .replies import normalize_empty_response
 from .requests import RequestParts
 from .session import SessionEntry, SessionSource
@@ -100,10 +102,12 @@ class GatewayRunner:
         self.chat_titles: dict[str, str] = {}
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
+        self.replica = Replica(session_db, shared_settings(settings))
         self.authorization = Authorization(config, session_db)
         self.delivery = Delivery(
             session_db, self.adapters, config, home, self._tasks.spawn,
             may_see=functools.partial(may_see, self.session_store, self.authorization),
+            lease_of=lambda platform: self.supervisor.lease_of(platform),
         )  # fmt: skip
         self.conversations = Conversations(
             session_db,
@@ -157,12 +161,12 @@ class GatewayRunner:
         self.hook = DispatchHook(self, store)
         self.pipeline = Pipeline(
             config, db, store, authorization, delivery, self.questions, self.turns, self.hook,
-            commands,
+            commands, serves=lambda platform: self.supervisor.serves(platform),
         )  # fmt: skip
         self.request_parts = RequestParts(db, agents, self.questions, self.turns, self.is_running)
         self.handoffs = Handoffs(
             db, store, config, adapters, authorization, delivery, places, chats.switch_chat,
-            self._evict_cached_agent,
+            self._evict_cached_agent, lambda platform: self.supervisor.is_elsewhere(platform),
         )  # fmt: skip
         notes = NoteTurns(db, store, authorization, self.turns)
         self.recovery = Recovery(
@@ -170,7 +174,7 @@ class GatewayRunner:
         )
         self.supervisor = Supervisor(
             config.platforms, adapters, self._make_adapter, recover=self.recovery.recover,
-            resume=delivery.resume_platform,
+            resume=delivery.resume_platform, replica=self.replica, lost=self.recovery.forget,
         )  # fmt: skip
 
     # Start and stop
@@ -181,6 +185,7 @@ class GatewayRunner:
         self.started_at = time.time()
         self.conversations.since = await self._session_db.at_hand(self._session_db.sync.now)
         await self._session_db.at_hand(self.session_store.refresh)
+        await self.replica.start()
         await self.delivery.resume()
         await self.supervisor.connect_all()
         await restart.tell_back(self.home, self.delivery)
@@ -204,6 +209,7 @@ class GatewayRunner:
         supervisor = getattr(self, "supervisor", None)
         if supervisor is not None:
             await supervisor.stop_receiving()
+            await self._hand_over()
         conversations = getattr(self, "conversations", None)
         if conversations is not None:
             cut_off = await conversations.drain(self._drain_seconds())
@@ -221,6 +227,7 @@ class GatewayRunner:
             task.cancel()
         if supervisor is not None:
             await supervisor.disconnect_all()
+            await self.replica.leave()
         for key in list(getattr(self, "_agent_cache", ())):
             self._evict_cached_agent(key)
         status.remove_pid_file()
@@ -228,6 +235,14 @@ class GatewayRunner:
         stopped = getattr(self, "stopped", None)
         if stopped is not None:
             stopped.set()
+
+    async def _hand_over(self) -> None:
+        """Let another replica go on with the chats at once; it sends what our turns still say."""
+        try:
+            if await self.replica.has_others():
+                await self.supervisor.hand_over()
+        except StoreError as error:
+            log.warning("Other replicas go on when our leases have run out: %s", error)
 
     def _make_adapter(self, platform: Platform, config: PlatformConfig) -> PlatformAdapter:
         return create_adapter(platform, config, self.host_for(platform), self.settings.environ)
@@ -246,6 +261,7 @@ class GatewayRunner:
             db=self._session_db,
             delivery=self.delivery,
             requests=self._request_side,
+            lease=lambda: self.supervisor.lease_of(platform),
         )
 
     def _request_side(self) -> RequestSide:

@@ -264,6 +264,7 @@ class AsyncSessionDB:
 
     # Inbox
     accept_message = _InThread(SessionDB.accept_message)
+    claim_message = _InThread(SessionDB.claim_message)
     list_waiting = _InThread(SessionDB.list_waiting)
     begin_command = _InThread(SessionDB.begin_command)
     list_begun = _InThread(SessionDB.list_begun)
@@ -290,11 +291,13 @@ class AsyncSessionDB:
     drain_replica = _InThread(SessionDB.drain_replica)
     leave_replicas = _InThread(SessionDB.leave_replicas)
     list_replicas = _InThread(SessionDB.list_replicas)
+    list_live_owners = _InThread(SessionDB.list_live_owners)
     is_owner_alive = _InThread(SessionDB.is_owner_alive)
     set_running_turns = _InThread(SessionDB.set_running_turns)
     take_platform = _InThread(SessionDB.take_platform)
     release_platform = _InThread(SessionDB.release_platform)
     holds_platform = _InThread(SessionDB.holds_platform)
+    get_platform_holder = _InThread(SessionDB.get_platform_holder)
     list_platform_leases = _InThread(SessionDB.list_platform_leases)
     keep_for_platform = _InThread(SessionDB.keep_for_platform)
     get_kept_for_platform = _InThread(SessionDB.get_kept_for_platform)

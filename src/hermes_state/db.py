@@ -323,6 +323,7 @@ class SessionDB:
 
     # Inbox
     accept_message = _writes(inbox.accept_message)
+    claim_message = _writes(inbox.claim_message)
     list_waiting = _reads(inbox.list_waiting)
     begin_command = _writes(inbox.begin_command)
     list_begun = _reads(inbox.list_begun)
@@ -349,11 +350,13 @@ class SessionDB:
     drain_replica = _writes(replicas.drain_replica)
     leave_replicas = _writes(replicas.leave_replicas)
     list_replicas = _reads(replicas.list_replicas)
+    list_live_owners = _reads(replicas.list_others)
     is_owner_alive = _reads(replicas.is_owner_alive)
     set_running_turns = _writes(replicas.set_running_turns)
     take_platform = _writes(replicas.take_platform)
     release_platform = _writes(replicas.release_platform)
     holds_platform = _reads(replicas.holds_platform)
+    get_platform_holder = _reads(replicas.get_platform_holder)
     list_platform_leases = _reads(replicas.list_platform_leases)
     keep_for_platform = _writes(replicas.keep_for_platform)
     get_kept_for_platform = _reads(replicas.get_kept_for_platform)

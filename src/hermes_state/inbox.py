@@ -115,6 +115,17 @@ def begin_command(conn: Connection, inbox_id: str) -> bool:
     return conn.changes() > 0
 
 
+def claim_message(conn: Connection, inbox_id: str, owner: str | None) -> bool:
+    """Go on with a waiting message that `owner`, which is gone, had accepted; False if somebody
+    was first."""
+    conn.execute(
+        "UPDATE inbox SET owner = ?, updated_at = ? WHERE id = ? AND state = 'waiting'"
+        " AND owner IS NOT DISTINCT FROM ?",
+        (this_process(), conn.now(), inbox_id, owner),
+    )
+    return conn.changes() > 0
+
+
 def list_begun(conn: Connection) -> list[dict[str, Any]]:
     """The commands that were begun and are not known to be done, oldest first."""
     return _messages(conn, "state = 'begun' ORDER BY received_at, rowid")

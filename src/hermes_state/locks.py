@@ -63,7 +63,7 @@ CONVERSATION: dict[str, str] = {
 
 ROWS: frozenset[str] = frozenset({
     "set_meta", "beat_turns",
-    "accept_message", "begin_command", "drop_message", "forget_taken",
+    "accept_message", "claim_message", "begin_command", "drop_message", "forget_taken",
     "add_delivery", "revise_delivery", "begin_delivery", "finish_delivery", "settle_delivery",
     "forget_delivered",
     "register_replica", "beat_replica", "drain_replica", "leave_replicas",

@@ -19,7 +19,7 @@ from hermes_base.process import is_gone, this_process
 from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, row, rows, value
 from .errors import LeaseLostError
-from .turns import LEASE_SECONDS
+from .turns import LEASE_SECONDS, Lease, beat
 
 FORGET_SECONDS = 3600.0
 """How long a replica that is gone is shown."""
@@ -41,6 +41,8 @@ class Beat(NamedTuple):
     """Whether the replica is registered."""
     lost: list[PlatformLease]
     """Leases that are somebody else's by now."""
+    lost_turns: list[Lease]
+    """Turns that are somebody else's by now, or have ended."""
 
 
 def register_replica(
@@ -71,8 +73,10 @@ def register_replica(
     return owner
 
 
-def beat_replica(conn: Connection, leases: Iterable[PlatformLease] = ()) -> Beat:
-    """Say that this replica lives and holds these leases."""
+def beat_replica(
+    conn: Connection, leases: Iterable[PlatformLease] = (), turns: Iterable[Lease] = ()
+) -> Beat:
+    """Say that this replica lives, holds these leases and works on these turns."""
     now = conn.now()
     conn.execute("UPDATE replicas SET heartbeat_at = ? WHERE owner = ?", (now, this_process()))
     is_known = conn.changes() > 0
@@ -85,7 +89,7 @@ def beat_replica(conn: Connection, leases: Iterable[PlatformLease] = ()) -> Beat
         )
         if not conn.changes():
             lost.append(lease)
-    return Beat(is_known, lost)
+    return Beat(is_known, lost, beat(conn, turns))
 
 
 def drain_replica(conn: Connection) -> None:
@@ -142,8 +146,8 @@ def list_others(conn: Connection, with_own: bool = False) -> set[str]:
 
 def is_owner_alive(conn: Connection, owner: str | None) -> bool:
     """Whether a replica of that name is heard of."""
-    beat = value(conn, "SELECT heartbeat_at FROM replicas WHERE owner = ?", (owner,))
-    return beat is not None and owner is not None and _is_heard(owner, beat, conn.now())
+    heard = value(conn, "SELECT heartbeat_at FROM replicas WHERE owner = ?", (owner,))
+    return heard is not None and owner is not None and _is_heard(owner, heard, conn.now())
 
 
 def _is_heard(owner: str, heartbeat_at: float, now: float) -> bool:
@@ -202,6 +206,19 @@ def require_platform(conn: Connection, lease: PlatformLease | None) -> None:
     """Raise LeaseLostError if a lease was given and is somebody else's by now."""
     if lease is not None and not holds_platform(conn, lease):
         raise LeaseLostError(lease.name)
+
+
+def get_platform_holder(conn: Connection, name: str) -> dict[str, Any] | None:
+    """The `owner` and `host` of the replica that holds a lease now; None if it can be taken."""
+    held = row(
+        conn,
+        "SELECT l.owner, l.heartbeat_at, COALESCE(r.host, '') AS host FROM platform_leases l"
+        " LEFT JOIN replicas r ON r.owner = l.owner WHERE l.name = ?",
+        (name,),
+    )
+    if held is None or not _is_heard(held["owner"], held["heartbeat_at"], conn.now()):
+        return None
+    return {"owner": held["owner"], "host": held["host"]} if held["owner"] else None
 
 
 def list_platform_leases(conn: Connection) -> list[dict[str, Any]]:

@@ -12,8 +12,10 @@ from agent.agent import AIAgent
 from agent.heartbeat import Heart
 from agent.outcome import Superseded
 from agent.request import Question
-from agent.scripted import ScriptedModel, say
-from hermes_state import Lease, SessionDB
+from agent.scripted import Call, ScriptedModel, calls, say
+from hermes_state import Beat, Lease, PlatformLease, SessionDB
+from tools.base import ToolContext, tool
+from tools.registry import Registry
 
 from ..postgres import own_server
 
@@ -66,3 +68,87 @@ def test_a_turn_that_was_given_up_writes_nothing_more(tmp_path: Path, monkeypatc
         turn = db.get_turn("s")
         assert turn is not None and turn["state"] == "running"
         assert [one["content"] for one in db.get_messages("s")] == ["hello"]
+
+
+def _marking(done: list[str]) -> Registry:
+    def mark(context: ToolContext) -> str:
+        done.append("marked")
+        return "marked"
+
+    return Registry([tool(toolset="test", effect="effectful")(mark)])
+
+
+def test_a_turn_that_was_taken_over_while_its_process_was_stopped_runs_no_tool(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    from agent import journal
+
+    # As after a stop: nothing was heard for longer than a lease, and the store was not asked.
+    beating = Heart(seconds=60, unheard_seconds=0.0)
+    monkeypatch.setattr(journal, "heart", beating)
+    done: list[str] = []
+    with SessionDB(tmp_path / "state.db") as db:
+        require = journal.Journal.require_turn
+
+        async def taken_over(self: journal.Journal) -> None:
+            # Between the word that the tool starts, and its start.
+            db._execute_write(
+                lambda conn: conn.execute("UPDATE turns SET fence = fence + 1, owner = 'another'")
+            )
+            await require(self)
+
+        monkeypatch.setattr(journal.Journal, "require_turn", taken_over)
+        model = ScriptedModel([calls([Call("mark", {})]), say("an answer")])
+        agent = AIAgent(model, db=db, session_id="s", tools=_marking(done))
+        assert isinstance(agent.run_blocking(Question("hello")), Superseded)
+    assert done == []
+
+
+def test_a_file_that_was_slow_does_not_cost_a_turn(tmp_path: Path, monkeypatch: Any) -> None:
+    from agent import journal
+
+    monkeypatch.setattr(journal, "heart", Heart(seconds=60, unheard_seconds=0.0))
+    done: list[str] = []
+    with SessionDB(tmp_path / "state.db") as db:
+        model = ScriptedModel([calls([Call("mark", {})]), say("an answer")])
+        agent = AIAgent(model, db=db, session_id="s", tools=_marking(done))
+        assert agent.run_blocking(Question("hello")).text == "an answer"
+    assert done == ["marked"]
+
+
+class _Gateway:
+    def __init__(self, lease: PlatformLease) -> None:
+        self.lease = lease
+        self.beats: list[Beat] = []
+
+    def leases(self) -> list[PlatformLease]:
+        return [self.lease]
+
+    def heard(self, begun: float, leases: list[PlatformLease], beat: Beat) -> None:
+        assert leases == [self.lease] and begun <= time.monotonic()
+        self.beats.append(beat)
+
+
+def test_one_beat_is_for_a_gateway_and_its_turns(tmp_path: Path) -> None:
+    with own_server() as server:
+        server.create("hermes")
+        with SessionDB(tmp_path / "state.db", server=server.url("hermes")) as db:
+            db.register_replica()
+            held = db.take_platform("telegram:1")
+            assert held is not None
+            gateway, beating = _Gateway(held), Heart(seconds=60)
+            beating.join(db, gateway)
+            beating.beat()
+            lost: list[str] = []
+            lease = _begin(db)
+            beating.begin(db, lease, lambda: lost.append("lost"))
+            assert beating.is_sure(db, lease)
+            assert db.end_turn(lease)
+            db.release_platform(held)
+            beating.beat()
+            assert [beat.lost for beat in gateway.beats] == [[], [held]]
+            assert lost == ["lost"]
+            assert not beating.is_sure(db, lease)
+            beating.leave(db)
+            beating.beat()
+            assert len(gateway.beats) == 2

@@ -81,13 +81,21 @@ async def gateway(
     context_length: int = 128_000,
     yaml: str = "",
     allow_all: bool = True,
+    account: str = "",
     **settings: Any,
 ) -> AsyncIterator[Chats]:
-    """A gateway that is stopped at the end; called again with the same home, it is a restart."""
+    """A gateway that is stopped at the end; called again with the same home, it is a restart.
+
+    One of several at once needs an `account` of its own: of one, one gateway has the chats.
+    """
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(CONFIG + yaml)
     config = GatewayConfig(
-        platforms={Platform.LOCAL: PlatformConfig(enabled=True, allow_all=allow_all)},
+        platforms={
+            Platform.LOCAL: PlatformConfig(
+                enabled=True, allow_all=allow_all, extra={"account": account}
+            )
+        },
         **{"drain_timeout": 5.0, **settings},
     )
     db = AsyncSessionDB(SessionDB(home / "state.db"))

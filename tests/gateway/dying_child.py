@@ -134,7 +134,9 @@ async def main() -> None:
 
     Delivery._deliver = watched_deliver  # type: ignore[method-assign]
     AbandonedTurns.tell_unknown = watched_tell  # type: ignore[method-assign]
-    platforms = {Platform.LOCAL: PlatformConfig(enabled=True, allow_all=True)}
+    # Of its own: the test's gateway has its chats too.
+    own = {"account": str(os.getpid())}
+    platforms = {Platform.LOCAL: PlatformConfig(enabled=True, allow_all=True, extra=own)}
     config = GatewayConfig(
         platforms=platforms, busy_input_mode=os.environ.get("HERMES_TEST_BUSY", "interrupt")
     )

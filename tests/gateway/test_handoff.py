@@ -100,7 +100,7 @@ async def test_sethome_is_for_administrators(tmp_path: Path) -> None:
 
 
 async def test_two_gateways_take_it_over_once(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as first, gateway(tmp_path) as second:
+    async with gateway(tmp_path) as first, gateway(tmp_path, account="2") as second:
         await with_home(first)
         names = [f"talk{number}" for number in range(5)]
         for name in names:

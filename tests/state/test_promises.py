@@ -233,6 +233,7 @@ TABLE = [
     m("accept_message", inbox_id="new", session_id="s", content="x"),
     m("drop_message", inbox_id="waiting"),
     m("begin_command", inbox_id="waiting"),
+    m("claim_message", inbox_id="waiting", owner=this_process()),
     m("forget_taken"),
     m("add_delivery", delivery_id="new", content="x", session_key="k", platform="p", chat_id="1"),
     m("revise_delivery", delivery_id="owed", content="another"),

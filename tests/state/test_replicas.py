@@ -157,6 +157,31 @@ def test_a_beat_keeps_a_platform(db: SessionDB) -> None:
         assert db.take_platform("telegram:1") is None
 
 
+def test_the_holder_of_a_platform_is_told_while_it_lives(db: SessionDB) -> None:
+    assert db.get_platform_holder("telegram:1") is None
+    register(db, "a")
+    with acting_as("a"):
+        lease = db.take_platform("telegram:1")
+        assert lease is not None
+    assert db.get_platform_holder("telegram:1") == {"owner": owner("a"), "host": "a"}
+    fall_silent(db, "a")
+    assert db.get_platform_holder("telegram:1") is None
+    with acting_as("a"):
+        db.beat_replica([lease])
+        db.release_platform(lease)
+    assert db.get_platform_holder("telegram:1") is None
+
+
+def test_one_beat_is_for_turns_too(db: SessionDB) -> None:
+    register(db, "a")
+    with acting_as("a"):
+        begun = db.begin_turn("s", {"role": "user", "content": "?"}, source="x", facts={},
+                              leased=True).lease  # fmt: skip
+        assert begun is not None
+        other = begun._replace(fence=7)
+        assert db.beat_replica([], [begun, other]) == (True, [], [other])
+
+
 def test_what_is_let_go_is_taken_at_once_under_the_next_number(db: SessionDB) -> None:
     with acting_as("a"):
         lease = db.take_platform("telegram:1")
@@ -276,6 +301,20 @@ def test_a_command_is_told_as_cut_off_only_when_its_owner_is_gone(db: SessionDB)
         assert db.list_left_commands() == []
         fall_silent(db, "a")
         assert [one["id"] for one in db.list_left_commands()] == ["m"]
+
+
+def test_a_waiting_message_of_one_that_is_gone_is_claimed_by_one(db: SessionDB) -> None:
+    register(db, "a", "b")
+    with acting_as("a"):
+        db.accept_message("m", "s", "x", source="api_server")
+        assert db.list_live_owners() == {owner("a"), owner("b")}
+        assert db.list_live_owners(with_own=True) == {owner("b")}
+    fall_silent(db, "a")
+    with acting_as("b"):
+        assert db.list_live_owners() == {owner("b")}
+        assert db.claim_message("m", owner("a"))
+    with acting_as("c"):
+        assert not db.claim_message("m", owner("a"))
 
 
 def test_a_hand_off_goes_on_once_its_owner_is_gone(db: SessionDB) -> None:

@@ -87,6 +87,14 @@ class PlatformAdapter(ABC):
     capabilities = Capabilities()
     manifest: Manifest | None = None
     """What its package or plugin says of its platform."""
+    is_exclusive = True
+    """Whether one gateway at a time may be connected. Else any number take requests, and one of
+    them goes on with those."""
+
+    @property
+    def account(self) -> str:
+        """Which of several accounts of the platform it is; "" where there can be only one."""
+        return ""
 
     def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
         """`host` is the gateway; a function that takes messages stands for one in programs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +39,24 @@ class AdapterLimits:
     """Whether a stranger who writes in a direct chat gets a pairing code."""
 
 
+class Shelf(Protocol):
+    """What an adapter keeps in the store for whichever gateway is connected next; for threads."""
+
+    def read(self) -> dict[str, Any]:
+        """Everything that was kept."""
+        ...
+
+    def write(self, kept: Mapping[str, Any]) -> None:
+        """Keep facts by name; LeaseLostError if another gateway has the platform by now."""
+        ...
+
+
 class AdapterHost(Protocol):
     """The gateway, as one adapter sees it."""
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """Where an adapter keeps its place and its login; None if in files below the home."""
 
     @property
     def home(self) -> Path:
@@ -94,6 +110,7 @@ class StandaloneHost:
         self._tasks = Tasks("an adapter")
         self._home = home
         self.limits = limits or AdapterLimits()
+        self.shelf: Shelf | None = None
 
     @property
     def home(self) -> Path:

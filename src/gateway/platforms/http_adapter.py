@@ -18,6 +18,8 @@ STOP_SECONDS = 3.0
 class HttpAdapter(PlatformAdapter):
     """A platform that listens; `connect` of the subclass starts `_server`."""
 
+    is_exclusive = False
+
     def __init__(self, config: PlatformConfig, host: AdapterHost | OnMessage) -> None:
         super().__init__(config, host)
         self.address = str(config.extra.get("host") or HOST)

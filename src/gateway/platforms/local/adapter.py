@@ -47,6 +47,11 @@ class LocalAdapter(PlatformAdapter):
         self._changed = asyncio.Condition()
         self.connected = False
 
+    @property
+    def account(self) -> str:
+        """Which of several transports it is."""
+        return str(self.config.extra.get("account") or "")
+
     async def connect(self) -> None:
         """Be connected, unless a failure waits."""
         if self.failures and isinstance(self.failures[0], ConnectionError):

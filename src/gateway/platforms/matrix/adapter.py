@@ -6,6 +6,7 @@ End-to-end encryption is not supported: whoever writes in an encrypted room is t
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import logging
@@ -90,7 +91,7 @@ class MatrixAdapter(PlatformAdapter):
     async def run(self) -> None:
         """Read the account's rooms until cancelled."""
         client = self.client
-        place = self.state.place(self.homeserver, self.user_id)
+        place = await asyncio.to_thread(self.state.place, self.homeserver, self.user_id)
         await Reader(self, client, place).run()
 
     async def disconnect(self) -> None:
@@ -108,8 +109,14 @@ class MatrixAdapter(PlatformAdapter):
 
     @property
     def state(self) -> MatrixState:
-        """What is kept in the home."""
-        return MatrixState(self.host.home)
+        """What is kept for the next connection."""
+        return MatrixState(self.host.home, self.host.shelf)
+
+    @property
+    def account(self) -> str:
+        """The account, as the configuration names it."""
+        known = self._account or hashlib.sha256(self.config.token.encode()).hexdigest()[:12]
+        return f"{known}@{urlsplit(self.homeserver).netloc}"
 
     def expecting(self, source: SessionSource, has_file: bool) -> AbstractContextManager[None]:
         """While a file is fetched: the message it may belong to waits."""
@@ -139,7 +146,7 @@ class MatrixAdapter(PlatformAdapter):
     async def _log_in(self, client: nio.AsyncClient) -> None:
         import nio
 
-        kept = self.state.login(self.homeserver, self._account)
+        kept = await asyncio.to_thread(self.state.login, self.homeserver, self._account)
         token = self.config.token or (kept.access_token if kept else "")
         if token:
             client.access_token = token
@@ -163,8 +170,9 @@ class MatrixAdapter(PlatformAdapter):
             raise MatrixError(f"Matrix did not log {self._account} in: {login.message}")
         self.user_id = client.user_id = login.user_id
         register_secret(login.access_token)
-        self.state.keep_login(
-            Login(self.homeserver, login.user_id, login.device_id, login.access_token)
+        await asyncio.to_thread(
+            self.state.keep_login,
+            Login(self.homeserver, login.user_id, login.device_id, login.access_token),
         )
 
     # Out

@@ -1,4 +1,6 @@
-"""What the Matrix adapter keeps in the home: who it is logged in as, and how far it has read.
+"""What the Matrix adapter keeps: who it is logged in as, and how far it has read.
+
+In files of the home; where several gateways share a store, there, for whoever is connected next.
 
 The place in the stream of events is written only after everything before it was stored, and is
 flushed to the disk before it takes the old one's place: at worst events come again.
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base.files import write_private
+
+from ..host import Shelf
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +46,16 @@ class Place:
 
 
 class MatrixState:
-    """Two private files in `<home>/gateway`."""
+    """Two private files in `<home>/gateway`, or what the shared store keeps instead."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, shelf: Shelf | None = None) -> None:
         self._login = home / "gateway" / "matrix-login.json"
         self._place = home / "gateway" / "matrix-sync.json"
+        self._shelf = shelf
 
     def login(self, homeserver: str, user_id: str) -> Login | None:
         """The kept login of an account; `user_id` may be the part before the colon."""
-        found = _read(self._login)
+        found = self._read(self._login)
         try:
             kept = Login(**found)
         except TypeError:
@@ -61,12 +66,12 @@ class MatrixState:
 
     def keep_login(self, login: Login) -> None:
         """Keep a login, readable by its owner alone."""
-        _write(self._login, asdict(login))
+        self._write(self._login, asdict(login))
 
     def place(self, homeserver: str, user_id: str) -> Place:
         """Where reading goes on; at the present if this account was never read."""
         try:
-            kept = Place(**_read(self._place))
+            kept = Place(**self._read(self._place))
         except TypeError:
             kept = Place()
         if (kept.homeserver, kept.user_id) == (homeserver, user_id):
@@ -75,7 +80,20 @@ class MatrixState:
 
     def keep_place(self, place: Place) -> None:
         """Everything before this place is stored."""
-        _write(self._place, asdict(place))
+        self._write(self._place, asdict(place))
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        if self._shelf is not None:
+            kept = self._shelf.read().get(path.stem)
+            if isinstance(kept, dict):
+                return kept
+        return _read(path)  # also what was kept before the store was shared
+
+    def _write(self, path: Path, value: dict[str, Any]) -> None:
+        if self._shelf is not None:
+            self._shelf.write({path.stem: value})
+        else:
+            _write(path, value)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -55,6 +55,13 @@ class TelegramAdapter(PlatformAdapter):
         self._webhook: WebhookServer | None = None
         self._aside: set[asyncio.Task[None]] = set()
         self._sender = Sender(self)
+        # Telegram calls any of the gateways behind one address.
+        self.is_exclusive = not config.extra.get("webhook_url")
+
+    @property
+    def account(self) -> str:
+        """The bot's id."""
+        return self.config.token.partition(":")[0]
 
     # Connection
 
@@ -103,12 +110,16 @@ class TelegramAdapter(PlatformAdapter):
             get_updates_request=HTTPXRequest(connection_pool_size=1, httpx_kwargs=trust),
         )
 
+    def _made_secret(self) -> str:
+        """The same for every gateway of this bot: Telegram calls any of them."""
+        return hashlib.sha256(f"webhook {self.config.token}".encode()).hexdigest()
+
     async def _open_webhook(self, bot: Bot) -> None:
         from .webhook import WebhookServer
 
         extra = self.config.extra
         url = str(extra["webhook_url"])
-        secret = str(extra.get("webhook_secret") or secrets.token_urlsafe(32))
+        secret = str(extra.get("webhook_secret") or self._made_secret())
         self._webhook = WebhookServer(urlsplit(url).path or "/", secret, self._knocked)
         self.webhook_port = await self._webhook.start(
             str(extra.get("webhook_host") or "127.0.0.1"), int(extra.get("webhook_port", 8443))

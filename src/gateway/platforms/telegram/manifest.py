@@ -35,7 +35,7 @@ MANIFEST = Manifest(
         Setting(
             "webhook_secret",
             "text, a secret",
-            "made at each start",
+            "made from the token",
             "what Telegram shows to be let in",
         ),
         Setting("webhook_host", "text", "127.0.0.1", "where Hermes listens for it"),

@@ -1,0 +1,158 @@
+"""Two gateways over one PostgreSQL, as real processes on machines of their own: one holds the
+platform; when it is killed, stopped or asked to end, the other goes on with its chats."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes_state import SessionDB
+
+from .. import postgres
+from ..conformance.replicas.checker import _two_pollers
+from ..conformance.replicas.fleet import Fleet, Replica
+from ..conformance.replicas.history import History
+from ..conformance.replicas.platform import Telegram
+from ..conformance.replicas.world import EffectServer, ModelServer
+from ..conformance.script import answer, marks
+
+pytest.importorskip("telegram")
+pytestmark = pytest.mark.long
+
+SECONDS = 60.0
+
+
+class World:
+    """Gateways, their platform, and everything that was seen of them."""
+
+    def __init__(self, history: History, telegram: Telegram, fleet: Fleet, address: str) -> None:
+        self.history = history
+        self.telegram = telegram
+        self.fleet = fleet
+        self.address = address
+        self.urls: dict[str, str] = {}
+
+    async def start(self, name: str) -> Replica:
+        """A gateway; returns when it is known to the others."""
+        replica = await self.fleet.add(name, self.address, self.telegram.url, self.urls["model"])
+        self.fleet.start(replica, self.urls["effects"])
+        await self.until(lambda: len(self.replicas()) == len(self.fleet.replicas))
+        return replica
+
+    def replicas(self) -> list[dict[str, Any]]:
+        """As `hermes gateway status` has them."""
+        with SessionDB(server=self.address, connections=2) as db:
+            return db.list_replicas()
+
+    def shown(self, chat: str) -> list[tuple[str, str]]:
+        """What a chat was shown, and by whom."""
+        return [(one.replica, one.text) for one in self.history.shown if one.chat == chat]
+
+    async def answered(self, chat: str, name: str) -> str:
+        """Wait for the answer to a message; who has given it."""
+        wanted = answer(name)
+        await self.until(lambda: wanted in [text for _, text in self.shown(chat)])
+        (replica,) = [by for by, text in self.shown(chat) if text == wanted]
+        return replica
+
+    async def polled_by(self, name: str) -> None:
+        """Wait until a gateway asks the platform for messages."""
+        await self.until(
+            lambda: any(
+                poll.replica == name and poll.ended == float("inf")
+                for poll in self.history.polls[-1:]
+            )
+        )
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for something."""
+        async with asyncio.timeout(SECONDS):
+            while not await asyncio.to_thread(holds):
+                await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def world(folder: Path, lease: float, thinking: float = 0.0) -> AsyncIterator[World]:
+    history, chance = History(), random.Random(1)
+    address = postgres.database_for(folder / "state.db")
+    async with (
+        Telegram(history) as telegram,
+        ModelServer(history, chance, thinking) as model,
+        EffectServer(history, chance, 0.0) as effects,
+    ):
+        fleet = Fleet(folder, chance, lease)
+        found = World(history, telegram, fleet, address)
+        found.urls = {"model": model.url, "effects": effects.url}
+        try:
+            yield found
+            assert fleet.ended == []
+            assert list(_two_pollers(history)) == []
+        finally:
+            fleet.close()
+            postgres.forget_database(folder / "state.db")
+
+
+async def test_the_chats_of_a_gateway_that_is_killed_go_on_at_another(tmp_path: Path) -> None:
+    async with world(tmp_path, lease=2.0, thinking=0.5) as there:
+        first = await there.start("r1")
+        await there.polled_by("r1")
+        await there.start("r2")
+        await there.telegram.tell("c1", "m1")
+        assert await there.answered("c1", "m1") == "r1"
+        await there.telegram.tell("c1", "m2")
+        await there.until(lambda: any(one.name == "m2" for one in there.history.thoughts))
+        there.fleet.kill(first)  # in the middle of a turn
+        assert await there.answered("c1", "m2") == "r2"
+        await there.telegram.tell("c1", "m3")
+        assert await there.answered("c1", "m3") == "r2"
+        done = [one.mark for one in there.history.effects]
+        assert len(done) == len(set(done))
+        assert set(marks("m1") + marks("m3")) <= set(done)
+
+
+async def test_a_gateway_that_was_stopped_beyond_its_lease_does_nothing_when_it_wakes_up(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, lease=2.0) as there:
+        first = await there.start("r1")
+        await there.polled_by("r1")
+        second = await there.start("r2")
+        await there.telegram.tell("c1", "m1")
+        assert await there.answered("c1", "m1") == "r1"
+        with there.history.fault("stop", "r1"):
+            there.fleet.signal(first, signal.SIGSTOP)
+            await there.telegram.tell("c1", "m2")
+            assert await there.answered("c1", "m2") == "r2"
+            await there.polled_by("r2")
+        count = len(there.history.polls)
+        there.fleet.signal(first, signal.SIGCONT)
+        await there.until(lambda: all(one["is_alive"] for one in there.replicas()))
+        await there.telegram.tell("c1", "m3")
+        assert await there.answered("c1", "m3") == "r2"
+        assert "r1" not in [poll.replica for poll in there.history.polls[count:]]
+        holders = {one["host"]: one["holds"] for one in there.replicas()}
+        assert sum(len(held) for held in holders.values()) >= 1
+        there.fleet.kill(second)  # and it is well: it takes its turn again
+        await there.telegram.tell("c1", "m4")
+        assert await there.answered("c1", "m4") == "r1"
+
+
+async def test_a_gateway_that_is_asked_to_end_lets_another_go_on_at_once(tmp_path: Path) -> None:
+    async with world(tmp_path, lease=600.0) as there:  # nobody waits for a lease here
+        first = await there.start("r1")
+        await there.polled_by("r1")
+        await there.start("r2")
+        held = [lease for one in there.replicas() for lease in one["holds"]]
+        assert held == ["telegram:123456"]
+        await there.fleet.drain(first, SECONDS)
+        await there.telegram.tell("c1", "m1")
+        assert await there.answered("c1", "m1") == "r2"
+        (left,) = there.replicas()
+        assert left["holds"] == held
