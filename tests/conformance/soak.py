@@ -198,7 +198,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two kills")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
+    parser.add_argument("--replicas", type=int, help="so many gateways over one PostgreSQL")
     options = parser.parse_args(arguments)
+    if options.replicas:
+        from .replicas.run import soak as soak_replicas
+
+        return soak_replicas(options)
     found = soak(options.chats, options.minutes * 60, options.every, options.seed)
     for name, value in found.items():
         if name != "violations":

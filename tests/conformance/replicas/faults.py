@@ -55,6 +55,8 @@ class Faults:
         """Replicas, or the database, that something is being done to."""
         self._running: set[asyncio.Task[None]] = set()
         self.problems: list[str] = []
+        self.down = (0.0, 1.5)
+        """For how many leases a replica that was killed is not started again."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -70,8 +72,9 @@ class Faults:
                 await asyncio.sleep(0.05)  # somebody must be there to take over
         await self.over()
 
-    async def every(self, seconds: float, until: float, kind: str) -> None:
-        """One of a kind at a time, at fixed intervals, until a moment of the loop's clock."""
+    async def every(self, seconds: float, during: float, kind: str) -> None:
+        """One of a kind at a time, at fixed intervals, for so many seconds."""
+        until = asyncio.get_running_loop().time() + during
         while asyncio.get_running_loop().time() < until:
             self._begin(kind)
             await asyncio.sleep(seconds)
@@ -126,7 +129,7 @@ class Faults:
 
     async def _kill(self, replica: Replica) -> None:
         self._fleet.kill(replica)
-        await asyncio.sleep(self._leases(0, 1.5))
+        await asyncio.sleep(self._leases(*self.down))
         self._start(replica)
 
     async def _drain(self, replica: Replica) -> None:

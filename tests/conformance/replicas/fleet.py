@@ -31,15 +31,27 @@ LONGEST_SKEW = 300.0
 class Replica:
     """One gateway, with its home, its way to the database and its lives."""
 
-    def __init__(self, name: str, home: Path, proxy: Proxy) -> None:
+    def __init__(self, name: str, home: Path, store: str, proxy: Proxy | None) -> None:
         self.name = name
         self.home = home
-        self.proxy = proxy
+        self.store = store
+        self._proxy = proxy
         self.port = free_port()
         self.pid: int | None = None
         self.lives = 0
         self.is_stopped = False
         self.is_draining = False
+
+    @property
+    def proxy(self) -> Proxy:
+        """Its way to the database, where that can be cut."""
+        assert self._proxy is not None
+        return self._proxy
+
+    def close(self) -> None:
+        """Close its way to the database."""
+        if self._proxy is not None:
+            self._proxy.close()
 
 
 class Fleet:
@@ -56,10 +68,14 @@ class Fleet:
         self.given_up = 0
         """How often one ended at its start because the database was not to be reached."""
 
-    async def add(self, name: str, database: str, telegram: str, model: str) -> Replica:
-        """A replica that does not run yet."""
-        proxy = Proxy(database)
-        await proxy.start()
+    async def add(
+        self, name: str, database: str, telegram: str, model: str, *, cuttable: bool
+    ) -> Replica:
+        """A replica that does not run yet; what it says to the database may be `cuttable`."""
+        proxy = Proxy(database) if cuttable else None
+        if proxy is not None:
+            await proxy.start()
+            database = proxy.url
         home = self._folder / name
         home.mkdir()
         config = {
@@ -76,7 +92,7 @@ class Fleet:
             "compression": {"enabled": False},
         }  # fmt: skip
         (home / "config.yaml").write_text(json.dumps(config))
-        replica = Replica(name, home, proxy)
+        replica = Replica(name, home, database, proxy)
         self.replicas.append(replica)
         return replica
 
@@ -86,7 +102,7 @@ class Fleet:
         replica.lives += 1
         environment = {
             "HERMES_HOME": str(replica.home),
-            "HERMES_STORE": replica.proxy.url,
+            "HERMES_STORE": replica.store,
             "API_SERVER_ENABLED": "true",
             "API_SERVER_KEY": KEY,
             "API_SERVER_PORT": str(replica.port),
@@ -156,7 +172,7 @@ class Fleet:
         """End all of them."""
         for replica in self.replicas:
             self.kill(replica)
-            replica.proxy.close()
+            replica.close()
         self._zygote.close()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import tempfile
 import time
@@ -29,6 +30,9 @@ from .proxy import Balancer
 from .world import EffectServer, ModelServer
 
 DATABASE = "replicas"
+SOAK_LEASE = 10.0
+SOAK_PAUSE = 8.0
+"""With many chats: they would only wait for each other."""
 SETTLE_LEASES = 20
 """So many leases after the last fault everything must have been answered."""
 
@@ -50,6 +54,8 @@ class Settings:
     """The longest a tool takes."""
     pause: float = 0.5
     """The longest a person waits before asking again."""
+    cuttable: bool = True
+    """Whether the ways to the database can be cut; else they are not in the way."""
 
 
 @dataclass
@@ -111,7 +117,11 @@ async def live(folder: Path, server: postgres.Server, settings: Settings, hurt: 
 
         for number in range(1, settings.replicas + 1):
             url = server.url(DATABASE)
-            start(await fleet.add(f"r{number}", url, telegram.url, model.url))
+            start(
+                await fleet.add(
+                    f"r{number}", url, telegram.url, model.url, cuttable=settings.cuttable
+                )
+            )
         balancer = Balancer(fleet.ports)
         await balancer.start()
         stack.callback(balancer.close)
@@ -185,7 +195,28 @@ def main(options: argparse.Namespace) -> int:
         await asyncio.sleep(options.quiet)
         await faults.make(options.faults)
 
-    found = run(settings, hurt, options.keep)
+    return show(run(settings, hurt, options.keep))
+
+
+def soak(options: argparse.Namespace) -> int:
+    """Many chats, and one replica killed every few seconds for minutes."""
+    settings = Settings(
+        replicas=options.replicas, chats=options.chats, programs=options.chats // 10,
+        seed=options.seed, lease=SOAK_LEASE, thinking=0.3, pause=SOAK_PAUSE, cuttable=False,
+    )  # fmt: skip
+
+    async def hurt(faults: Faults) -> None:
+        faults.down = (0.0, 0.05)
+        await faults.every(options.every, options.minutes * 60, "kill")
+
+    found = run(settings, hurt)
+    if options.json:
+        options.json.write_text(json.dumps(found.report(), indent=1, ensure_ascii=False) + "\n")
+    return show(found)
+
+
+def show(found: Found) -> int:
+    """Print what came of a run; 0 if nothing was violated."""
     for name, value in found.report().items():
         if name != "violations":
             print(f"{name}: {value}")
