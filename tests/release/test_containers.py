@@ -7,6 +7,7 @@ import re
 import shlex
 import tomllib
 from fnmatch import fnmatch
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -14,10 +15,13 @@ from release_parts import ROOT, source_files
 
 from gateway.platforms.api.manifest import MANIFEST, PORT
 from hermes_cli.main import build_parser
+from hermes_state.server_schema import OLDEST_SERVER
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICE = COMPOSE["services"]["hermes"]
+REPLICAS = [COMPOSE["services"][f"replica-{number}"] for number in (1, 2)]
+DATABASE = COMPOSE["services"]["database"]
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -89,7 +93,10 @@ def test_it_is_nobody_special_and_keeps_its_things_in_the_volume() -> None:
     (home,) = values("VOLUME")
     assert f"HERMES_HOME={home}" in values("ENV")[0]
     assert SERVICE["volumes"] == [f"home:{home}"]
-    assert set(COMPOSE["volumes"]) == {"home"}
+    own = [volume.partition(":")[0] for service in REPLICAS for volume in service["volumes"]]
+    assert all(volume.endswith(f":{home}") for service in REPLICAS for volume in service["volumes"])
+    assert len(set(own)) == len(REPLICAS), "a home belongs to one gateway"
+    assert set(COMPOSE["volumes"]) == {"home", *own, "database"}
 
 
 def test_the_api_is_published_to_this_machine_only() -> None:
@@ -98,12 +105,56 @@ def test_the_api_is_published_to_this_machine_only() -> None:
     assert set(SERVICE["environment"]) <= set(MANIFEST.environment.values())
 
 
+def test_one_machine_is_what_starts_without_being_asked() -> None:
+    alone = [name for name, service in COMPOSE["services"].items() if "profiles" not in service]
+    assert alone == ["hermes"]
+
+
+def test_two_gateways_share_a_database_that_they_take() -> None:
+    for service in REPLICAS:
+        assert {**service, "volumes": ()} == {**REPLICAS[0], "volumes": ()}
+        assert "ports" not in service, "only the balancer is published"
+        assert service["depends_on"]["database"]["condition"] == "service_healthy"
+        known = {"HERMES_STORE", *MANIFEST.environment.values()}
+        assert set(service["environment"]) <= known
+        place = urlsplit(service["environment"]["HERMES_STORE"])
+        assert (place.hostname, place.path) == (
+            "database",
+            f"/{DATABASE['environment']['POSTGRES_DB']}",
+        )
+        assert place.username == DATABASE["environment"]["POSTGRES_USER"]
+        assert place.password == DATABASE["environment"]["POSTGRES_PASSWORD"]
+    assert "--locale=C" in DATABASE["environment"]["POSTGRES_INITDB_ARGS"]
+    assert "postgres" in values("ARG")[0], "the driver is in the image"
+    version = int(DATABASE["image"].partition(":")[2])
+    assert version * 10_000 >= OLDEST_SERVER
+
+
+def test_the_balancer_reaches_both_and_is_published_to_this_machine_only() -> None:
+    balancer = COMPOSE["services"]["balancer"]
+    assert re.findall(r"--to (\S+)", balancer["command"]) == [
+        f"replica-1:{PORT}",
+        f"replica-2:{PORT}",
+    ]
+    assert balancer["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    assert f"--from :{PORT}" in balancer["command"]
+
+
+def test_secrets_of_the_replicas_are_not_in_the_repository() -> None:
+    ignored = (ROOT / ".gitignore").read_text().splitlines()
+    (file,) = (entry["path"] for entry in REPLICAS[0]["env_file"])
+    assert {file, ".env"} <= set(ignored)
+    assert all(not entry["required"] for entry in REPLICAS[0]["env_file"]), "for one machine alone"
+
+
 def documented() -> list[str]:
     """Every `hermes …` that the comments tell people to run in a container."""
     found = []
     for text in (DOCKERFILE, (ROOT / "compose.yaml").read_text()):
         for line in re.findall(r"^#   (docker .*?)(?:\s{2,}.*)?$", text, re.MULTILINE):
-            after = re.search(r"(?:run --rm|exec|:/data) hermes ?(?:hermes )?(.*)", line)
+            after = re.search(
+                r"(?:run --rm|exec|:/data) (?:hermes|replica-1) ?(?:hermes )?(.*)", line
+            )
             if after:
                 found.append(after[1])
     return found
