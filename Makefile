@@ -44,7 +44,7 @@ fuzz: $(READY)
 
 N ?= 300
 conformance: $(READY)
-	@$(PY) -m tests.conformance --kills $(N) --seed $(or $(SEED),1)
+	@$(PY) -m tests.conformance --kills $(N) --seed $(or $(SEED),1) $(if $(REPLICAS),--replicas $(REPLICAS) --faults $(N))
 
 soak: $(READY)
 	@$(PY) -m tests.conformance soak $(ARGS)
