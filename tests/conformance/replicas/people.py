@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable
 
-from .checker import NOTICE, answered_name
+from .checker import NOTICE, answered_name, tells_missing
 from .fleet import KEY
 from .history import History
 from .platform import Telegram
@@ -73,7 +73,7 @@ class People:
             for shown in self._history.shown[seen:]:
                 if shown.chat == chat:
                     open_names.discard(answered_name(shown.text) or "")
-                    notices += shown.text.startswith(NOTICE)
+                    notices += tells_missing(shown.text)
             seen = len(self._history.shown)
             if not open_names:
                 return
