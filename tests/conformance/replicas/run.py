@@ -33,6 +33,8 @@ DATABASE = "replicas"
 SOAK_LEASE = 10.0
 SOAK_PAUSE = 8.0
 """With many chats: they would only wait for each other."""
+SHOWN, SHOWN_CHATS = 20, 5
+"""How many violations are printed, and of how many chats what happened there."""
 SETTLE_LEASES = 20
 """So many leases after the last fault everything must have been answered."""
 
@@ -220,10 +222,12 @@ def show(found: Found) -> int:
     for name, value in found.report().items():
         if name != "violations":
             print(f"{name}: {value}")
-    print(f"violations: {len(found.problems)}", *found.problems[:20], sep="\n  ")
-    for chat in sorted({problem.partition(":")[0] for problem in found.problems[:20]}):
-        if chat[:1] == "c" or chat[:3] == "api":
-            print(f"\n{chat}\n{found.history.of_chat(chat)}")
+    problems = list(dict.fromkeys(found.problems))
+    print(f"violations: {len(found.problems)}", *problems[:SHOWN], sep="\n  ")
+    chats = dict.fromkeys(problem.partition(":")[0].partition(" ")[0] for problem in problems)
+    known = {said.chat for said in found.history.said}
+    for chat in [chat for chat in chats if chat in known][:SHOWN_CHATS]:
+        print(f"\n{chat}\n{found.history.of_chat(chat)}")
     return 1 if found.problems else 0
 
 
