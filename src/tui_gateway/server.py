@@ -32,6 +32,8 @@ _opening = threading.Lock()
 _workers = Workers()
 _is_ending = False
 _db: SessionDB | None = None
+_closed_db: SessionDB | None = None
+"""The store after the end: threads that are late meet this one, and open no other."""
 _config: Config | None = None
 
 
@@ -92,12 +94,13 @@ def serve_no_more() -> None:
 
 def shut_down(end_reason: str, seconds: float = 8.0) -> None:
     """End every session, then close the store; bounded, and harmless when done twice."""
-    global _db
+    global _db, _closed_db
     finalize.finalize_all(hub(), end_reason, seconds)
     with _opening:
         db, _db = _db, None
-    if db is None:
-        return
+        if db is None:
+            return
+        _closed_db = db
     background = sys.modules.get("agent.background")  # not imported: nothing runs
     if background is not None:
         background.stop_all(db)
@@ -114,6 +117,8 @@ def _get_db() -> SessionDB:
     """The store, opened when it is first needed."""
     global _db
     with _opening:
+        if _closed_db is not None:
+            return _closed_db
         if _db is None:
             from agent.auto_prune import begin_pruning
             from agent.home import hermes_home
@@ -131,7 +136,7 @@ def get_sessions() -> dict[str, Session]:
 
 
 def get_db() -> SessionDB:
-    """The store, opened when it is first needed."""
+    """The store, opened when it is first needed; a closed one after the end."""
     return _get_db()
 
 

@@ -128,6 +128,8 @@ async def test_what_comes_again_after_a_restart_is_answered_once(
     await ann.say(room, "two")  # while nobody listens
     place.write_text(before)  # as if it had been killed before it could note how far it was
     async with running(tmp_path, synapse, bot, [ann]) as gateway:
+        # Two that wait together would be one question.
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: two" in texts)
         await ann.say(room, "three")
         texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: three" in texts)
         assert texts == ["re: zero", "re: one", "re: two", "re: three"]

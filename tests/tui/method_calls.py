@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -139,3 +140,7 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway
     yield made
     server.shut_down("test")
     server._config = None
+    for thread in threading.enumerate():
+        if thread.name.startswith(("hermes-notes", "hermes-turn-")):
+            thread.join(10)  # until then it may look for the store
+    server._closed_db = None

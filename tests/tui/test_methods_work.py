@@ -9,6 +9,8 @@ import pytest
 from method_calls import Gateway, until
 
 from agent.scripted import call, say
+from hermes_state import StoreClosedError
+from tui_gateway import prompts, server
 
 
 def test_processes_are_listed_and_ended(gateway: Gateway) -> None:
@@ -56,6 +58,16 @@ def test_a_task_in_the_background(gateway: Gateway) -> None:
     assert told["task_id"] == started and "report!" in told["text"]
     assert gateway.call("agents.list")["tasks"][0]["state"] == "completed"
     assert gateway.refused("prompt.background", session_id=sid, text=" ").code == 4012
+
+
+def test_after_the_end_nobody_opens_the_store_again(gateway: Gateway) -> None:
+    """What a task's end sets off may come after the server's."""
+    sid = gateway.open()
+    session, db = server._sessions[sid], server.get_db()
+    server.shut_down("test")
+    with pytest.raises(StoreClosedError):
+        prompts.run_waiting(server.hub(), sid, session)
+    assert server._db is None and server.get_db() is db
 
 
 def test_a_task_is_stopped_by_its_id(gateway: Gateway) -> None:

@@ -177,6 +177,8 @@ async def test_what_a_killed_run_left_is_ended_at_the_next_start(home: Path) -> 
     )
     assert killed.stdout is not None
     assert await killed.stdout.readline() == b"under way\n"
+    while not sleeping_in(home):  # a shell says so before it has become them
+        await asyncio.sleep(0.02)
     killed.kill()
     await killed.wait()
     assert sleeping_in(home)
