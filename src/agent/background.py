@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes_base.process import has_ended, machine, start_time
+from hermes_base.process import has_ended, machine, start_time, this_process
 from hermes_base.redaction import redact
 from hermes_state import SessionDB, StoreError
 from tools.delegate import Task, joined
@@ -177,8 +177,14 @@ def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]]) -> int:
     What the sub-agents had done is kept in their sessions, which the conversation is told of.
     """
     ended = 0
+    living: dict[str, bool] = {}
+    """Of the gateways that share the store: whether each is heard of."""
+    if db.is_on_server:
+        living = {replica["owner"]: replica["is_alive"] for replica in db.list_replicas()}
     for delegation in running:
-        if not is_lost(delegation, db.clock):
+        owner = delegation["owner"]
+        is_elsewhere = owner in living and owner != this_process()
+        if living[owner] if is_elsewhere else not is_lost(delegation, db.clock):
             continue
         for session_id in delegation["sessions"]:
             _close_turn(db, session_id)

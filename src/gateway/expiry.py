@@ -47,6 +47,8 @@ class Expiry:
     tell: Callable[[SessionEntry], Awaitable[None]] | None = None
     """Tells a chat that its session is over."""
     db: SessionDB | None = None
+    may_end: Callable[[SessionEntry], Awaitable[bool]] | None = None
+    """Where several gateways share the store: whether it is this one that ends a session."""
 
     async def look(self) -> None:
         """End what is over, let idle agents go, and forget chats that nobody uses any more."""
@@ -66,6 +68,8 @@ class Expiry:
             if entry.expiry_finalized or entry.session_key in self.running:
                 continue
             if store._is_session_expired(entry) and not self._is_running_elsewhere(entry):
+                if self.may_end is not None and not await self.may_end(entry):
+                    continue
                 ended += await self._end(entry, entry.session_id in told)
                 told.add(entry.session_id)
         return ended
@@ -76,13 +80,18 @@ class Expiry:
 
     async def _end(self, entry: SessionEntry, is_told: bool) -> bool:
         platform = entry.platform.value if entry.platform else ""
+        # Among several gateways one claims the end, then tells it: two would both tell it else.
+        is_claimed = self.may_end is not None
+        if is_claimed and not await at_hand(self.db, self.store.set_expiry_finalized, entry):
+            return False
         if not is_told:
             await boundaries.tell(
                 "on_session_finalize", session_id=entry.session_id, platform=platform
             )
         try:
             self.evict(entry.session_key)
-            await at_hand(self.db, self.store.set_expiry_finalized, entry)
+            if not is_claimed:
+                await at_hand(self.db, self.store.set_expiry_finalized, entry)
         except Exception:
             # The store may be locked now; the next look tries again, a few times.
             entry.finalize_failures += 1

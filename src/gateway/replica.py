@@ -23,7 +23,7 @@ from hermes_state import LEASE_SECONDS, Beat, PlatformLease, StoreError
 
 if TYPE_CHECKING:
     from agent.config import Config
-    from hermes_state import AsyncSessionDB
+    from hermes_state import AsyncSessionDB, SessionDB
 
 log = logging.getLogger(__name__)
 
@@ -154,6 +154,16 @@ class Replica:
     async def leads(self, name: str = UPKEEP) -> bool:
         """Whether it is this one of all replicas that is to do something now."""
         return (self.is_shared and self.is_sure(name)) or await self.take(name)
+
+    async def keep_tidy(self, tidy: Callable[[SessionDB], object]) -> None:
+        """Every now and then: one of all replicas ends what those left that are gone."""
+        while self.is_shared and not self._draining:
+            await asyncio.sleep(LEASE_SECONDS)
+            try:
+                if await self.leads():
+                    await asyncio.to_thread(tidy, self._db.sync)
+            except StoreError as error:
+                log.warning("What others left is looked for again: %s", error)
 
     # The end
 

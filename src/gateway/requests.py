@@ -20,6 +20,7 @@ from agent.outcome import NotStarted, TurnOutcome
 from agent.request import Question, TurnRequest
 from conversation.busy import BusyMode, offer
 from conversation.door import Abandoned, Door, Origin
+from hermes_state import LEASE_SECONDS, StoreError
 
 from .config import Platform
 from .platforms.base import MessageEvent
@@ -300,12 +301,31 @@ class Requests:
             on_accepted()
         return await asyncio.shield(asked.outcome)
 
-    async def resume(self) -> None:
-        """After a start: go on with what was accepted and not begun."""
-        rows = await self._parts.db.list_waiting(source=Platform.API_SERVER.value)
+    async def watch(self) -> None:
+        """Where several gateways share the store: go on with what those had accepted that are
+        gone."""
+        db = self._parts.db
+        while db.sync.is_on_server and self._parts.is_running():
+            await asyncio.sleep(LEASE_SECONDS / 4)
+            try:
+                await self.resume(with_own=False)
+            except StoreError as error:
+                log.warning("What others had accepted is looked for again: %s", error)
+
+    async def resume(self, *, with_own: bool = True) -> None:
+        """Go on with what was accepted and not begun, by this gateway before it was started or by
+        others that are gone.
+
+        Without `with_own` only by others.
+        """
+        db = self._parts.db
+        rows = await db.list_waiting(source=Platform.API_SERVER.value)
+        others = await db.list_live_owners(with_own) if rows else set()
         for row in rows:
             facts = row["facts"].get("request")
-            if not facts or row["id"] in self._asked:
+            if not facts or row["id"] in self._asked or row["owner"] in others:
+                continue
+            if not await db.claim_message(row["id"], row["owner"]):
                 continue
             request = Request(
                 row["id"], facts["owner"], row["session_id"], facts["conversation_id"],

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.leftovers import end_lost_tasks
 from agent.outcome import outcome_from_dict
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
@@ -192,6 +193,7 @@ class GatewayRunner:
         self.spawn(self._session_expiry_watcher())
         self.spawn(self.handoffs.watch(self.is_running))
         self.spawn(self.recovery.watch(self.adapters, self.is_running))
+        self.spawn(self.replica.keep_tidy(end_lost_tasks))
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
         await self.hooks.emit("gateway:startup", {"platforms": platforms})
@@ -414,7 +416,20 @@ class GatewayRunner:
             max_age_days=config.session_store_max_age_days if config is not None else None,
             tell=turns.tell_expired if turns is not None else None,
             db=self._store_db(),
+            may_end=self._ends if self._shares_store() else None,
         )
+
+    def _shares_store(self) -> bool:
+        replica = getattr(self, "replica", None)
+        return replica is not None and replica.is_shared
+
+    async def _ends(self, entry: SessionEntry) -> bool:
+        """Whether it is this replica that ends a session: that which has its chat, or one of all
+        where no one has."""
+        platform = entry.platform
+        if platform is not None and self.supervisor.is_held(platform):
+            return self.supervisor.serves(platform)
+        return await self.replica.leads()
 
     def _store_db(self) -> SessionDB | None:
         db = getattr(self, "_session_db", None)
@@ -424,6 +439,8 @@ class GatewayRunner:
         """Delete what is configured to be deleted; returns how many files that were."""
         config, settings = getattr(self, "config", None), getattr(self, "settings", None)
         if config is None or settings is None:
+            return 0
+        if not await self.replica.leads():
             return 0
         days = config.session_store_max_age_days
         return await prune(self._session_db.sync, self.home, settings.sessions, days)

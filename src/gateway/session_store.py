@@ -367,19 +367,21 @@ class SessionStore:
 
     def set_expiry_finalized(
         self, entry: SessionEntry, *, clear_model_override: bool = True
-    ) -> None:
+    ) -> bool:
         """The end of an expired session was told; never again.
 
-        Nothing happens if another process has used the entry since, or bound its key anew.
+        False, and nothing happens, if another process has used the entry since, has bound its key
+        anew, or was first.
         """
         with self._lock:
             entry.expiry_finalized = True
             if clear_model_override:
                 entry.model_override = None
-            if not self._bindings.save(entry, "updated_at"):
-                return
+            if not self._bindings.save(entry, "updated_at", "expiry_finalized"):
+                return False
         self._db.set_expiry_finalized(entry.session_id)
         self._db.end_session(entry.session_id, RESET_REASON)
+        return True
 
     def prune_old_entries(self, max_age_days: int) -> int:
         """Forget keys that were not used for so long; their conversations stay."""

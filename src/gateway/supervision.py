@@ -93,6 +93,10 @@ class Supervisor:
             return True
         return platform in self._adapters and self._replica.is_sure(self._names[platform])
 
+    def is_held(self, platform: Platform) -> bool:
+        """Whether the chats of a platform are one replica's, whichever it is."""
+        return platform in self._names
+
     def is_elsewhere(self, platform: Platform) -> bool:
         """Whether another replica has the chats of a platform."""
         return self.states.get(platform.value, "").startswith(STANDBY)

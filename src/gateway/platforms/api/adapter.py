@@ -68,7 +68,11 @@ class ApiServerAdapter(HttpAdapter):
         """Go on with what waits, then serve until cancelled."""
         assert self._api is not None
         await self._api.requests.resume()
-        await super().run()
+        watching = self.host.spawn(self._api.requests.watch())
+        try:
+            await super().run()
+        finally:
+            watching.cancel()
 
     def asker(self, session_key: str, source: SessionSource) -> ApiAsker:
         """Whom the tools of a conversation ask."""

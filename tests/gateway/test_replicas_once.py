@@ -1,0 +1,177 @@
+"""What others are at is theirs while they live, and is settled once when they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from agent import background
+from gateway.config import Platform, ResetPolicy
+from gateway.recovery import STOPPED
+from gateway.requests import Requests
+from hermes_state import LEASE_SECONDS, SessionDB
+
+from ..state.owners import acting_as, owner
+from ..state.raw import tamper
+from .chats import Chats, gateway
+
+pytestmark = pytest.mark.postgres
+
+CHAT = {"source": {"platform": "local", "chat_id": "1", "user_id": "u1", "chat_type": "dm"}}
+TO = {"session_key": "agent:main:local:dm:1", "platform": "local", "chat_id": "1"}
+
+
+@pytest.fixture
+def finalized() -> Iterator[list[str]]:
+    """The sessions whose end plugins were told."""
+    found: list[str] = []
+
+    def invoke(name: str, **facts: Any) -> list[Any]:
+        if name == "on_session_finalize":
+            found.append(facts["session_id"])
+        return []
+
+    with (
+        patch("hermes_base.plugins.invoke_hook", invoke),
+        patch("hermes_base.plugins.has_hook", lambda name: True),
+    ):
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.recovery.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.recovery.PACE_SECONDS", 0.05)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def fall_silent(db: SessionDB) -> None:
+    tamper(
+        db,
+        f"UPDATE replicas SET heartbeat_at = heartbeat_at - {LEASE_SECONDS + 1}"
+        f" WHERE owner = '{owner('a')}'",
+    )
+
+
+def states(chats: Chats) -> list[str]:
+    every = ("pending", "sending", "delivered", "failed")
+    return [row["state"] for row in chats.db.list_deliveries(every)]
+
+
+async def test_what_another_is_sending_is_reported_only_when_it_is_gone(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db, acting_as("a"):
+        db.register_replica(host="a")
+        db.add_delivery("say:x", "a notice", **TO)
+        assert db.begin_delivery("say:x")
+    async with gateway(tmp_path) as chats:
+        await chats.ask("hello")  # by then it has looked
+        assert chats.local.texts() == ["re: hello"]
+        await until(lambda: sorted(states(chats)) == ["delivered", "sending"])
+        fall_silent(chats.db)
+        await until(lambda: "a notice" in chats.local.texts())
+        await until(lambda: states(chats) == ["delivered", "delivered"])
+
+
+async def test_a_command_that_another_carries_out_is_told_only_when_it_is_gone(
+    tmp_path: Path,
+) -> None:
+    with SessionDB(tmp_path / "state.db") as db, acting_as("a"):
+        db.register_replica(host="a")
+        db.accept_message("local:1:c", "s", "/compress", source="local", facts=CHAT,
+                          session_key=TO["session_key"])  # fmt: skip
+        assert db.begin_command("local:1:c")
+    async with gateway(tmp_path) as chats:
+        await chats.ask("hello")
+        assert [row["id"] for row in chats.db.list_begun()] == ["local:1:c"]
+        fall_silent(chats.db)
+        await until(lambda: STOPPED.format(command="/compress") in chats.local.texts())
+        await until(lambda: chats.db.list_begun() == [])
+
+
+async def test_a_message_that_another_accepted_for_our_chats_is_gone_on_with(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as chats:
+        db = chats.db
+        assert db.accept_message("local:1:m", TO["session_key"], "by another", source="local",
+                                 facts=CHAT, session_key=TO["session_key"])  # fmt: skip
+        tamper(db, f"UPDATE inbox SET owner = '{owner('a')}'")
+        assert (await chats.local.wait_for(1)) == ["re: by another"]
+
+
+async def test_a_request_is_gone_on_with_when_who_accepted_it_is_gone(tmp_path: Path) -> None:
+    facts = {"request": {"owner": "default", "conversation_id": "c"}}
+    with SessionDB(tmp_path / "state.db") as db, acting_as("a"):
+        db.register_replica(host="a")
+        db.accept_message("api:m", "c", "later", source=Platform.API_SERVER.value, facts=facts,
+                          session_key="agent:main:api")  # fmt: skip
+    async with gateway(tmp_path) as chats:
+        requests = Requests(chats.runner.request_parts)
+        await requests.resume()
+        assert not requests.is_open("api:m")
+        fall_silent(chats.db)
+        await requests.resume(with_own=False)
+        assert requests.is_open("api:m")
+        await until(
+            lambda: [one["content"] for one in chats.db.get_messages("c")] == ["later", "re: later"]
+        )
+
+
+async def test_the_end_of_a_session_is_told_by_one_of_two(
+    tmp_path: Path, finalized: list[str]
+) -> None:
+    policy = ResetPolicy("idle", idle_minutes=60, notify=False)
+    async with (
+        gateway(tmp_path, reset=policy) as first,
+        gateway(tmp_path, reset=policy, account="2") as second,
+    ):
+        await first.say("hello")  # whichever of the two shows the answer
+        await until(lambda: [*first.local.texts(), *second.local.texts()] == ["re: hello"])
+        session_id = first.session_id()
+        for chats in (first, second):
+            store = chats.runner.session_store
+            now = store._now() + timedelta(hours=2)
+            store._now = lambda now=now: now  # type: ignore[method-assign, misc]
+        ended = await asyncio.gather(
+            first.runner.expiry().end_expired(), second.runner.expiry().end_expired()
+        )
+        assert sorted(ended) == [0, 1]
+    assert finalized.count(session_id) == 1
+
+
+async def test_upkeep_is_one_gateways(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db, acting_as("a"):
+        db.register_replica(host="a")
+        assert db.take_platform("upkeep") is not None
+    async with gateway(tmp_path) as chats:
+        assert not await chats.runner.replica.leads()
+        tamper(
+            chats.db, f"UPDATE platform_leases SET heartbeat_at = 0 WHERE owner = '{owner('a')}'"
+        )
+        assert await chats.runner.replica.leads()
+        assert await chats.runner.replica.leads()
+
+
+def test_background_work_is_lost_with_its_gateway_and_not_before(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        with acting_as("a"):
+            db.register_replica(host="a")
+            place = owner("a").split("|")
+            task = {"goals": ["dig"], "sessions": [], "machine": place[:3]}
+            db.create_session("s", "local")
+            db.create_delegation("d", "s", task, owner_pid=int(place[3]), owner_started_at=1)
+        assert background.end_lost(db, db.list_running_delegations()) == 0
+        fall_silent(db)
+        assert background.end_lost(db, db.list_running_delegations()) == 1
+        assert background.end_lost(db, db.list_running_delegations()) == 0
