@@ -141,6 +141,11 @@ class ChatDoor(Door[Inbound]):
         inbound.entry = entry and self._parts.store.entry(self.key)
         return inbound
 
+    def is_waiting(self, inbound: Inbound) -> bool:
+        """Whether no turn of its own has begun for a message: while the store was asked, what ran
+        may have ended, and the turn that runs now may be the message's."""
+        return inbound.inbox_id in self.admitted
+
     def remove(self, inbox_ids: Iterable[str]) -> None:
         """They wait no more."""
         for inbox_id in inbox_ids:

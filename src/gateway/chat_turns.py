@@ -97,14 +97,16 @@ class ChatTurns:
         agent = self.conversations.agents.get(running.key)
         if mode == "steer" and hasattr(agent, "steer") and not inbound.event.media:
             waiting = await self._db.list_waiting(session_key=key, limit=LOOK_AHEAD)
+            if not door.is_waiting(inbound):
+                return
             if waiting and (key, waiting[0]["id"]) in ((key, inbound.inbox_id), *running.steered):
                 # In the order they came. What is not read in this turn waits for the next.
                 running.steered.add((key, inbound.inbox_id))
-                await door.mirror_question(inbound)
                 busy.steer(agent, inbound.event.text, inbound.inbox_id)
+                await door.mirror_question(inbound)
         elif mode == "interrupt" and hasattr(agent, "make_way"):
             await self.join_waiting(door, running.key)
-            if (key, inbound.inbox_id) not in running.steered:
+            if door.is_waiting(inbound) and (key, inbound.inbox_id) not in running.steered:
                 busy.make_way(agent)
 
     async def join_waiting(self, door: ChatDoor, holder: str) -> None:

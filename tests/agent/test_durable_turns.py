@@ -75,6 +75,8 @@ def begin_in_child(folder: Path, place: str, way: str = "die") -> subprocess.Pop
     assert child.stdout.readline() == "there\n"
     if way == "die":
         assert child.wait() == -signal.SIGKILL
+    else:  # it stands still only after it has said so
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
     return child
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +17,8 @@ from agent.busy_state import MOST_RESTARTS
 from agent.loop import INTERRUPTED, STILL_OPEN
 from agent.model import ModelRequest, ReasoningDelta
 from agent.scripted import Call, Step, say
+from gateway.chat_turns import ChatTurns
+from gateway.pipeline import Inbound
 
 from ..state.memory import MEMORY
 from .chats import Chats, asked, echo, gateway
@@ -193,3 +197,43 @@ def test_no_message_is_without_an_answer(plan: list[tuple[str, int]]) -> None:
 
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         asyncio.run(run(Path(folder)))
+
+
+@pytest.mark.postgres
+async def test_a_message_does_not_interrupt_the_turn_that_answers_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between looking at what runs and acting on it, a server's store is asked: others go on."""
+    spoken, first, second, begun = (asyncio.Event() for _ in range(4))
+    looking, may_look = threading.Event(), threading.Event()
+    mode_of = ChatTurns._busy_mode
+
+    def look_slowly(turns: ChatTurns, key: str) -> str:
+        if not looking.is_set():
+            looking.set()
+            may_look.wait(60)
+        return mode_of(turns, key)
+
+    taken: list[str] = []
+    take = ChatTurns.take
+
+    async def take_and_say(turns: ChatTurns, inbound: Inbound, mode: str | None = None) -> None:
+        await take(turns, inbound, mode)
+        taken.append(inbound.event.text)
+
+    monkeypatch.setattr(ChatTurns, "_busy_mode", look_slowly)
+    monkeypatch.setattr(ChatTurns, "take", take_and_say)
+    steps = [say("one", spoken.set, first, "."), say("two", begun.set, second, ".")]
+    async with gateway(tmp_path, steps) as chats:
+        await chats.say("m1")
+        await spoken.wait()
+        await chats.say("m2")
+        await until(looking.is_set)
+        first.set()
+        await begun.wait()
+        may_look.set()
+        await until(lambda: taken == ["m1", "m2"])
+        assert not chats.runner.conversations.agents[KEY]._busy.interrupt_wanted
+        second.set()
+        await quiet(chats)
+        assert chats.local.texts() == ["one.", "two."]
