@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from .model import Usage
@@ -221,12 +222,13 @@ def watch_all(*watchers: Watcher | None) -> Watcher:
     something must not cost the user the turn.
     """
     present = [watcher for watcher in watchers if watcher is not None]
+    return functools.partial(tell, present)
 
-    def watch(event: Event) -> None:
-        for watcher in present:
-            try:
-                watcher(event)
-            except Exception:
-                log.exception("A watcher failed on %s", type(event).__name__)
 
-    return watch
+def tell(watchers: Iterable[Watcher], event: Event) -> None:
+    """Tell each watcher of an event; see `watch_all`."""
+    for watcher in watchers:
+        try:
+            watcher(event)
+        except Exception:
+            log.exception("A watcher failed on %s", type(event).__name__)

@@ -68,15 +68,20 @@ class ConversationLog:
 
     def publish(self, event: Event) -> None:
         """Number an event, keep it, and hand it to whoever watches."""
+        kind = type(event)
         with self._lock:
-            if isinstance(event, TurnStarted):
-                self.number = max(self.number, event.fence << TURN_SHIFT)
+            if kind is TurnStarted:
+                fence = event.fence  # type: ignore[union-attr]
+                self.number = max(self.number, fence << TURN_SHIFT)
                 self._turn, self._pieces, self.is_running = [], [], True
                 self._questions = {}
             self.number += 1
             numbered = Numbered(self.number, event)
             self._keep(numbered)
-            self._sum_up(numbered)
+            if kind is TextStreamed and self._pieces and type(self._pieces[-1].event) is kind:
+                self._pieces.append(numbered)  # as most are
+            else:
+                self._sum_up(numbered)
             # Within the lock: everybody gets them in their order.
             for subscriber in self._subscribers:
                 subscriber(numbered)
@@ -111,6 +116,10 @@ class ConversationLog:
     def _keep(self, numbered: Numbered) -> None:
         self._kept.append(numbered)
         self._characters += _size(numbered.event)
+        if len(self._kept) > MAX_EVENTS or self._characters > MAX_CHARACTERS:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
         while len(self._kept) > MAX_EVENTS or (
             self._characters > MAX_CHARACTERS and len(self._kept) > 1
         ):
@@ -155,6 +164,9 @@ class Logs:
 
     def log(self, conversation_id: str) -> ConversationLog:
         """The log of a conversation; begun if there is none."""
+        log = self._logs.get(conversation_id)
+        if log is not None and log.is_running:
+            return log  # it is not forgotten meanwhile
         with self._lock:
             log = self._logs.get(conversation_id)
             if log is None:
@@ -175,4 +187,6 @@ class Logs:
 
 
 def _size(event: Event) -> int:
+    if type(event) is TextStreamed:
+        return len(event.text)
     return sum(len(field) for field in event if isinstance(field, str))

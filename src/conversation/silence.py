@@ -13,6 +13,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from agent.events import ToolFinished, ToolStarted
+
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
     from agent.events import Event, Watcher
@@ -58,13 +60,12 @@ class _Watch:
 
     def hear(self, event: Event) -> None:
         """Something happened in the turn; called from any thread."""
-        from agent.events import ToolFinished, ToolStarted
-
         self._last = time.monotonic()
-        if isinstance(event, ToolStarted):
-            self._tools[event.call_id] = event.name
-        elif isinstance(event, ToolFinished):
-            self._tools.pop(event.call_id, None)
+        kind = type(event)  # most are pieces of text
+        if kind is ToolStarted:
+            self._tools[event.call_id] = event.name  # type: ignore[union-attr]
+        elif kind is ToolFinished:
+            self._tools.pop(event.call_id, None)  # type: ignore[union-attr]
 
     async def run(
         self,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from agent.events import Event, Noticed, Watcher, watch_all
+from agent.events import Event, Noticed, Watcher, tell
 from agent.outcome import NotStarted, TurnOutcome
 from agent.request import Question, TurnRequest
 from conversation.busy import BusyMode, offer
@@ -123,7 +123,7 @@ class _Asked:
     """Whether the running turn was given it to read."""
 
     def watch(self, event: Event) -> None:
-        watch_all(*self.watchers)(event)
+        tell(self.watchers, event)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ def results_by_call(messages: list[Message]) -> dict[tuple[int, str], Message]:
     results: dict[tuple[int, str], Message] = {}
     for index, message in enumerate(messages):
         if message["role"] == "assistant":
-            asked |= {str(call["id"]): index for call in message.get("tool_calls") or []}
+            if calls := message.get("tool_calls"):
+                asked |= {str(call["id"]): index for call in calls}
         elif message["role"] == "tool" and message.get("tool_call_id"):
             call_id = str(message["tool_call_id"])
             if call_id in asked:
@@ -96,8 +97,10 @@ def unanswered_calls(messages: list[Message]) -> list[Message]:
 def with_unique_calls(message: Message) -> Message:
     """The message with only the tool calls that can be answered; itself where that is all."""
     given = message.get("tool_calls")
+    if not given:
+        return message
     calls = unique_calls(given)
-    if calls == (given or []):
+    if calls == given:
         return message
     rest = {name: field for name, field in message.items() if name != "tool_calls"}
     return {**rest, "tool_calls": calls} if calls else rest

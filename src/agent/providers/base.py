@@ -104,7 +104,8 @@ class HttpModel:
                         reader.done = True
                         break
                     try:
-                        chunks = feed(loads(data))
+                        # Events are UTF-8; left to find that out, it would look at each.
+                        chunks = feed(loads(data.decode("utf-8", "surrogatepass")))
                     except ReportedFailure as failure:
                         raise failures.reported(peer, failure.event) from None
                     except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -114,6 +114,8 @@ class ChatCompletionsModel(HttpModel):
         return result
 
     def _user_content(self, content: Any, before: list[dict[str, Any]]) -> str | list[Any]:
+        if not before and isinstance(content, str):
+            return content or EMPTY
         parts = parts_of(content, vision=self._vision)
         if not before and not any(isinstance(part, Image) for part in parts):
             return text_of(content) or EMPTY

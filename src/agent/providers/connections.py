@@ -22,6 +22,9 @@ KEEP = 128
 """Idle connections that are kept per address."""
 KEEP_SECONDS = 60.0
 
+OPENED = "hermes.opened"
+"""The extension of a request that is a list: it gets an entry if a connection was opened for it."""
+
 
 def pooled_transport(ssl_context: Callable[[], ssl.SSLContext]) -> httpx.AsyncHTTPTransport:
     """A transport for an `httpx.AsyncClient` that keeps its connections here.
@@ -48,6 +51,8 @@ class Connections:
             raise httpcore.UnsupportedProtocol("The address is no http:// or https:// address.")
         origin = request.url.origin
         connection = self._take(origin)
+        if not connection.is_idle():
+            request.extensions.get(OPENED, []).append(True)
         try:
             response = await connection.handle_async_request(request)
         except BaseException:

@@ -63,6 +63,8 @@ def parts_of(content: Any, *, vision: bool = True) -> list[Text | Image]:
 
 def text_of(content: Any) -> str:
     """A message's content as text, pictures noted."""
+    if isinstance(content, str):
+        return content
     return "\n".join(
         part.text for part in parts_of(content, vision=False) if isinstance(part, Text)
     )
@@ -109,11 +111,10 @@ def own_reasoning(message: Message, provider: str) -> list[dict[str, Any]]:
     Another provider could not read them, and would refuse the whole request over a signature it
     did not make.
     """
-    return [
-        item
-        for item in message.get("reasoning_details") or ()
-        if isinstance(item, dict) and item.get("provider") == provider
-    ]
+    items = message.get("reasoning_details")
+    if not items:
+        return []
+    return [item for item in items if isinstance(item, dict) and item.get("provider") == provider]
 
 
 def interleave(

@@ -15,12 +15,13 @@ import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from http.cookiejar import CookieJar
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from agent.providers import failures
-from agent.providers.connections import pooled_transport
+from agent.providers.connections import OPENED, pooled_transport
 from agent.providers.light_httpx import httpx
 from hermes_base.certificates import certificates
 from hermes_base.version import __version__
@@ -56,6 +57,9 @@ class HttpPeer:
             "user-agent": f"hermes/{__version__}",
             **headers,
         }
+        self._timeout = httpx.Timeout(timeout, connect=_CONNECT_SECONDS, pool=None)
+        self._urls: dict[str, httpx.URL] = {}
+        self._is_proxied = False
         self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
 
     @asynccontextmanager
@@ -91,13 +95,14 @@ class HttpPeer:
         client = self._clients.get(loop)
         if client is None:
             self._forget_ended_loops()
-            has_proxy = self._has_proxy()
+            has_proxy = self._is_proxied = self._has_proxy()
             client = self._clients[loop] = httpx.AsyncClient(
                 verify=certificates() if has_proxy else True,
                 # A proxy for the outside world cannot reach a server on this machine.
                 trust_env=not self._on_this_machine,
                 transport=None if has_proxy else pooled_transport(certificates),
-                timeout=httpx.Timeout(self.peer.timeout, connect=_CONNECT_SECONDS, pool=None),
+                timeout=self._timeout,
+                cookies=_NoCookies(),
                 limits=httpx.Limits(
                     max_connections=None, max_keepalive_connections=20, keepalive_expiry=60
                 ),
@@ -116,23 +121,29 @@ class HttpPeer:
 
     async def _send(self, path: str, body: bytes) -> httpx.Response:
         client = self._client()
-        url = self.base_url + path
-        connected = False
+        url = self._urls.get(path)
+        if url is None:
+            url = self._urls[path] = httpx.URL(self.base_url + path)
+        opened: list[bool] = []
+        extensions: dict[str, Any] = {"timeout": self._timeout.as_dict(), OPENED: opened}
+        if self._is_proxied:  # httpx's own pool does not say so by itself
 
-        async def trace(event: str, _info: Mapping[str, Any]) -> None:
-            nonlocal connected
-            connected = connected or "connect_tcp" in event
+            async def trace(event: str, _info: Mapping[str, Any]) -> None:
+                if "connect_tcp" in event:
+                    opened.append(True)
 
+            extensions["trace"] = trace
         for last_try in (False, True):
-            request = client.build_request(
-                "POST", url, content=body, headers=self._headers, extensions={"trace": trace}
+            # Not by `client.build_request`, which parses the address anew and merges headers.
+            request = httpx.Request(
+                "POST", url, content=body, headers=self._headers, extensions=extensions
             )
             try:
                 return await client.send(request, stream=True)
             except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
                 # A kept connection may have been closed by the server while it was idle. That says
                 # nothing about the server, so it is worth one try on a new connection.
-                if connected or last_try:
+                if opened or last_try:
                     raise
                 log.debug("A kept connection to %s was closed: %s", self.peer.address, error)
         raise AssertionError("the last try returns or raises")
@@ -165,6 +176,13 @@ class HttpPeer:
                     pass
         except (TimeoutError, httpx.HTTPError) as error:
             log.debug("The connection to %s is not kept: %r", self.peer.address, error)
+
+
+class _NoCookies(CookieJar):
+    """Keeps none: a provider needs none, and looking for them costs more than it seems."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        """Nothing is kept."""
 
 
 def _address(base_url: str) -> tuple[str, str]:
