@@ -86,8 +86,9 @@ def database_work(address: str) -> Work:
         wal = connection.execute("SELECT wal_bytes FROM pg_stat_wal").fetchone()
         flushes = connection.execute(_flushes(connection.info.server_version)).fetchone()
         own = connection.execute("SELECT pg_backend_pid()").fetchone()
-    assert row and wal and flushes and own
-    parent = int(Path(f"/proc/{own[0]}/stat").read_text().rpartition(")")[2].split()[1])
+        assert row and wal and flushes and own
+        # While it is connected: its process is gone a moment after.
+        parent = int(Path(f"/proc/{own[0]}/stat").read_text().rpartition(")")[2].split()[1])
     children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     used = processor_seconds([parent, *map(int, children)])
     return Work(int(row[0]), int(row[1]), int(wal[0]), int(flushes[0]), used)
