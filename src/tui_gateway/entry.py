@@ -104,6 +104,7 @@ def _serve_stdio(ending: _Ending) -> Callable[[], object]:
                 else:
                     server.dispatch(frame, peer)
         finally:
+            server.drain(DRAIN_SECONDS)
             ending.input_ended()
 
     threading.Thread(target=work, name="hermes-input", daemon=True).start()

@@ -145,6 +145,13 @@ def is_slow(frame: object) -> bool:
     return found is not None and found.slow
 
 
+def session_of(frame: object) -> str:
+    """The session a request is about; empty for none."""
+    params = frame.get("params") if isinstance(frame, dict) else None
+    found = params.get("session_id") if isinstance(params, dict) else None
+    return found if isinstance(found, str) else ""
+
+
 def _method_of(frame: Frame) -> Method:
     name = frame.get("method")
     if not isinstance(name, str):

@@ -16,7 +16,7 @@ from . import agents, finalize, live, methods, rpc
 from .event_log import EPOCH
 from .hub import Hub, Session
 from .peers import Peer
-from .workers import Workers
+from .workers import Lanes, Workers
 
 if TYPE_CHECKING:
     from agent.config import Config
@@ -30,6 +30,7 @@ _sessions: dict[str, Session] = {}
 _peers: set[Peer] = set()
 _opening = threading.Lock()
 _workers = Workers()
+_lanes = Lanes()
 _is_ending = False
 _db: SessionDB | None = None
 _closed_db: SessionDB | None = None
@@ -56,8 +57,28 @@ def dispatch(frame: object, peer: Peer) -> None:
         peer.send(rpc.failure(request_id, rpc.SERVER_ENDING, "The server ends. Connect again."))
     elif rpc.is_slow(frame):
         _workers.run(lambda: _answer(frame, peer))
+    elif _is_on_server():
+        # It may be slow or gone: what needs it waits, and no other session's requests.
+        _lanes.run((id(peer), rpc.session_of(frame)), lambda: _answer(frame, peer))
     else:
         _answer(frame, peer)
+
+
+def drain(seconds: float) -> None:
+    """Wait for what clients have asked for, if that takes no longer."""
+    _lanes.drain(seconds)
+
+
+def _is_on_server() -> bool:
+    if _db is not None:
+        return getattr(_db, "is_on_server", False) is True
+    from agent.home import ConfigError, hermes_home
+    from agent.store import find_store
+
+    try:
+        return find_store(hermes_home()).server is not None
+    except ConfigError:
+        return False  # the request meets it, and tells
 
 
 def _answer(frame: object, peer: Peer) -> None:
