@@ -101,13 +101,14 @@ async def test_an_interruption_never_hits_its_own_prompt(
 def is_answered(home: Path, key: str) -> bool:
     """Whether nothing waits or runs, and the last word is an answer."""
     with store(home) as db:
+        waiting = db.list_waiting()  # first: what waits no more has begun when the turn is read
         turn, said = db.get_turn(key), db.get_messages(key)
         is_over = turn is not None and turn["state"] != "running"
         last = said[-1] if said else {"role": "user", "content": ""}
         answered = last["role"] == "assistant" and str(last["content"]).startswith(
             ("answer", "You said")
         )
-        return is_over and answered and not db.list_waiting()
+        return is_over and answered and not waiting
 
 
 async def test_a_steered_prompt_is_read_by_the_running_turn(
