@@ -22,6 +22,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from gateway.config import Platform
 from gateway.process import exempt_loaded
 from hermes_state import SessionDB
 from tests.gateway import chats, serving
@@ -31,7 +32,7 @@ from .lines import answer_lines
 TICK = 0.001
 LATE = 0.005
 """Seconds beyond which the loop counts as held."""
-MESSAGE_EVERY, REQUEST_EVERY = 0.05, 0.5
+MESSAGE_EVERY, REQUEST_EVERY, LOOK_EVERY = 0.05, 0.5, 0.2
 
 
 class Ticks:
@@ -179,10 +180,20 @@ class Loops:
             self._errors.append(repr(task.exception())[:300])
 
     async def _message(self) -> None:
-        number = next(self._numbers)
-        local, chat_id = self._chats.local, f"chat-{number}"
-        await local.receive("during", chat_id=chat_id)
-        assert await local.wait_for(1, chat_id, 60.0) == ["re: during"]
+        """A message, held by its platform until a gateway is connected: one whose server is silent
+        for as long as half a lease gives its platforms up, and takes them again."""
+        chat_id = f"chat-{next(self._numbers)}"
+        adapters = self._chats.runner.adapters
+        while (adapter := adapters.get(Platform.LOCAL)) is None:
+            await asyncio.sleep(LOOK_EVERY)
+        await adapter.receive("during", chat_id=chat_id)
+        deadline = time.monotonic() + 60
+        seen = {adapter}
+        while not any(one.texts(chat_id) for one in seen):
+            assert time.monotonic() < deadline, f"no answer in {chat_id}"
+            await asyncio.sleep(LOOK_EVERY)
+            seen |= {adapters[Platform.LOCAL]} if Platform.LOCAL in adapters else set()
+        assert [one for known in seen for one in known.texts(chat_id)] == ["re: during"]
 
     async def _request(self) -> None:
         answer = await self._served.chat("during", f"request-{next(self._numbers)}")
@@ -214,7 +225,8 @@ class Loops:
         while self._waiting:
             await asyncio.wait(set(self._waiting))
         answered, failed, self._answered, self._failed = self._answered, self._failed, 0, 0
-        return {"answered": answered, "failed": failed, "errors": self._errors[:3]}
+        errors, self._errors = self._errors[:3], []
+        return {"answered": answered, "failed": failed, "errors": errors}
 
     def close(self) -> dict[str, Any]:
         """Stop everything."""

@@ -25,8 +25,8 @@ from .. import postgres, seeds, server_store
 from .chats import CONFIG, echo, gateway
 from .serving import serving
 
-SECONDS = seeds.times(2, 10)
-"""How long the server is stopped."""
+SECONDS = seeds.times(2, 8)
+"""How long the server is stopped: less than after which a gateway gives its platforms up."""
 CHATS = [str(number) for number in range(5)]
 
 
