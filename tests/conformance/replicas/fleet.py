@@ -69,7 +69,7 @@ class Fleet:
         """How often one ended at its start because the database was not to be reached."""
 
     async def add(
-        self, name: str, database: str, telegram: str, model: str, *, cuttable: bool
+        self, name: str, database: str, telegram: str, model: str, *, cuttable: bool = False
     ) -> Replica:
         """A replica that does not run yet; what it says to the database may be `cuttable`."""
         proxy = Proxy(database) if cuttable else None
