@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hermes_base.process import this_process
+from hermes_base.process import is_of_this_machine, this_process
 
 if TYPE_CHECKING:
     from agent.config.schema import AgentSettings
@@ -32,6 +32,14 @@ CUT_OFF = (
     "⚠️ I was stopped in the middle of my answer to your last message. What I had done is kept;"
     ' say "continue" and I go on from there.'
 )
+LEFT_BEHIND = (
+    "⚠️ The machine that worked on your last message is gone, in the middle of it. What I had done"
+    ' is kept, but the files I worked on may not be here; say "continue" and I go on from there.'
+)
+LOCAL_TOOLS = frozenset({
+    "read_file", "write_file", "patch", "search_files", "terminal", "process", "execute_code",
+})  # fmt: skip
+"""Tools that work on the files and processes of one machine."""
 GOING_ON = "The last answer was cut off; going on with it."
 TAKEN_AWAY = "This turn was taken over by another process, which answers it."
 
@@ -94,8 +102,20 @@ def close_turn(db: SessionDB, turn: Mapping[str, Any]) -> None:
         log.info("The abandoned turn in %s was closed", turn["conversation_id"])
 
 
-def is_resumed(turn: Mapping[str, Any], settings: AgentSettings) -> bool:
+def is_left_behind(turn: Mapping[str, Any], workspace: str) -> bool:
+    """Whether an abandoned turn has worked on files of a machine that is not this one.
+
+    Where the `workspace` is "shared" by all machines, none has.
+    """
+    if workspace == "shared" or LOCAL_TOOLS.isdisjoint(turn["tools"]):
+        return False
+    return not is_of_this_machine(str(turn["owner"]))
+
+
+def is_resumed(turn: Mapping[str, Any], settings: AgentSettings, workspace: str = "local") -> bool:
     """Whether an abandoned turn is gone on with unasked; any other is closed."""
+    if is_left_behind(turn, workspace):
+        return False
     if settings.cut_off_turns == "ask":
         return False
     if turn["age"] > settings.gateway_auto_continue_freshness:
@@ -114,9 +134,11 @@ def is_unsure(lease: Lease) -> bool:
 
 
 def take_over_turn(
-    db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings
+    db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings, workspace: str = "local"
 ) -> TakenTurn | None:
     """Take over a turn of `list_abandoned_turns`, or close it; None if it is not resumed here.
+
+    `workspace` is `replicas.workspace`: whether machines share the files that tools work on.
 
     When it is closed, the chat that waits for its answer is told. May be called again after a
     StoreOutcomeUnknownError: a turn that was taken over then is found to be.
@@ -124,8 +146,9 @@ def take_over_turn(
     from hermes_state import Lease, StoreOutcomeUnknownError
 
     conversation_id, fence = str(turn["conversation_id"]), int(turn["fence"])
-    if not is_resumed(turn, settings):
-        if db.close_abandoned_turn(conversation_id, fence, CUT_OFF):
+    if not is_resumed(turn, settings, workspace):
+        notice = LEFT_BEHIND if is_left_behind(turn, workspace) else CUT_OFF
+        if db.close_abandoned_turn(conversation_id, fence, notice):
             log.info("The abandoned turn in %s was closed", conversation_id)
         return None
     tried = Lease(conversation_id, fence + 1, this_process())

@@ -32,6 +32,7 @@ from .mirror import Linked, LinkedChats, Mirror
 from .pace import Pace, watch_progress
 from .patience import retry_until_stored
 from .places import TurnPlaces
+from .room import HasRoom, Room
 from .silence import watched
 from .tasks import Spawn, Tasks
 from .turn_events import TurnEvents
@@ -70,19 +71,20 @@ class Conversations:
         pace: Pace | None = None,
         linked: Linked | None = None,
         send: Callable[[str], object] = lambda key: None,
+        has_room: HasRoom | None = None,
     ) -> None:
         """Nothing further is begun once `is_running` says no. `limit` is how many turns may run at
         once, None for any number. `agents` gets the agent of every running turn, by the key of its
         door. `pace` and `linked` are shared by those of one process, where it has several; `send`
-        has what a chat is owed sent now."""
+        has what a chat is owed sent now; `has_room` counts turns over several processes."""
         self._db = db
         self._settings = settings
         self._hooks = hooks
         self._is_running = is_running
-        self._slots = asyncio.Semaphore(limit) if limit else None
         self._pace = pace or Pace()
         self._tasks = Tasks("the conversations")
         self.spawn = spawn or self._tasks.spawn
+        self._room = Room(limit, db, self.spawn, has_room)
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._queues: dict[str, deque[Any]] = {}
         self.agents: dict[str, Any] = {} if agents is None else agents
@@ -415,7 +417,7 @@ class Conversations:
     @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
         """Room for one turn among those that may run at once."""
-        async with self._slots or contextlib.nullcontext():
+        async with self._room.place():
             self.in_flight += 1
             begun = time.monotonic()
             try:

@@ -150,8 +150,10 @@ class AbandonedTurns:
         if is_left or not await self.authorization.admits(source):
             await asyncio.to_thread(abandoned.close_turn, db, chat_turn.row)
             return None
-        settings = self.settings.agent
-        taken = await asyncio.to_thread(abandoned.take_over_turn, db, chat_turn.row, settings)
+        settings, workspace = self.settings.agent, self.settings.replicas.workspace
+        taken = await asyncio.to_thread(
+            abandoned.take_over_turn, db, chat_turn.row, settings, workspace
+        )
         if taken is None:
             self.spawn(self.delivery.flush(chat_turn.key))  # what it may have been told
             return None

@@ -14,7 +14,7 @@ import json
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agent.heartbeat import heart
@@ -45,11 +45,14 @@ UPKEEP = "upkeep"
 class Replica:
     """One gateway of those that share a store."""
 
-    def __init__(self, db: AsyncSessionDB, config: Mapping[str, Any]) -> None:
-        """`config` is what all of them should be told alike; a digest of it is shown."""
+    def __init__(
+        self, db: AsyncSessionDB, config: Mapping[str, Any], address: str | None = None
+    ) -> None:
+        """`config` is what all of them should be told alike; a digest of it is shown, and the
+        `address` of this one."""
         self._db = db
         self._digest = digest_of(config)
-        self.address: str | None = None
+        self._address = address
         self._held: dict[str, tuple[PlatformLease, float]] = {}
         """By name: a lease, and when it was last known to count, by our own clock."""
         self._draining = False
@@ -69,7 +72,7 @@ class Replica:
         self._db.sync.register_replica(
             host=socket.gethostname(),
             version=__version__,
-            address=self.address,
+            address=self._address,
             config_digest=self._digest,
         )
 
@@ -154,6 +157,17 @@ class Replica:
     async def leads(self, name: str = UPKEEP) -> bool:
         """Whether it is this one of all replicas that is to do something now."""
         return (self.is_shared and self.is_sure(name)) or await self.take(name)
+
+    def find_room(self, limit: int | None) -> Callable[[int], Awaitable[bool]] | None:
+        """What tells whether all replicas together have room for so many turns here; None where
+        there are no others."""
+        if limit is None or not self.is_shared:
+            return None
+
+        async def has_room(count: int) -> bool:
+            return await self._db.set_running_turns(count, limit)
+
+        return has_room
 
     async def keep_tidy(self, tidy: Callable[[SessionDB], object]) -> None:
         """Every now and then: one of all replicas ends what those left that are gone."""

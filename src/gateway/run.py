@@ -103,7 +103,9 @@ class GatewayRunner:
         self.chat_titles: dict[str, str] = {}
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
-        self.replica = Replica(session_db, shared_settings(settings))
+        self.replica = Replica(
+            session_db, shared_settings(settings), settings.replicas.address or None
+        )
         self.authorization = Authorization(config, session_db)
         self.delivery = Delivery(
             session_db, self.adapters, config, home, self._tasks.spawn,
@@ -120,6 +122,7 @@ class GatewayRunner:
             agents=self._running_agents,
             linked=self.session_store.linked_chats,
             send=self.delivery.wake_chat,
+            has_room=self.replica.find_room(config.max_concurrent_sessions),
         )
         self._wire()
 

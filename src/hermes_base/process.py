@@ -102,6 +102,12 @@ def is_gone(owner: str, *, this_boot: bool = False) -> bool:
     return has_ended(parts[:3], int(parts[3]), int(parts[4]) if parts[4] else None)
 
 
+def is_of_this_machine(owner: str) -> bool:
+    """Whether an owner runs, or ran, on this machine, so that its files are here."""
+    place, here = owner.split("|")[:3], machine()
+    return place[0] == here[0] if here[0] and place[0] else tuple(place) == here
+
+
 def has_ended(place: Sequence[str], pid: int, start: int | None) -> bool:
     """Whether a process has certainly ended; False if it runs or cannot be seen from here.
 

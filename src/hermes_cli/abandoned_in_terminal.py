@@ -23,9 +23,11 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def take_over(db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings) -> TakenTurn | None:
+def take_over(
+    db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings, workspace: str
+) -> TakenTurn | None:
     """Take over a turn of `list_abandoned_turns` or close it, and say what becomes of it."""
-    taken = abandoned.take_over_turn(db, turn, settings)
+    taken = abandoned.take_over_turn(db, turn, settings, workspace)
     if taken is not None:
         say(abandoned.GOING_ON)
         from agent.home import hermes_home

@@ -231,9 +231,11 @@ class TerminalDoor(Door[TurnRequest]):
 
     async def take_over(self, turn: Abandoned) -> TurnRequest | None:
         """Make it this chat's turn, or close it; StoreError if that cannot be stored."""
-        db = self._chat.db
+        db, config = self._chat.db, self._chat.config
         try:
-            taken = await at_hand(db, take_over, db, turn.row, self._chat.config.agent)
+            taken = await at_hand(
+                db, take_over, db, turn.row, config.agent, config.replicas.workspace
+            )
         except StoreError as error:
             # Of a kind that the worker does not retry: whoever sits here is told now.
             raise StoreError(str(error)) from error

@@ -16,6 +16,7 @@ from gateway.status import GatewayRunningError, read_runtime_status, running_pid
 from gateway.systemd import install_unit
 from hermes_state import StoreError
 
+from . import replica_status
 from .commands.output import visible
 from .gateway_setup import set_up
 
@@ -107,17 +108,29 @@ def _status(home: Path, args: argparse.Namespace) -> int:
     if pid is not None:
         facts = read_runtime_status(home)
     if args.json:
-        print(json.dumps({**facts, "running": pid is not None, "pid": pid}))
+        told = {**facts, "running": pid is not None, "pid": pid, "replicas": _replicas(home)}
+        print(json.dumps(told))
         return 0 if pid is not None else 3
     if pid is None:
         print("No gateway is running. Start it with: hermes gateway start")
+        for line in replica_status.describe(home, pid):
+            print(line)
         return 3
     age = time.time() - float(facts.get("updated_at") or 0)
     print(f"The gateway runs (process {pid}), last heard of {age:.0f} s ago.")
     for name, state in sorted((facts.get("platforms") or {}).items()):
         print(f"  {name:12} {state}")
     print(f"  {facts.get('turns_running', 0)} turns running, {facts.get('chats', 0)} chats known")
+    for line in replica_status.describe(home, pid):
+        print(line)
     return 0
+
+
+def _replicas(home: Path) -> list[dict[str, Any]]:
+    try:
+        return replica_status.list_replicas(home)
+    except (StoreError, ConfigError):
+        return []  # without --json the reason is said
 
 
 def _setup(home: Path, args: argparse.Namespace) -> int:

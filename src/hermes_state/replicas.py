@@ -259,17 +259,17 @@ def get_kept_for_platform(conn: Connection, name: str) -> dict[str, Any]:
 def set_running_turns(conn: Connection, count: int, limit: int | None = None) -> bool:
     """Note how many turns this replica runs; False, and nothing noted, if all would exceed `limit`.
 
-    Those of replicas that are gone do not count.
+    Those of replicas that are gone do not count. Fewer than before are noted in any case.
     """
     owner = this_process()
     if limit is not None:
         alive = list_alive(conn)
-        others = sum(
-            one["turns"]
-            for one in rows(conn, "SELECT owner, turns FROM replicas")
-            if one["owner"] != owner and one["owner"] in alive
-        )
-        if others + count > limit:
+        running = {
+            one["owner"]: one["turns"] for one in rows(conn, "SELECT owner, turns FROM replicas")
+        }
+        before = running.pop(owner, 0)
+        others = sum(turns for name, turns in running.items() if name in alive)
+        if count > before and others + count > limit:
             return False
     conn.execute("UPDATE replicas SET turns = ? WHERE owner = ?", (count, owner))
     return True

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from hermes_base.process import is_gone, this_process
 
 from .codec import decode_json, encode_json
-from .dialect import Connection, row, rows, value
+from .dialect import Connection, column, row, rows, value
 from .errors import ConversationBusyError, LeaseLostError
 
 LEASE_SECONDS = 20.0
@@ -152,8 +152,9 @@ def beat(conn: Connection, leases: Iterable[Lease]) -> list[Lease]:
 def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list[dict[str, Any]]:
     """Turns that nobody runs any more and that have not ended, oldest first.
 
-    Each with its conversation's `source`, `session_key`, `user_id` and `cwd`, and with how many
-    seconds ago, by the store's clock, it was begun (`age`) and last worked on (`silent`).
+    Each with its conversation's `source`, `session_key`, `user_id` and `cwd`, with the names of the
+    `tools` that it has started, and with how many seconds ago, by the store's clock, it was begun
+    (`age`) and last worked on (`silent`).
     """
     now = conn.now()
     found = rows(
@@ -167,6 +168,12 @@ def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list
     abandoned = [turn for turn in found if is_abandoned(turn, now)]
     for turn in abandoned:
         turn["deliver_to"] = decode_json(turn["deliver_to"])
+        turn["tools"] = column(
+            conn,
+            "SELECT DISTINCT tool_name FROM tool_runs WHERE conversation_id = ? AND fence > ?"
+            " ORDER BY tool_name",
+            (turn["conversation_id"], turn["fence"] - turn["attempts"]),
+        )
         turn["age"], turn["silent"] = now - turn["started_at"], now - turn["heartbeat_at"]
     return abandoned
 

@@ -124,9 +124,10 @@ class Watcher:
                 return
             found = self._live_in(db, turn["conversation_id"])
             if found is None:
-                settings = self._hub.get_config().agent
-                if not abandoned.is_resumed(turn, settings):
-                    abandoned.take_over_turn(db, turn, settings)
+                config = self._hub.get_config()
+                settings, workspace = config.agent, config.replicas.workspace
+                if not abandoned.is_resumed(turn, settings, workspace):
+                    abandoned.take_over_turn(db, turn, settings, workspace)
                     return
                 live.make_room(self._hub)
                 session = revived(self._hub, db.get_compression_tip(turn["session_id"]), 80)

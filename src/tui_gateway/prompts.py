@@ -147,13 +147,14 @@ def _go_on(hub: Hub, sid: str, session: Session, newest: Prompt | None = None) -
 def _abandoned(hub: Hub, sid: str, session: Session) -> Abandoned | None:
     """The conversation's abandoned turn; one that is not to be resumed is closed, and shown so."""
     try:
-        db, settings = hub.get_db(), hub.get_config().agent
+        db, config = hub.get_db(), hub.get_config()
+        settings, workspace = config.agent, config.replicas.workspace
         row = abandoned.find_abandoned_turn(db, live.current_key(session))
         if row is None:
             return None
-        if abandoned.is_resumed(row, settings):
+        if abandoned.is_resumed(row, settings, workspace):
             return Abandoned(row)
-        abandoned.take_over_turn(db, row, settings)
+        abandoned.take_over_turn(db, row, settings, workspace)
         history.reload(hub, sid, session)
     except Exception:
         # The configuration or the store: a prompt that comes next meets it too, and tells.

@@ -282,8 +282,10 @@ class SessionDoor(Door[Work]):
 
     async def take_over(self, turn: Abandoned) -> Work | None:
         """Make it this session's turn, or close it; clients are shown either."""
-        settings = self._hub.get_config().agent
-        taken = abandoned.take_over_turn(self._hub.get_db(), turn.row, settings)
+        config = self._hub.get_config()
+        taken = abandoned.take_over_turn(
+            self._hub.get_db(), turn.row, config.agent, config.replicas.workspace
+        )
         if taken is None:
             self._was_overtaken = True
             return None

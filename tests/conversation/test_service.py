@@ -376,7 +376,7 @@ async def test_closing_a_turn_may_be_asked_for_again(
 ) -> None:
     house.abandon("left")
     LostAnswers(house, "close_abandoned_turn", counts)
-    monkeypatch.setattr("conversation.abandoned.is_resumed", lambda turn, settings: False)
+    monkeypatch.setattr("conversation.abandoned.is_resumed", lambda *given: False)
     door = house.door("a", "new")
     await house.conversations.work(door, Abandoned(house.db.list_abandoned_turns()[0]))
     assert house.told == ["a: re: new"]

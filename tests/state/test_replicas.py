@@ -232,7 +232,7 @@ def test_turns_are_counted_over_all_that_live(db: SessionDB) -> None:
         assert db.set_running_turns(1, limit=3)
         assert not db.set_running_turns(2, limit=3)
         assert db.set_running_turns(2)
-        db.set_running_turns(1)
+        assert db.set_running_turns(1, limit=0)
         fall_silent(db, "a")
         assert db.set_running_turns(3, limit=3)
     assert [one["turns"] for one in db.list_replicas()] == [2, 3]

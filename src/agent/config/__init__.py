@@ -33,6 +33,7 @@ from agent.config.schema import (
     LoggingSettings,
     MemorySettings,
     ModelSettings,
+    ReplicaSettings,
     SessionSettings,
     SkillSettings,
     StoreSettings,
@@ -69,6 +70,7 @@ class Config:
     skills: SkillSettings
     logging: LoggingSettings
     sessions: SessionSettings
+    replicas: ReplicaSettings
     store: str = field(repr=False)
     """The address of the server that keeps conversations; empty for `state.db` in the home."""
     store_connections: int

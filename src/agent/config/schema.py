@@ -318,6 +318,19 @@ class SessionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """Several gateways over [one store](scaling.md)."""
+
+    workspace: str = setting(
+        "local",
+        "shared: every machine has the same files, and a turn that worked on them goes on elsewhere"
+        " when its machine is gone; local: it is closed with a word",
+        choices=("local", "shared"),
+    )
+    address: str = setting("", "where the others, and people, reach this machine's API")
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Where conversations are kept: in the home, or on a [PostgreSQL server](postgres.md). These
     keys stand at the top of the file."""
@@ -352,6 +365,7 @@ SECTIONS: dict[str, type] = {
     "skills": SkillSettings,
     "logging": LoggingSettings,
     "sessions": SessionSettings,
+    "replicas": ReplicaSettings,
 }
 """The sections checked here."""
 

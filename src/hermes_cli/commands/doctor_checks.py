@@ -267,25 +267,41 @@ def _index(home: Path) -> Callable[[], None]:
 def check_gateway(home: Path) -> list[Ailment]:
     """Whether a gateway that should run does, and says so."""
     pid = running_pid(home)
+    replicas = _check_replicas(home)
     if pid is None:
         if read_pid(home) is not None:
             return [
+                *replicas,
                 Ailment(
                     "The gateway was killed the last time it ran.",
                     "Start it again with: hermes gateway start",
                     is_hint=True,
-                )
+                ),
             ]
-        return []
+        return replicas
     failed = {
         name: state
         for name, state in (read_runtime_status(home).get("platforms") or {}).items()
         if str(state).startswith(("failed", "error"))
     }
-    return [
+    return replicas + [
         Ailment(f"The gateway runs, but {name} does not: {state}.", "hermes logs --level warning")
         for name, state in failed.items()
     ]
+
+
+def _check_replicas(home: Path) -> list[Ailment]:
+    """Whether the gateways that share a store are told the same."""
+    from hermes_state import StoreError
+
+    from ..replica_status import differences, list_replicas
+
+    try:
+        found = differences(list_replicas(home))
+    except (StoreError, ConfigError):
+        return []  # said of the store
+    advice = "Deploy one config.yaml and one version everywhere. See: hermes gateway status"
+    return [Ailment(text, advice, is_hint=True) for text in found]
 
 
 def check_plugins(home: Path) -> list[Ailment]:

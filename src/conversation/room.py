@@ -1,0 +1,72 @@
+"""Room for turns among those that may run at once, in this process or in all that share a store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from .patience import retry_until_stored
+
+if TYPE_CHECKING:
+    from hermes_state import AsyncSessionDB
+
+    from .tasks import Spawn
+
+HasRoom = Callable[[int], Awaitable[bool]]
+"""Told how many turns are to run here, it says whether all processes together have room for
+those, and notes them if they have."""
+
+LOOK_SECONDS = 2.0
+"""After which it is looked again whether other processes have left room."""
+
+
+class Room:
+    """So many turns at once; those that wait are served in the order they came."""
+
+    def __init__(
+        self,
+        limit: int | None,
+        db: AsyncSessionDB,
+        spawn: Spawn,
+        has_room: HasRoom | None = None,
+    ) -> None:
+        """`limit` is None for any number. Without `has_room` only those of this process count."""
+        self._slots = asyncio.Semaphore(limit) if limit else None
+        self._db = db
+        self._spawn = spawn
+        self._has_room = has_room if limit else None
+        self._asking = asyncio.Lock()
+        """Held by whoever is next."""
+        self._running = 0
+
+    @contextlib.asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Have room for one turn."""
+        async with self._slots or contextlib.nullcontext():
+            if self._has_room is None:
+                yield
+                return
+            await self._take(self._has_room)
+            try:
+                yield
+            finally:
+                self._running -= 1
+                self._db.wake.ring()  # whoever is next here need not wait for the store
+                self._spawn(self._give_back(self._has_room))
+
+    async def _take(self, has_room: HasRoom) -> None:
+        async with self._asking:
+            seen = self._db.wake.number
+            while not await retry_until_stored(
+                lambda: has_room(self._running + 1), "Asking for room", is_repeatable=True
+            ):
+                seen = await self._db.wake.wait_async(seen, LOOK_SECONDS)
+            self._running += 1
+
+    async def _give_back(self, has_room: HasRoom) -> None:
+        async with self._asking:  # else an older number might be noted after a newer one
+            await retry_until_stored(
+                lambda: has_room(self._running), "Giving room back", is_repeatable=True
+            )
