@@ -116,7 +116,8 @@ class Pipeline:
 
     def take_up(self, inbound: Inbound) -> None:
         """Let a message that is stored take its way, behind those of its chat before it."""
-        self._under_way[inbound.inbox_id] = inbound.event.source.platform
+        if self._db.sync.is_on_server:  # a file's inbox is looked through once
+            self._under_way[inbound.inbox_id] = inbound.event.source.platform
         self._turns.parts.note(inbound.event)
         self._conversations.spawn(self._go_on(inbound))
 

@@ -26,6 +26,7 @@ from . import restart, status
 from .config_load import load_gateway_config
 from .run import GatewayRunner
 from .status import GatewayLock, running_pid
+from .supervision import STANDBY
 from .systemd import stop_command
 
 log = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ def _started(states: dict[str, str]) -> list[str]:
         return ["The gateway runs with no platform. Connect one with: hermes gateway setup"]
     lines = [f"The gateway runs with {', '.join(states)}; Ctrl-C ends it."]
     return lines + [
-        f"{name} is not connected: {state}"
+        f"{name} is {'on ' if state.startswith(STANDBY) else 'not connected: '}{state}"
         for name, state in states.items()
         if state not in ("connecting", "connected")
     ]

@@ -68,8 +68,7 @@ class Recovery:
         self.seen.add(platform)
         await self.db.at_hand(self.store.refresh)
         await self.abandoned.look({platform}, self.turns.begin_with)
-        freshness = self.settings.agent.gateway_auto_continue_freshness
-        await go_on(self.store, self.db, platform, freshness)
+        await self._go_on({platform})
         await self._tell_begun({platform}, with_own=is_first)
         await self.pipeline.resume({platform}, with_own=True)
         self.recovered.add(platform)
@@ -95,9 +94,17 @@ class Recovery:
                 await self.delivery.look()
                 if self.db.sync.is_on_server:  # others may have accepted something, or be gone
                     await self._tell_begun(platforms)
-                    await self.pipeline.resume(platforms, with_own=False)
+                    goes_on = await self._go_on(platforms)
+                    await self.pipeline.resume(platforms, with_own=goes_on)
             except StoreError as error:
                 log.warning("Turns that nobody runs are looked for again: %s", error)
+
+    async def _go_on(self, platforms: Collection[Platform]) -> bool:
+        """Put into the inbox what lets turns go on that a restart, or a hand-over to us, has broken
+        off; whether there were any."""
+        freshness = self.settings.agent.gateway_auto_continue_freshness
+        counts = [await go_on(self.store, self.db, each, freshness) for each in platforms]
+        return any(counts)
 
     async def _tell_begun(self, platforms: Collection[Platform], *, with_own: bool = False) -> None:
         """Commands that were cut off are not carried out twice: their chats are told."""

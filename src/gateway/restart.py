@@ -184,9 +184,9 @@ async def go_on(
     They wait in the inbox."""
     edge = store._now() - timedelta(seconds=freshness)
     count = 0
-    for entry in store.list_sessions():
+    for entry in store.list_resume_pending():
         origin, marked = entry.origin, entry.last_resume_marked_at
-        if not entry.resume_pending or entry.resume_reason != CUT_OFF_REASON:
+        if entry.resume_reason != CUT_OFF_REASON:
             continue
         if origin is None or origin.platform is not platform:
             continue

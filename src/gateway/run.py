@@ -214,11 +214,11 @@ class GatewayRunner:
         supervisor = getattr(self, "supervisor", None)
         if supervisor is not None:
             await supervisor.stop_receiving()
-            await self._hand_over()
+        is_handed_over = await self._hand_over()
         conversations = getattr(self, "conversations", None)
         if conversations is not None:
             cut_off = await conversations.drain(self._drain_seconds())
-            home = self.home if self.restart.wanted else None
+            home = self.home if is_handed_over or self.restart.wanted else None
             await restart.tell_cut_off(
                 cut_off, self.session_store, self._session_db, self.delivery, home
             )
@@ -232,6 +232,7 @@ class GatewayRunner:
             task.cancel()
         if supervisor is not None:
             await supervisor.disconnect_all()
+        if self._shares_store():
             await self.replica.leave()
         for key in list(getattr(self, "_agent_cache", ())):
             self._evict_cached_agent(key)
@@ -241,13 +242,18 @@ class GatewayRunner:
         if stopped is not None:
             stopped.set()
 
-    async def _hand_over(self) -> None:
-        """Let another replica go on with the chats at once; it sends what our turns still say."""
+    async def _hand_over(self) -> bool:
+        """Let another replica go on with the chats at once, if there is one: it sends what our
+        turns still say, and goes on with those that do not end in time."""
+        if not self._shares_store():
+            return False
         try:
-            if await self.replica.has_others():
-                await self.supervisor.hand_over()
+            if not await self.replica.has_others():
+                return False
+            await self.supervisor.hand_over(self.delivery.drain)
         except StoreError as error:
             log.warning("Other replicas go on when our leases have run out: %s", error)
+        return True
 
     def _make_adapter(self, platform: Platform, config: PlatformConfig) -> PlatformAdapter:
         return create_adapter(platform, config, self.host_for(platform), self.settings.environ)

@@ -316,6 +316,10 @@ class SessionStore:
         )
         return marked is not None
 
+    def list_resume_pending(self) -> list[SessionEntry]:
+        """The entries whose turn is to go on."""
+        return [entry for entry in list(self._entries.values()) if entry.resume_pending]
+
     def clear_resume_pending(self, session_key: str) -> bool:
         """That is done."""
         return self._change(session_key, resume_pending=False, resume_reason=None) is not None

@@ -243,12 +243,15 @@ class Supervisor:
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=5)
 
-    async def hand_over(self) -> None:
-        """Let other replicas have the platforms that they can hold; they send what is owed."""
-        for platform in self._names:
-            adapter = self._adapters.pop(platform, None)
-            if adapter is not None:
-                await self._disconnect(platform, adapter)
+    async def hand_over(self, settle: Callable[[], Awaitable[None]]) -> None:
+        """Let other replicas have the platforms that they can hold; they send what is owed.
+
+        `settle` lets what is being sent just now be noted as sent.
+        """
+        held = {name: self._adapters.pop(name) for name in self._names if name in self._adapters}
+        await settle()
+        for platform, adapter in held.items():
+            await self._disconnect(platform, adapter)
         await self._replica.drain()
 
     async def disconnect_all(self) -> None:

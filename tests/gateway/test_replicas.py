@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gateway.restart import RESTARTING
 from hermes_state import SessionDB
 
 from .. import postgres
@@ -20,8 +22,9 @@ from ..conformance.replicas.checker import _two_pollers
 from ..conformance.replicas.fleet import Fleet, Replica
 from ..conformance.replicas.history import History
 from ..conformance.replicas.platform import Telegram
-from ..conformance.replicas.world import EffectServer, ModelServer
+from ..conformance.replicas.world import EffectServer, ModelServer, read
 from ..conformance.script import answer, marks
+from .loopback import Request, Response
 
 pytest.importorskip("telegram")
 pytestmark = pytest.mark.long
@@ -29,22 +32,47 @@ pytestmark = pytest.mark.long
 SECONDS = 60.0
 
 
+class SlowModel(ModelServer):
+    """A model that may be made to think for ever."""
+
+    def __init__(self, history: History, chance: random.Random, thinking: float) -> None:
+        super().__init__(history, chance, thinking)
+        self.held: set[str] = set()
+
+    async def answer(self, request: Request) -> Response | None:
+        """The next step, unless whoever asks is to wait."""
+        if request.path.split("/")[1] in self.held and request.method == "POST":
+            replica = request.path.split("/")[1]
+            self._history.thoughts.append(read(replica, json.loads(request.body)["messages"]))
+            await asyncio.Event().wait()
+        return await super().answer(request)
+
+
 class World:
     """Gateways, their platform, and everything that was seen of them."""
 
-    def __init__(self, history: History, telegram: Telegram, fleet: Fleet, address: str) -> None:
+    def __init__(
+        self, history: History, telegram: Telegram, model: SlowModel, fleet: Fleet, address: str
+    ) -> None:
         self.history = history
+        self.model = model
         self.telegram = telegram
         self.fleet = fleet
         self.address = address
         self.urls: dict[str, str] = {}
 
-    async def start(self, name: str) -> Replica:
-        """A gateway; returns when it is known to the others."""
+    async def start(self, name: str, **settings: Any) -> Replica:
+        """A gateway with settings of its own; returns when it is known to the others."""
         replica = await self.fleet.add(name, self.address, self.telegram.url, self.urls["model"])
+        config = replica.home / "config.yaml"
+        config.write_text(json.dumps({**json.loads(config.read_text()), **settings}))
         self.fleet.start(replica, self.urls["effects"])
         await self.until(lambda: len(self.replicas()) == len(self.fleet.replicas))
         return replica
+
+    def hold_model(self, name: str) -> None:
+        """Let the model never answer a gateway."""
+        self.model.held.add(name)
 
     def replicas(self) -> list[dict[str, Any]]:
         """As `hermes gateway status` has them."""
@@ -84,11 +112,11 @@ async def world(folder: Path, lease: float, thinking: float = 0.0) -> AsyncItera
     address = postgres.database_for(folder / "state.db")
     async with (
         Telegram(history) as telegram,
-        ModelServer(history, chance, thinking) as model,
+        SlowModel(history, chance, thinking) as model,
         EffectServer(history, chance, 0.0) as effects,
     ):
         fleet = Fleet(folder, chance, lease)
-        found = World(history, telegram, fleet, address)
+        found = World(history, telegram, model, fleet, address)
         found.urls = {"model": model.url, "effects": effects.url}
         try:
             yield found
@@ -156,3 +184,19 @@ async def test_a_gateway_that_is_asked_to_end_lets_another_go_on_at_once(tmp_pat
         assert await there.answered("c1", "m1") == "r2"
         (left,) = there.replicas()
         assert left["holds"] == held
+
+
+async def test_a_turn_that_does_not_end_in_time_goes_on_at_another(tmp_path: Path) -> None:
+    async with world(tmp_path, lease=600.0) as there:
+        first = await there.start("r1", drain_timeout=0.2)
+        await there.polled_by("r1")
+        await there.start("r2")
+        there.hold_model("r1")
+        await there.telegram.tell("c1", "m1")
+        await there.until(lambda: any(one.name == "m1" for one in there.history.thoughts))
+        await there.fleet.drain(first, SECONDS)
+        await there.until(lambda: any(one.replica == "r2" for one in there.history.thoughts))
+        await there.until(
+            lambda: any(by == "r2" and text.startswith("done") for by, text in there.shown("c1"))
+        )
+        assert there.shown("c1")[0] == ("r2", RESTARTING)
