@@ -59,16 +59,16 @@ class Parser(argparse.ArgumentParser):
             options = {
                 name for parser in self._all_parsers() for name in parser._option_string_actions
             }
-            hints = "".join(meant(one, options) for one in left if one.startswith("-"))
+            hints = "".join(meant(option, options) for option in left if option.startswith("-"))
             self.error(f"what is {' '.join(left)!r} for?{hints}")
         return found
 
     def _all_parsers(self) -> Iterable[argparse.ArgumentParser]:
         waiting: list[argparse.ArgumentParser] = [self]
         while waiting:
-            one = waiting.pop()
-            yield one
-            for action in one._actions:
+            parser = waiting.pop()
+            yield parser
+            for action in parser._actions:
                 if isinstance(action, argparse._SubParsersAction):
                     waiting += action.choices.values()
 

@@ -269,7 +269,7 @@ def _platform_rows() -> list[Row]:
 
 def _manifests() -> list[Manifest]:
     """Our platforms, in the order of menus; those of plugins have pages of their own."""
-    return sorted(own_manifests().values(), key=lambda one: (one.order, one.name))
+    return sorted(own_manifests().values(), key=lambda manifest: (manifest.order, manifest.name))
 
 
 def _of_dataclass(cls: Any, prefix: str, names: tuple[str, ...]) -> Iterable[Row]:
@@ -299,9 +299,9 @@ def _variables() -> str:
     lines += ["`<PROVIDER>_BASE_URL`, for instance `OLLAMA_BASE_URL`, names another address.", ""]
     lines += ["| `model.provider` | Key | Address |", "|---|---|---|"]
     lines += [
-        f"| `{name}` | {' or '.join(f'`{key}`' for key in one.key_variables) or 'none needed'}"
-        f" | {one.base_url or ('inside the process' if name == 'local' else '`model.base_url`')} |"
-        for name, one in KNOWN.items()
+        f"| `{name}` | {' or '.join(f'`{key}`' for key in api.key_variables) or 'none needed'}"
+        f" | {api.base_url or ('inside the process' if name == 'local' else '`model.base_url`')} |"
+        for name, api in KNOWN.items()
     ]
     lines += ["", "### Given to commands and hooks", ""]
     lines += ["What a tool or a shell hook starts is told which session it belongs to:", ""]

@@ -158,10 +158,10 @@ def _pairing(home: Path, args: argparse.Namespace) -> int:
     with open_store(home) as db:
         if args.pairing_action == "list":
             found = db.list_paired()
-            for one in found:
-                state = "asks to be let in" if one["waiting"] else "may talk"
-                user, name = visible(one["user_id"]), visible(one["user_name"] or "")
-                print(f"{one['platform']:12} {user:20} {name:20} {state}")
+            for person in found:
+                state = "asks to be let in" if person["waiting"] else "may talk"
+                user, name = visible(person["user_id"]), visible(person["user_name"] or "")
+                print(f"{person['platform']:12} {user:20} {name:20} {state}")
             if not found:
                 print("Nobody yet.")
             return 0

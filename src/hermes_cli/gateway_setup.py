@@ -23,7 +23,10 @@ def set_up(
     """Ask for a platform and what it needs, and keep it in `.env` (a webhook in `config.yaml`);
     returns the exit code."""
     offered = _offered(home)
-    menu = (f"{number}) {one.setup_label or one.label}" for number, one in enumerate(offered, 1))
+    menu = (
+        f"{number}) {manifest.setup_label or manifest.label}"
+        for number, manifest in enumerate(offered, 1)
+    )
     say(f"Which platform?  {'   '.join(menu)}")
     try:
         manifest = _chosen(ask("Number: ").strip(), offered)
@@ -55,7 +58,14 @@ def _offered(home: Path) -> list[Manifest]:
 def _chosen(answer: str, offered: Sequence[Manifest]) -> Manifest | None:
     if answer.isdecimal() and 1 <= int(answer) <= len(offered):
         return offered[int(answer) - 1]
-    return next((one for one in offered if answer.lower() in (one.name, one.label.lower())), None)
+    return next(
+        (
+            manifest
+            for manifest in offered
+            if answer.lower() in (manifest.name, manifest.label.lower())
+        ),
+        None,
+    )
 
 
 def _answers(manifest: Manifest, ask: Ask, ask_secret: Ask, say: Say) -> dict[str, str] | None:

@@ -188,9 +188,9 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise UserError(f"{path} is no backup, or is damaged: {error}.") from error
     found = {
-        one.relative_to(folder).as_posix(): _checksum(one)
-        for one in folder.rglob("*")
-        if one.is_file()
+        file.relative_to(folder).as_posix(): _checksum(file)
+        for file in folder.rglob("*")
+        if file.is_file()
     }
     if found != facts.get("files"):
         wrong = sorted(set(found.items()) ^ set((facts.get("files") or {}).items()))
@@ -234,7 +234,7 @@ def unpack_point(points: Path, at: str | None, folder: Path) -> dict[str, Any]:
         "created_at": facts.at,
         "sessions": facts.sessions,
         "messages": facts.messages,
-        "files": {STORE: facts.state, **{name: one[0] for name, one in facts.files.items()}},
+        "files": {STORE: facts.state, **{name: entry[0] for name, entry in facts.files.items()}},
     }
 
 

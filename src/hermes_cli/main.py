@@ -108,13 +108,13 @@ def add_chat_options(parser: argparse.ArgumentParser) -> None:
 def command_in(argv: list[str]) -> str | None:
     """The command that is called: the first word that is neither an option nor its value."""
     takes_value = False
-    for one in argv:
+    for word in argv:
         if takes_value:
             takes_value = False
-        elif not one.startswith("-"):
-            return one
+        elif not word.startswith("-"):
+            return word
         else:
-            takes_value = one in _WITH_VALUE
+            takes_value = word in _WITH_VALUE
     return None
 
 
@@ -157,7 +157,7 @@ def _set_environment(args: argparse.Namespace) -> None:
 
 
 def _chat(args: argparse.Namespace) -> int:
-    if not any(hasattr(args, one) for one in ("plain", "quiet", "query")):
+    if not any(hasattr(args, name) for name in ("plain", "quiet", "query")):
         from hermes_cli.tui import start
 
         if start.is_possible():

@@ -71,7 +71,9 @@ def serve_tools(config: Config, db: SessionDB) -> int:
     check_tool_choice(config)
     # Their own MCP servers are for the client to connect to, not for us to pass on.
     settings = {**tool_settings(config), "mcp_servers": {}}
-    registry = default_tools(settings, config.home).usable(lambda one: one.toolset not in WITHHELD)
+    registry = default_tools(settings, config.home).usable(
+        lambda tool: tool.toolset not in WITHHELD
+    )
     workspace = Workspace(config.home, Path.cwd(), settings=settings)
     session_id = new_session_id()
     services = Services()

@@ -17,7 +17,9 @@ _ENDLESS = 1_000_000
 
 def generated() -> dict[str, str]:
     """The table by the name of its mark."""
-    manifests = sorted(own_manifests().values(), key=lambda one: (one.order, one.name))
+    manifests = sorted(
+        own_manifests().values(), key=lambda manifest: (manifest.order, manifest.name)
+    )
     lines = [
         "| | Section | Extra | Longest message | Edits | Buttons | Typing | Reactions | Files |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -50,5 +50,5 @@ class Services:
         """These services, with what `other` has in their place."""
         if other is None:
             return self
-        values = {one.name: getattr(other, one.name) for one in dataclasses.fields(other)}
+        values = {field.name: getattr(other, field.name) for field in dataclasses.fields(other)}
         return dataclasses.replace(self, **{name: value for name, value in values.items() if value})

@@ -133,28 +133,28 @@ def add_shell_hooks(
         log.error("config.yaml: %s; it is left out", problem)
     if accepts_all(raw, environ):
         try:
-            agree(home, [(one.event, one.command) for one in found])
+            agree(home, [(hook.event, hook.command) for hook in found])
         except OSError as error:
             log.warning("The consent to shell hooks could not be kept: %s", error)
-        agreed = {(one.event, one.command) for one in found}
+        agreed = {(hook.event, hook.command) for hook in found}
     else:
         agreed = set(read_consents(home))
-    for one in found:
-        if (one.event, one.command) in agreed:
+    for hook in found:
+        if (hook.event, hook.command) in agreed:
             # The command is stopped at its own limit; this one is for a system that does not obey.
             callback = Callback(
-                f"shell hook {one.command!r}",
-                one.event,
-                _caller(one, home, environ),
-                one.timeout + 5,
+                f"shell hook {hook.command!r}",
+                hook.event,
+                _caller(hook, home, environ),
+                hook.timeout + 5,
             )
-            hooks.add(one.event, callback)
+            hooks.add(hook.event, callback)
         else:
             log.warning(
                 "The shell hook %r for %s is not run: nobody has agreed to it. To agree, run:"
                 " hermes hooks accept (or start Hermes with --accept-hooks)",
-                one.command,
-                one.event,
+                hook.command,
+                hook.event,
             )
 
 

@@ -50,14 +50,14 @@ def default_tools(
         from .mcp.client import load_mcp_tools
 
         found += load_mcp_tools(settings, home)
-    for one, may_replace in added:
-        places = [place for place, other in enumerate(found) if other.name == one.name]
+    for tool, may_replace in added:
+        places = [place for place, other in enumerate(found) if other.name == tool.name]
         if not places:
-            found.append(one)
+            found.append(tool)
         elif may_replace:
-            found[places[0]] = one
+            found[places[0]] = tool
         else:
-            log.warning("A plugin's tool %s is left out: there is one of that name", one.name)
+            log.warning("A plugin's tool %s is left out: there is one of that name", tool.name)
     return Registry(selected(found, settings)).usable()
 
 

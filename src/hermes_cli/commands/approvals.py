@@ -26,12 +26,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.set_defaults(act=list_all, json=False)
     actions = parser.add_subparsers(dest="action", metavar="action")
-    one = actions.add_parser("list", help="what is always allowed")
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one = actions.add_parser("revoke", help="ask again, at once, also in programs that run")
-    one.add_argument("number", nargs="?", metavar="NUMBER", help="as hermes approvals lists it")
-    one.add_argument("--all", action="store_true", help="everything, of everybody")
-    one.set_defaults(act=revoke)
+    action = actions.add_parser("list", help="what is always allowed")
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action = actions.add_parser("revoke", help="ask again, at once, also in programs that run")
+    action.add_argument("number", nargs="?", metavar="NUMBER", help="as hermes approvals lists it")
+    action.add_argument("--all", action="store_true", help="everything, of everybody")
+    action.set_defaults(act=revoke)
 
 
 def list_all(args: argparse.Namespace) -> int:
@@ -42,8 +42,8 @@ def list_all(args: argparse.Namespace) -> int:
         print_json(grants)
     elif grants:
         rows = [
-            (number, when(one["granted_at"]), one["granted_by"] or "you", _text(one))
-            for number, one in enumerate(grants, 1)
+            (number, when(grant["granted_at"]), grant["granted_by"] or "you", _text(grant))
+            for number, grant in enumerate(grants, 1)
         ]
         print_table(("", "since", "for", "what"), rows)
     else:

@@ -26,43 +26,43 @@ _A_DAY = 86400.0
 def add_actions(parser: Any) -> None:
     """Describe them on the command line."""
     actions = parser.add_subparsers(dest="action", metavar="action")
-    one = actions.add_parser(
+    action = actions.add_parser(
         "increment", help="add what changed since the last time to a folder, for cron",
         examples="hermes backup increment --to ~/points --keep 48\n",
     )  # fmt: skip
-    _add_destination(one)
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one.set_defaults(act=increment)
-    one = actions.add_parser(
+    _add_destination(action)
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action.set_defaults(act=increment)
+    action = actions.add_parser(
         "watch", help="the same again and again, until Ctrl-C",
         examples="hermes backup watch --every 60\n",
     )  # fmt: skip
-    _add_destination(one)
-    one.add_argument(
+    _add_destination(action)
+    action.add_argument(
         "--every", type=_at_least(1.0), default=60.0, metavar="SECONDS", help="how often (60)"
     )
-    one.set_defaults(act=watch)
-    one = actions.add_parser("points", help="the moments one can go back to")
-    one.add_argument("folder", nargs="?", metavar="FOLDER", help="of the points")
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one.set_defaults(act=points)
-    one = actions.add_parser(
+    action.set_defaults(act=watch)
+    action = actions.add_parser("points", help="the moments one can go back to")
+    action.add_argument("folder", nargs="?", metavar="FOLDER", help="of the points")
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action.set_defaults(act=points)
+    action = actions.add_parser(
         "verify", help="restore aside, and see whether everything is there",
         examples="hermes backup verify\nhermes backup verify ~/points --all\n",
     )  # fmt: skip
-    one.add_argument("path", nargs="?", metavar="PATH", help="a folder of points, or an archive")
-    one.add_argument("--all", action="store_true", help="every point, not only the newest")
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one.set_defaults(act=verify)
+    action.add_argument("path", nargs="?", metavar="PATH", help="a folder of points, or an archive")
+    action.add_argument("--all", action="store_true", help="every point, not only the newest")
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action.set_defaults(act=verify)
 
 
-def _add_destination(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--to", metavar="FOLDER", help="where to (backups/continuous)")
-    one.add_argument(
+def _add_destination(action: argparse.ArgumentParser) -> None:
+    action.add_argument("--to", metavar="FOLDER", help="where to (backups/continuous)")
+    action.add_argument(
         "--keep", type=_at_least(1), metavar="N",
         help="thin out: the newest N points, and one for each of the last N hours and days",
     )  # fmt: skip
-    one.add_argument("--no-secrets", action="store_true", help="leave keys and tokens out")
+    action.add_argument("--no-secrets", action="store_true", help="leave keys and tokens out")
 
 
 def _at_least(least: float) -> Callable[[str], float]:
@@ -165,7 +165,7 @@ def points(args: argparse.Namespace) -> int:
     found = list_points(folder)
     if not found:
         raise UserError(f"There are no points in {folder}. Add one: hermes backup increment")
-    rows = [(one.number, one.at, one.path.stat().st_size, one.parent) for one in found]
+    rows = [(point.number, point.at, point.path.stat().st_size, point.parent) for point in found]
     if args.json:
         names = ("number", "at", "bytes", "builds_on")
         print_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -191,18 +191,18 @@ def verify(args: argparse.Namespace) -> int:
     if not path.is_dir():
         raise UserError(f"There is nothing at {path}. Begin with: hermes backup increment")
     found = verify_points(path, all_points=args.all)
-    good = [one for one in found if not one.damage]
-    is_well = len(good) == len(found) and not any(one.findings for one in found)
+    good = [point for point in found if not point.damage]
+    is_well = len(good) == len(found) and not any(point.findings for point in found)
     if args.json:
-        print_json({"ok": is_well, "points": [one._asdict() for one in found]})
+        print_json({"ok": is_well, "points": [point._asdict() for point in found]})
         return 0 if is_well else 1
-    for one in found:
-        time_ = _seconds(one.at) if one.at else "-"
-        said = f"good, {one.sessions} sessions, {one.messages} messages"
-        if one.damage:
-            said = f"DAMAGED: {one.damage}"
-        print(f"{one.number:>6}  {time_}  {said}")
-        for finding in one.findings:
+    for point in found:
+        time_ = _seconds(point.at) if point.at else "-"
+        said = f"good, {point.sessions} sessions, {point.messages} messages"
+        if point.damage:
+            said = f"DAMAGED: {point.damage}"
+        print(f"{point.number:>6}  {time_}  {said}")
+        for finding in point.findings:
             print(f"        The store was not well then: {finding} After a restore: hermes doctor")
     if len(good) < len(found):
         newest = f"The newest good point is {good[-1].number}." if good else "No point is good."

@@ -34,9 +34,9 @@ def words_by_place(parser: argparse.ArgumentParser) -> dict[str, dict[str, str]]
     found: dict[str, dict[str, str]] = {}
     waiting: list[tuple[str, argparse.ArgumentParser]] = [("", parser)]
     while waiting:
-        place, one = waiting.pop(0)
+        place, parser = waiting.pop(0)
         words: dict[str, str] = {}
-        for action in one._actions:
+        for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):
                 helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
                 for name, inner in action.choices.items():
@@ -108,7 +108,7 @@ def _fish(words: dict[str, dict[str, str]]) -> str:
     lines = ["# Completion of hermes for fish."]
     for place, found in words.items():
         typed = place.split()
-        actions = [one for one in found if f"{place} {one}".strip() in words]
+        actions = [word for word in found if f"{place} {word}".strip() in words]
         if not typed:
             condition = "__fish_use_subcommand"
         else:

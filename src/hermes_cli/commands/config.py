@@ -37,20 +37,20 @@ def add_parser(commands: Any) -> None:
         "config", help="read, change and check the configuration", examples=EXAMPLES
     )
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    one = actions.add_parser("get", help="print values; secrets only as set or not set")
-    one.add_argument("key", nargs="?", help="e.g. model.default; without, every key")
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one.set_defaults(act=get)
-    one = actions.add_parser("set", help="change a value in config.yaml, or a secret in .env")
-    one.add_argument("key", help="e.g. display.show_reasoning, or OPENAI_API_KEY")
-    one.add_argument("value", help="as in YAML: true, 5, text, [a, b]")
-    one.add_argument("--force", action="store_true", help="also a key that Hermes does not know")
-    one.set_defaults(act=set_)
-    one = actions.add_parser("check", help="say what is wrong; 1 if anything is")
-    one.set_defaults(act=check)
-    one = actions.add_parser("path", help="print where config.yaml is")
-    one.add_argument("--env", action="store_true", help="where .env is")
-    one.set_defaults(act=path)
+    action = actions.add_parser("get", help="print values; secrets only as set or not set")
+    action.add_argument("key", nargs="?", help="e.g. model.default; without, every key")
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action.set_defaults(act=get)
+    action = actions.add_parser("set", help="change a value in config.yaml, or a secret in .env")
+    action.add_argument("key", help="e.g. display.show_reasoning, or OPENAI_API_KEY")
+    action.add_argument("value", help="as in YAML: true, 5, text, [a, b]")
+    action.add_argument("--force", action="store_true", help="also a key that Hermes does not know")
+    action.set_defaults(act=set_)
+    action = actions.add_parser("check", help="say what is wrong; 1 if anything is")
+    action.set_defaults(act=check)
+    action = actions.add_parser("path", help="print where config.yaml is")
+    action.add_argument("--env", action="store_true", help="where .env is")
+    action.set_defaults(act=path)
 
 
 def get(args: argparse.Namespace) -> int:
@@ -130,7 +130,7 @@ def set_(args: argparse.Namespace) -> int:
 
 def _refuse_unknown(key: str) -> None:
     head = key.split(".")[0]
-    known = [one.name for one in KEYS]
+    known = [key.name for key in KEYS]
     if head in FREE_FORM or key in known or key == "model":
         return
     hint = meant(key, [*known, *FREE_FORM])

@@ -40,30 +40,30 @@ def run(args: argparse.Namespace) -> int:
     cured: dict[str, list[str]] = {}
     for name, check in CHECKS.items():
         found = check(home)
-        if args.fix and any(one.fix for one in found):
-            for one in found:
-                if one.fix is not None:
-                    one.fix()
+        if args.fix and any(ailment.fix for ailment in found):
+            for ailment in found:
+                if ailment.fix is not None:
+                    ailment.fix()
             left = check(home)
-            still = {one.problem for one in left}
-            cured[name] = [one.problem for one in found if one.problem not in still]
+            still = {ailment.problem for ailment in left}
+            cured[name] = [ailment.problem for ailment in found if ailment.problem not in still]
             found = left
         ailing[name] = found
         if not args.json:
             _print(name, found, cured.get(name, []))
-    every = [one for found in ailing.values() for one in found]
-    wrong = sum(not one.is_hint for one in every)
+    every = [ailment for found in ailing.values() for ailment in found]
+    wrong = sum(not ailment.is_hint for ailment in every)
     if args.json:
         parts = {
-            name: {"ailments": [one.facts() for one in found], "fixed": cured.get(name, [])}
+            name: {"ailments": [ailment.facts() for ailment in found], "fixed": cured.get(name, [])}
             for name, found in ailing.items()
         }
         print_json({"ok": not wrong, "parts": parts})
     elif wrong:
-        can = any(one.fix for one in every) and not args.fix
+        can = any(ailment.fix for ailment in every) and not args.fix
         hint = " Put right what can be with: hermes doctor --fix" if can else ""
         print(f"\nWrong: {wrong}.{hint}")
-    elif any(not one.is_fine for one in every):
+    elif any(not ailment.is_fine for ailment in every):
         print("\nNothing is broken; what is worth knowing stands above.")
     else:
         print("\nAll is well.")

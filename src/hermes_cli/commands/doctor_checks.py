@@ -198,7 +198,7 @@ def check_store(home: Path) -> list[Ailment]:
     if place.server is None and not place.path.exists():
         return [Ailment("There are no conversations yet.", is_hint=True, is_fine=True)]
     on_server = [] if place.server is None else check_server(place)
-    if any(not one.is_hint for one in on_server):
+    if any(not ailment.is_hint for ailment in on_server):
         return on_server
     try:
         with store(home) as db:
@@ -219,8 +219,12 @@ def check_store(home: Path) -> list[Ailment]:
     if salvaged is not None and not losses:
         ailments.append(Ailment(str(salvaged), is_hint=True))
     return ailments + [
-        Ailment(one.problem, "" if one.rule == "readable" else "hermes doctor --fix", _mend(home))
-        for one in found
+        Ailment(
+            finding.problem,
+            "" if finding.rule == "readable" else "hermes doctor --fix",
+            _mend(home),
+        )
+        for finding in found
     ]
 
 
@@ -321,7 +325,7 @@ def check_plugins(home: Path) -> list[Ailment]:
         if not may
     ]
     hooks, problems = read_hooks(config.raw)
-    found += [Ailment(one, "See: hermes hooks doctor") for one in problems]
+    found += [Ailment(problem, "See: hermes hooks doctor") for problem in problems]
     agreed = read_consents(home)
     if not accepts_all(config.raw, config.environ):
         found += [

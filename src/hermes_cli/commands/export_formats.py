@@ -87,14 +87,14 @@ def _title(conversation: dict[str, Any]) -> str:
 
 def _facts(conversation: dict[str, Any]) -> str:
     return " · ".join(
-        str(one)
-        for one in (
+        str(fact)
+        for fact in (
             conversation["id"],
             when(conversation.get("started_at")),
             conversation.get("source"),
             conversation.get("model"),
         )
-        if one
+        if fact
     )
 
 

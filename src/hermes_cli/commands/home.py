@@ -35,9 +35,11 @@ def find_session(db: SessionDB, wanted: str) -> str:
     import difflib
 
     recent = db.list_sessions_rich(limit=500, order_by_last_active=True, include_archived=True)
-    if sum(one["id"].startswith(wanted) for one in recent) > 1:
+    if sum(session["id"].startswith(wanted) for session in recent) > 1:
         raise UserError(f"Several conversations begin with {wanted!r}. Give more of the id.")
-    titles = {str(one["title"]).lower(): one["title"] for one in recent if one["title"]}
+    titles = {
+        str(session["title"]).lower(): session["title"] for session in recent if session["title"]
+    }
     near = difflib.get_close_matches(wanted.lower(), titles, n=1)
     hint = f" Did you mean {titles[near[0]]!r}?" if near else " See: hermes sessions list"
     raise UserError(f"There is no conversation {wanted!r}.{hint}")

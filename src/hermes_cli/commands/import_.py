@@ -117,7 +117,7 @@ def _bring_in(sessions: list[dict[str, Any]]) -> dict[str, Any]:
                 # One that cannot be stored must not keep the others out.
                 bad = {problem["index"]: problem["error"] for problem in report["errors"]}
                 facts["errors"] += [f"{batch[index]['id']}: {bad[index]}" for index in sorted(bad)]
-                fit = [one for index, one in enumerate(batch) if index not in bad]
+                fit = [session for index, session in enumerate(batch) if index not in bad]
                 report = db.import_sessions(fit, unlimited=True)
             facts["imported"] += report["imported"]
             facts["skipped"] += report["skipped"]

@@ -70,7 +70,7 @@ class Wanted:
     """Which records are shown; a line that continues a record goes with it."""
 
     def __init__(self, level: str, session: str | None) -> None:
-        self._levels = {one.upper() for one in LEVELS[LEVELS.index(level) :]}
+        self._levels = {name.upper() for name in LEVELS[LEVELS.index(level) :]}
         self._session = f" [{session}" if session else ""
         self._last = False
 

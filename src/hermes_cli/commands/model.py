@@ -31,17 +31,19 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("model", help="show, choose or fetch a model", examples=EXAMPLES)
     parser.set_defaults(act=show, json=False)
     actions = parser.add_subparsers(dest="action", metavar="action")
-    one = actions.add_parser("list", help="the models Hermes knows, with window and price")
-    one.add_argument(
+    action = actions.add_parser("list", help="the models Hermes knows, with window and price")
+    action.add_argument(
         "part", nargs="?", default="", metavar="TEXT", help="only with this in its name"
     )
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one.set_defaults(act=list_models)
-    one = actions.add_parser("set", help="ask another model from now on")
-    one.add_argument("name", metavar="MODEL", help="gpt-5, anthropic:claude-sonnet-5-5, local:, …")
-    one.set_defaults(act=set_model)
-    one = actions.add_parser("pull", help="fetch the offline model and what runs it")
-    one.set_defaults(act=pull)
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action.set_defaults(act=list_models)
+    action = actions.add_parser("set", help="ask another model from now on")
+    action.add_argument(
+        "name", metavar="MODEL", help="gpt-5, anthropic:claude-sonnet-5-5, local:, …"
+    )
+    action.set_defaults(act=set_model)
+    action = actions.add_parser("pull", help="fetch the offline model and what runs it")
+    action.set_defaults(act=pull)
 
 
 def show(args: argparse.Namespace) -> int:
@@ -78,16 +80,16 @@ def list_models(args: argparse.Namespace) -> int:
         print_json(
             [
                 {
-                    "name": one.name,
-                    "context_length": one.context_length,
-                    "max_output_tokens": one.max_output_tokens,
-                    "input_usd_per_million": one.prices and one.prices.input,
-                    "output_usd_per_million": one.prices and one.prices.output,
-                    "reasoning": one.reasoning,
-                    "vision": one.vision,
-                    "configured": one.name == configured,
+                    "name": model.name,
+                    "context_length": model.context_length,
+                    "max_output_tokens": model.max_output_tokens,
+                    "input_usd_per_million": model.prices and model.prices.input,
+                    "output_usd_per_million": model.prices and model.prices.output,
+                    "reasoning": model.reasoning,
+                    "vision": model.vision,
+                    "configured": model.name == configured,
                 }
-                for one in found
+                for model in found
             ]
         )
     elif found:
@@ -95,13 +97,13 @@ def list_models(args: argparse.Namespace) -> int:
             ("model", "tokens", "$ in", "$ out", ""),
             [
                 (
-                    one.name,
-                    f"{one.context_length // 1000}k",
-                    f"{one.prices.input:g}" if one.prices else "?",
-                    f"{one.prices.output:g}" if one.prices else "?",
-                    "answers now" if one.name == configured else "",
+                    model.name,
+                    f"{model.context_length // 1000}k",
+                    f"{model.prices.input:g}" if model.prices else "?",
+                    f"{model.prices.output:g}" if model.prices else "?",
+                    "answers now" if model.name == configured else "",
                 )
-                for one in found
+                for model in found
             ],
         )
         print("Prices are in US dollars per million tokens. Any other model works too.")

@@ -24,7 +24,7 @@ def columns(values: Sequence[float], height: int) -> list[str]:
         return []
     heights = [max(1, round(value / most * height * 8)) if value > 0 else 0 for value in values]
     return [
-        "".join(_LEVELS[min(8, max(0, one - level * 8))] for one in heights).rstrip()
+        "".join(_LEVELS[min(8, max(0, height - level * 8))] for height in heights).rstrip()
         for level in reversed(range(height))
     ]
 

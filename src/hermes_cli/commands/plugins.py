@@ -77,15 +77,15 @@ def list_plugins(args: argparse.Namespace, config: Config) -> int:
     found = find_plugins(config.home, config.environ)
     if is_true(config.environ, "HERMES_SAFE_MODE"):
         print("Safe mode is on: no plugin is loaded.")
-    for one in found:
-        manifest = one.manifest
+    for plugin in found:
+        manifest = plugin.manifest
         missing = [name for name in manifest.requires_env if not config.environ.get(name)]
-        state = choice.why_not(one) or (f"needs {', '.join(missing)}" if missing else "enabled")
+        state = choice.why_not(plugin) or (f"needs {', '.join(missing)}" if missing else "enabled")
         title = " ".join(filter(None, (manifest.name, manifest.version)))
-        print(f"{title} ({one.source}): {state}")
+        print(f"{title} ({plugin.source}): {state}")
         if manifest.description:
             print(f"    {manifest.description}")
-    for name in sorted(choice.enabled - {name for one in found for name in one.names}):
+    for name in sorted(choice.enabled - {name for plugin in found for name in plugin.names}):
         print(f"{name}: enabled, but not there")
     if not found:
         print(f"There are no plugins. Put one into {config.home / 'plugins'}.")
@@ -113,10 +113,10 @@ def list_hooks(args: argparse.Namespace, config: Config) -> int:
     """Print every shell hook and every event hook, with whether it may run."""
     found, problems = read_hooks(config.raw)
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
-    for one in found:
-        may = all_agreed or (one.event, one.command) in agreed
-        matcher = f" [{one.matcher.pattern}]" if one.matcher else ""
-        print(f"{one.event}{matcher}: {one.command}: {'may run' if may else 'not agreed to'}")
+    for hook in found:
+        may = all_agreed or (hook.event, hook.command) in agreed
+        matcher = f" [{hook.matcher.pattern}]" if hook.matcher else ""
+        print(f"{hook.event}{matcher}: {hook.command}: {'may run' if may else 'not agreed to'}")
     for problem in problems:
         print(f"{problem}: left out")
     events = hooks_in(config.home / "hooks")
@@ -130,9 +130,9 @@ def list_hooks(args: argparse.Namespace, config: Config) -> int:
 def accept_hooks(args: argparse.Namespace, config: Config) -> int:
     """Agree to the configured shell hooks and the event hooks, or to one of them."""
     wanted = [
-        (one.event, one.command)
-        for one in read_hooks(config.raw)[0]
-        if args.command_text in (None, one.command)
+        (hook.event, hook.command)
+        for hook in read_hooks(config.raw)[0]
+        if args.command_text in (None, hook.command)
     ]
     events = [
         name
@@ -169,24 +169,24 @@ def try_hooks(args: argparse.Namespace, config: Config) -> int:
     """Run the agreed hooks of an event once and print what they answer."""
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
     failed = False
-    found = [one for one in read_hooks(config.raw)[0] if one.event == args.event]
-    for one in found:
-        if one.matcher and not one.matcher.fullmatch(args.tool):
-            print(f"{one.command}: does not match the tool {args.tool}")
+    found = [hook for hook in read_hooks(config.raw)[0] if hook.event == args.event]
+    for hook in found:
+        if hook.matcher and not hook.matcher.fullmatch(args.tool):
+            print(f"{hook.command}: does not match the tool {args.tool}")
             continue
-        if not (all_agreed or (one.event, one.command) in agreed):
-            print(f"{one.command}: not agreed to (hermes hooks accept)")
+        if not (all_agreed or (hook.event, hook.command) in agreed):
+            print(f"{hook.command}: not agreed to (hermes hooks accept)")
             failed = True
             continue
         facts = {"tool_name": args.tool, "args": {"command": "echo hello"}, "session_id": "test"}
         try:
-            answer = run_hook(one, config.home, facts, config.environ)
+            answer = run_hook(hook, config.home, facts, config.environ)
         except (OSError, TookTooLong) as error:
-            print(f"{one.command}: {error}")
+            print(f"{hook.command}: {error}")
             failed = True
             continue
         failed = failed or bool(answer.code)
-        print(f"{one.command}: exit code {answer.code}, asks for: {answer.value or 'nothing'}")
+        print(f"{hook.command}: exit code {answer.code}, asks for: {answer.value or 'nothing'}")
         if answer.errors:
             print(f"    {answer.errors}")
     if not found:
@@ -199,13 +199,13 @@ def check_hooks(args: argparse.Namespace, config: Config) -> int:
     """Print what keeps shell hooks from working; 1 if anything does."""
     found, findings = read_hooks(config.raw)
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
-    for one in found:
-        program = Path(shlex.split(one.command)[0]).expanduser()
+    for hook in found:
+        program = Path(shlex.split(hook.command)[0]).expanduser()
         if shutil.which(str(program)) is None:
-            findings.append(f"{one.command}: {program} is not there or not executable")
-        if not (all_agreed or (one.event, one.command) in agreed):
-            findings.append(f"{one.command}: not agreed to; run: hermes hooks accept")
-    configured = {(one.event, one.command) for one in found}
+            findings.append(f"{hook.command}: {program} is not there or not executable")
+        if not (all_agreed or (hook.event, hook.command) in agreed):
+            findings.append(f"{hook.command}: not agreed to; run: hermes hooks accept")
+    configured = {(hook.event, hook.command) for hook in found}
     for event, command in sorted(agreed.keys() - configured):
         findings.append(f"{command}: agreed to for {event}, but not configured any more")
     print("\n".join(findings) if findings else "All shell hooks look well.")

@@ -53,88 +53,92 @@ def _action(
 
 
 def _add_reading(actions: Any) -> None:
-    one = _action(
+    action = _action(
         actions, "list", "the last conversations, the newest first", _READ,
         "hermes sessions list --source telegram   only those from Telegram\n"
         "hermes sessions list --json              for scripts\n",
     )  # fmt: skip
-    one.add_argument("-n", "--limit", type=_count, default=20, help="at most so many (20)")
-    one.add_argument("--source", help="only from here: cli, tui, telegram, …")
-    one.add_argument("--archived", action="store_true", help="the archived ones")
-    one.add_argument("--all", action="store_true", help="helpers and earlier parts too")
-    _json(one)
-    one = _action(
+    action.add_argument("-n", "--limit", type=_count, default=20, help="at most so many (20)")
+    action.add_argument("--source", help="only from here: cli, tui, telegram, …")
+    action.add_argument("--archived", action="store_true", help="the archived ones")
+    action.add_argument("--all", action="store_true", help="helpers and earlier parts too")
+    _json(action)
+    action = _action(
         actions, "search", "find what was said", _READ,
         'hermes sessions search train OR plane      one word or the other\n'
         'hermes sessions search \'"exact words"\'     in this order\n',
     )  # fmt: skip
-    one.add_argument("words", nargs="+", help='words, "a phrase", begin*, this OR that, -without')
-    one.add_argument("-n", "--limit", type=_count, default=10, help="at most so many (10)")
-    one.add_argument("--source", help="only from here")
-    one.add_argument("--role", choices=("user", "assistant", "tool"), help="only said by these")
-    one.add_argument("--newest", action="store_true", help="the newest first, not the best")
-    _json(one)
-    one = _action(actions, "show", "read a conversation from its beginning", _READ)
-    _session(one)
-    one.add_argument("-n", "--limit", type=_count, help="only the last so many messages")
-    one.add_argument("--tools", action="store_true", help="tool calls and results too")
-    _json(one)
-    one = _action(actions, "tree", "continuations, branches and helpers, drawn as a tree", _READ)
-    _session(one)
-    _json(one)
-    one = _action(actions, "stats", "the store in numbers", _READ)
-    _json(one)
+    action.add_argument(
+        "words", nargs="+", help='words, "a phrase", begin*, this OR that, -without'
+    )
+    action.add_argument("-n", "--limit", type=_count, default=10, help="at most so many (10)")
+    action.add_argument("--source", help="only from here")
+    action.add_argument("--role", choices=("user", "assistant", "tool"), help="only said by these")
+    action.add_argument("--newest", action="store_true", help="the newest first, not the best")
+    _json(action)
+    action = _action(actions, "show", "read a conversation from its beginning", _READ)
+    _session(action)
+    action.add_argument("-n", "--limit", type=_count, help="only the last so many messages")
+    action.add_argument("--tools", action="store_true", help="tool calls and results too")
+    _json(action)
+    action = _action(actions, "tree", "continuations, branches and helpers, drawn as a tree", _READ)
+    _session(action)
+    _json(action)
+    action = _action(actions, "stats", "the store in numbers", _READ)
+    _json(action)
 
 
 def _add_transfer(actions: Any) -> None:
-    one = _action(
+    action = _action(
         actions, "export", "write conversations to a file, without the secrets in them", _TRANSFER,
         'hermes sessions export "Trip to Rome" -f markdown   to read\n'
         'hermes sessions export --all --raw -o all.jsonl     to keep, with secrets\n',
     )  # fmt: skip
-    one.add_argument("session", nargs="?", metavar="ID|TITLE", help="which conversation")
-    one.add_argument("--all", action="store_true", help="every conversation")
-    one.add_argument("--source", help="with --all: only from here")
-    one.add_argument(
+    action.add_argument("session", nargs="?", metavar="ID|TITLE", help="which conversation")
+    action.add_argument("--all", action="store_true", help="every conversation")
+    action.add_argument("--source", help="with --all: only from here")
+    action.add_argument(
         "-f", "--format", choices=("jsonl", "markdown", "html"),
         help="jsonl can be imported again; told from the file's name, else jsonl",
     )  # fmt: skip
-    one.add_argument("-o", "--output", metavar="FILE", help="where to; standard output without")
-    one.add_argument("--raw", action="store_true", help="leave secrets in")
-    one = _action(actions, "import", "bring exported conversations in", _TRANSFER)
-    one.add_argument("file", metavar="FILE", help="what export wrote as jsonl; - for a pipe")
-    _json(one)
+    action.add_argument("-o", "--output", metavar="FILE", help="where to; standard output without")
+    action.add_argument("--raw", action="store_true", help="leave secrets in")
+    action = _action(actions, "import", "bring exported conversations in", _TRANSFER)
+    action.add_argument("file", metavar="FILE", help="what export wrote as jsonl; - for a pipe")
+    _json(action)
 
 
 def _add_changes(actions: Any) -> None:
-    one = _action(actions, "rename", "give a conversation a title", _CHANGE)
-    _session(one)
-    one.add_argument("title", metavar="TITLE", help="the new one; an empty text removes it")
-    one = _action(actions, "branch", "copy a conversation, to go on with it in two ways", _CHANGE)
-    _session(one)
-    one.add_argument("--title", help="of the copy")
-    _json(one)
-    one = _action(
+    action = _action(actions, "rename", "give a conversation a title", _CHANGE)
+    _session(action)
+    action.add_argument("title", metavar="TITLE", help="the new one; an empty text removes it")
+    action = _action(
+        actions, "branch", "copy a conversation, to go on with it in two ways", _CHANGE
+    )
+    _session(action)
+    action.add_argument("--title", help="of the copy")
+    _json(action)
+    action = _action(
         actions, "delete", "delete conversations for good", _CHANGE,
         'hermes sessions delete "Trip to Rome" --yes\n',
     )  # fmt: skip
-    one.add_argument("sessions", nargs="+", metavar="ID|TITLE", help="which")
-    _yes(one)
-    one = _action(
+    action.add_argument("sessions", nargs="+", metavar="ID|TITLE", help="which")
+    _yes(action)
+    action = _action(
         actions, "prune", "delete ended conversations that were not used for long", _CHANGE,
         "hermes sessions prune --older-than 30 --source cron --yes\n",
     )  # fmt: skip
-    _old(one, 90)
-    _yes(one)
-    one = _action(
+    _old(action, 90)
+    _yes(action)
+    action = _action(
         actions, "archive", "put conversations away; they stay findable", _CHANGE,
         'hermes sessions archive "Trip to Rome"\n'
         "hermes sessions archive --older-than 30 --yes\n",
     )  # fmt: skip
-    one.add_argument("sessions", nargs="*", metavar="ID|TITLE", help="which")
-    one.add_argument("--undo", action="store_true", help="bring them back")
-    _old(one, None)
-    _yes(one)
+    action.add_argument("sessions", nargs="*", metavar="ID|TITLE", help="which")
+    action.add_argument("--undo", action="store_true", help="bring them back")
+    _old(action, None)
+    _yes(action)
 
 
 def _add_upkeep(actions: Any) -> None:

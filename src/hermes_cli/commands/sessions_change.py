@@ -52,12 +52,12 @@ def delete_sessions(args: argparse.Namespace) -> int:
     """Delete conversations for good, each with all its parts."""
     with store() as db:
         wanted = list(dict.fromkeys(find_session(db, session) for session in args.sessions))
-        for one in wanted:
-            print(_described(db.get_session(one) or {"id": one}), file=sys.stderr)
+        for session_id in wanted:
+            print(_described(db.get_session(session_id) or {"id": session_id}), file=sys.stderr)
         count = len(wanted)
         what = "this conversation" if count == 1 else f"these {count} conversations"
         confirm(f"Delete {what} for good?", args.yes)
-        gone = sum(db.delete_conversation(one, _transcripts(db)) for one in wanted)
+        gone = sum(db.delete_conversation(session_id, _transcripts(db)) for session_id in wanted)
     print(f"Deleted {count} conversations ({gone} sessions).")
     return 0
 
@@ -138,11 +138,11 @@ def _transcripts(db: SessionDB) -> Any:
 
 
 def _list(found: list[dict[str, Any]]) -> None:
-    for one in found:
-        print(_described(one))
+    for session in found:
+        print(_described(session))
 
 
-def _described(one: dict[str, Any]) -> str:
-    title = one_line(str(one.get("title") or "(no title)"), 60)
-    count = one.get("message_count", 0)
-    return f"{when(one.get('started_at'))}  {one['id']}  {title}  ({count} messages)"
+def _described(session: dict[str, Any]) -> str:
+    title = one_line(str(session.get("title") or "(no title)"), 60)
+    count = session.get("message_count", 0)
+    return f"{when(session.get('started_at'))}  {session['id']}  {title}  ({count} messages)"

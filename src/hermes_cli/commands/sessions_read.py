@@ -31,19 +31,19 @@ def list_sessions(args: argparse.Namespace) -> int:
             compact_rows=True,
         )
     if args.json:
-        print_json([{name: one[name] for name in SHOWN} for one in found])
+        print_json([{name: session[name] for name in SHOWN} for session in found])
     elif found:
         print_table(
             ("last used", "id", "source", "messages", "title"),
             [
                 (
-                    when(one["last_active"]),
-                    one["id"],
-                    one["source"],
-                    one["message_count"],
-                    one["title"] or one["preview"] or "(empty)",
+                    when(session["last_active"]),
+                    session["id"],
+                    session["source"],
+                    session["message_count"],
+                    session["title"] or session["preview"] or "(empty)",
                 )
-                for one in found
+                for session in found
             ],
         )
     else:
@@ -79,7 +79,7 @@ def show_sessions(args: argparse.Namespace) -> int:
         session = db.get_session(tip) or {}
         said = db.get_messages_as_conversation(tip, include_ancestors=True)
     if not args.tools:
-        said = [one for one in said if one["role"] in ("user", "assistant")]
+        said = [message for message in said if message["role"] in ("user", "assistant")]
     shown = said[-args.limit :] if args.limit else said
     if args.json:
         print_json({**{name: session.get(name) for name in SHOWN}, "messages": shown})
@@ -128,16 +128,16 @@ _MARKS = {"continuation": "↓ ", "branch": "⑂ ", "delegate": "⚙ ", "child":
 def tree_lines(family: list[dict[str, Any]], here: str = "") -> list[str]:
     """A family as lines: continuations go straight down, everything else is indented."""
     children: dict[str | None, list[dict[str, Any]]] = {}
-    for one in family:
-        children.setdefault(one["parent_session_id"], []).append(one)
+    for member in family:
+        children.setdefault(member["parent_session_id"], []).append(member)
     lines: list[str] = []
     # A conversation may have gone on a thousand times: no recursion.
-    waiting = [(one, "", "") for one in reversed(children.get(None, []))]
+    waiting = [(member, "", "") for member in reversed(children.get(None, []))]
     while waiting:
-        one, before, branch = waiting.pop()
-        lines.append(f"{before}{branch}{_member(one, here)}")
+        member, before, branch = waiting.pop()
+        lines.append(f"{before}{branch}{_member(member, here)}")
         inside = before + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        below = children.get(one["id"], [])
+        below = children.get(member["id"], [])
         on = [child for child in below if child["relation"] == "continuation"]
         aside = [child for child in below if child["relation"] != "continuation"]
         deeper = [
@@ -148,12 +148,12 @@ def tree_lines(family: list[dict[str, Any]], here: str = "") -> list[str]:
     return lines
 
 
-def _member(one: dict[str, Any], here: str) -> str:
-    title = one_line(str(one["title"]), 60) + "  " if one["title"] else ""
-    ended = one["end_reason"] or ("ended" if one["ended_at"] else "open")
-    arrow = "  ← here" if one["id"] == here else ""
-    facts = f"{when(one['started_at'])} · {one['message_count']} messages · {ended}"
-    return f"{_MARKS[one['relation']]}{bold(title)}{one['id']}  {dim(facts)}{arrow}"
+def _member(member: dict[str, Any], here: str) -> str:
+    title = one_line(str(member["title"]), 60) + "  " if member["title"] else ""
+    ended = member["end_reason"] or ("ended" if member["ended_at"] else "open")
+    arrow = "  ← here" if member["id"] == here else ""
+    facts = f"{when(member['started_at'])} · {member['message_count']} messages · {ended}"
+    return f"{_MARKS[member['relation']]}{bold(title)}{member['id']}  {dim(facts)}{arrow}"
 
 
 def stats_sessions(args: argparse.Namespace) -> int:

@@ -60,7 +60,7 @@ def _conversations(db: SessionDB, args: argparse.Namespace) -> list[str]:
     if args.session:
         return [db.get_compression_tip(find_session(db, args.session))]
     found = db.list_sessions_rich(source=args.source, limit=-1, include_archived=True)
-    return [one["id"] for one in reversed(found)]
+    return [session["id"] for session in reversed(found)]
 
 
 def _sessions(db: SessionDB, args: argparse.Namespace) -> list[str]:
@@ -70,7 +70,7 @@ def _sessions(db: SessionDB, args: argparse.Namespace) -> list[str]:
     found = db.list_sessions_rich(
         source=args.source, limit=-1, include_archived=True, include_children=True
     )
-    return [one["id"] for one in reversed(found)]
+    return [session["id"] for session in reversed(found)]
 
 
 def _write(path: Path, pieces: Iterator[str]) -> int:
@@ -133,13 +133,13 @@ def read_export(text: str, name: str) -> list[dict[str, Any]]:
                 raise UserError(f"{name}, line {number}: not JSON ({error}).") from error
     found = given if isinstance(given, list) else [given]
     sessions: list[dict[str, Any]] = []
-    for one in found:
-        if not isinstance(one, dict) or "id" not in one:
+    for session in found:
+        if not isinstance(session, dict) or "id" not in session:
             raise UserError(
                 f"{name} holds no exported sessions. For conversations of other programs: "
                 "hermes import"
             )
-        sessions += one["segments"] if isinstance(one.get("segments"), list) else [one]
+        sessions += session["segments"] if isinstance(session.get("segments"), list) else [session]
     if not sessions:
         raise UserError(f"{name} is empty.")
     return sessions

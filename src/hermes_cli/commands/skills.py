@@ -26,11 +26,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.set_defaults(act=list_all, json=False)
     actions = parser.add_subparsers(dest="action", metavar="action")
-    one = actions.add_parser("list", help="every skill")
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one = actions.add_parser("show", help="read a skill")
-    one.add_argument("name", metavar="SKILL")
-    one.set_defaults(act=show)
+    action = actions.add_parser("list", help="every skill")
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action = actions.add_parser("show", help="read a skill")
+    action.add_argument("name", metavar="SKILL")
+    action.set_defaults(act=show)
 
 
 def list_all(args: argparse.Namespace) -> int:
@@ -39,9 +39,11 @@ def list_all(args: argparse.Namespace) -> int:
     folder = config.home / "skills"
     found = skills_of(config.home, config.skills)
     if args.json:
-        print_json([{**one._asdict(), "folder": str(one.folder)} for one in found])
+        print_json([{**skill._asdict(), "folder": str(skill.folder)} for skill in found])
     elif found:
-        print_table(("skill", "what it is for"), [(one.name, one.description) for one in found])
+        print_table(
+            ("skill", "what it is for"), [(skill.name, skill.description) for skill in found]
+        )
     else:
         print(f"There are no skills yet. The agent makes them as it learns; they are in {folder}.")
     return 0
@@ -50,7 +52,7 @@ def list_all(args: argparse.Namespace) -> int:
 def show(args: argparse.Namespace) -> int:
     """Print a skill's SKILL.md."""
     config = load_config()
-    found = {one.name: one for one in skills_of(config.home, config.skills)}
+    found = {skill.name: skill for skill in skills_of(config.home, config.skills)}
     if args.name not in found:
         raise UserError(f"There is no skill {args.name!r}.{meant(args.name, found)}")
     path = found[args.name].folder / "SKILL.md"

@@ -45,19 +45,19 @@ def add_parser(commands: Any) -> None:
         "store", help="where conversations are kept: check it, or move them", examples=EXAMPLES
     )
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    one = actions.add_parser("check", help="how it is there; 1 if something is wrong")
-    one.add_argument("--url", metavar="URL", help="another server than the configured one")
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one.set_defaults(act=check)
-    one = actions.add_parser(
+    action = actions.add_parser("check", help="how it is there; 1 if something is wrong")
+    action.add_argument("--url", metavar="URL", help="another server than the configured one")
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action.set_defaults(act=check)
+    action = actions.add_parser(
         "move", help="copy everything elsewhere, row by row, verify it, and use it"
     )
-    one.add_argument(
+    action.add_argument(
         "--to", metavar="URL|file", required=True, help="a server, or `file` for the home"
     )
-    one.add_argument("--copy-only", action="store_true", help="leave the configuration as it is")
-    one.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    one.set_defaults(act=move)
+    action.add_argument("--copy-only", action="store_true", help="leave the configuration as it is")
+    action.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    action.set_defaults(act=move)
 
 
 def _place(given: str, home: Path) -> StorePlace:

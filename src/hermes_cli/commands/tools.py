@@ -31,18 +31,18 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("tools", help="what the agent can do", examples=EXAMPLES)
     parser.set_defaults(act=list_tools, json=False)
     actions = parser.add_subparsers(dest="action", metavar="action")
-    one = actions.add_parser("list", help="every tool, by toolset")
-    one.add_argument("--json", action="store_true", help="for scripts")
-    one = actions.add_parser("show", help="what the model is told about a tool")
-    one.add_argument("name", metavar="TOOL")
-    one.set_defaults(act=show_tool)
+    action = actions.add_parser("list", help="every tool, by toolset")
+    action.add_argument("--json", action="store_true", help="for scripts")
+    action = actions.add_parser("show", help="what the model is told about a tool")
+    action.add_argument("name", metavar="TOOL")
+    action.set_defaults(act=show_tool)
     for name, help_ in (
         ("disable", "leave a tool or a toolset out"),
         ("enable", "do not leave it out any more"),
     ):
-        one = actions.add_parser(name, help=help_)
-        one.add_argument("name", metavar="TOOL|TOOLSET")
-        one.set_defaults(act=change)
+        action = actions.add_parser(name, help=help_)
+        action.add_argument("name", metavar="TOOL|TOOLSET")
+        action.set_defaults(act=change)
 
 
 def _registry(config: Config, *, all_of_them: bool = False) -> Registry:
@@ -65,17 +65,17 @@ def list_tools(args: argparse.Namespace) -> int:
     if args.json:
         print_json(
             [
-                {"name": one.name, "toolset": one.toolset, "description": one.description}
-                for one in found
+                {"name": tool.name, "toolset": tool.toolset, "description": tool.description}
+                for tool in found
             ]
         )
         return 0
     toolset = ""
-    for one in sorted(found, key=lambda tool: tool.toolset):
-        if one.toolset != toolset:
-            toolset = one.toolset
+    for tool in sorted(found, key=lambda tool: tool.toolset):
+        if tool.toolset != toolset:
+            toolset = tool.toolset
             print(bold(toolset))
-        print(f"  {one.name:20} {one_line(one.description, max(20, width() - 24))}")
+        print(f"  {tool.name:20} {one_line(tool.description, max(20, width() - 24))}")
     if disabled := _disabled(config):
         print(f"Left out: {', '.join(disabled)}")
     check_tool_choice(config)  # which says why there is nothing, and what to write
@@ -103,7 +103,7 @@ def change(args: argparse.Namespace) -> int:
     from agent.build import check_tool_choice
 
     config = load_config()
-    known = {n for one in _registry(config, all_of_them=True) for n in (one.name, one.toolset)}
+    known = {n for tool in _registry(config, all_of_them=True) for n in (tool.name, tool.toolset)}
     disabled = _disabled(config)
     names = sorted(understand([args.name], known).names)
     if args.name not in disabled and (not names or not (known | {ALL}).issuperset(names)):

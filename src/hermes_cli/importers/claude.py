@@ -53,7 +53,7 @@ def _time(value: Any) -> float | None:
 
 def _text(message: dict[str, Any]) -> str:
     content = message.get("content")
-    pieces = [_part(one) for one in content] if isinstance(content, list) else []
+    pieces = [_part(part) for part in content] if isinstance(content, list) else []
     if not any(piece.strip() for piece in pieces) and isinstance(message.get("text"), str):
         pieces = [message["text"]]  # older exports have only this
     for attachment in message.get("attachments") or []:

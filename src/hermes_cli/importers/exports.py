@@ -76,17 +76,18 @@ def _texts(path: Path) -> Iterable[tuple[str, str]]:
     try:
         if path.is_dir():
             found = sorted(path.rglob("conversations*.json"))
-            texts = [(str(one), one.read_text(encoding="utf-8-sig")) for one in found]
+            texts = [(str(file), file.read_text(encoding="utf-8-sig")) for file in found]
         elif zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 members = [
-                    one
-                    for one in archive.infolist()
-                    if Path(one.filename).match("conversations*.json") and one.file_size < LARGEST
+                    member
+                    for member in archive.infolist()
+                    if Path(member.filename).match("conversations*.json")
+                    and member.file_size < LARGEST
                 ]
                 texts = [
-                    (f"{path}: {one.filename}", archive.read(one).decode("utf-8-sig"))
-                    for one in sorted(members, key=lambda one: one.filename)
+                    (f"{path}: {member.filename}", archive.read(member).decode("utf-8-sig"))
+                    for member in sorted(members, key=lambda member: member.filename)
                 ]
         else:
             texts = [(str(path), path.read_text(encoding="utf-8-sig"))]

@@ -97,7 +97,7 @@ def planned(source: Path, home: Path) -> list[Part]:
     for profile in _profiles(source):
         inner = planned(profile, home / "profiles" / profile.name)
         parts.append(Part(f"profile {profile.name}", "brought", "a home of its own"))
-        parts += [Part(f"profile {profile.name}: {one.what}", *one[1:]) for one in inner]
+        parts += [Part(f"profile {profile.name}: {part.what}", *part[1:]) for part in inner]
     return parts
 
 

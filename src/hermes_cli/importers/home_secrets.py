@@ -119,4 +119,4 @@ def _in_order(entries: Any) -> list[dict[str, Any]]:
     found = (
         [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     )
-    return sorted(found, key=lambda one: one.get("priority") or 0)
+    return sorted(found, key=lambda entry: entry.get("priority") or 0)

@@ -88,4 +88,4 @@ class Commands:
                 await self._screen.client.request(
                     "image.attach_bytes", session_id=self._screen.sid, data=url
                 )
-        return "\n".join(str(one.get("text")) for one in content if one.get("type") == "text")
+        return "\n".join(str(part.get("text")) for part in content if part.get("type") == "text")

@@ -43,5 +43,5 @@ async def _slash(client: Client, sid: str, before: str) -> tuple[list[Candidate]
     items = [Candidate(**item) for item in found["items"]]
     if " " not in before:
         own = [Candidate(name, name, told) for name, told in LOCAL_COMMANDS.items()]
-        items = sorted([*items, *(one for one in own if one.text.startswith(before))])
+        items = sorted([*items, *(item for item in own if item.text.startswith(before))])
     return items, found["replace_from"]

@@ -83,11 +83,11 @@ class CopyScreen(ModalScreen[str | None]):
                 *(
                     Option(
                         Content.assemble(
-                            (f"{one_line(one.label, 30):<24}", "$foreground"),
-                            (f" {one_line(one.text, 60)}", "$muted"),
+                            (f"{one_line(piece.label, 30):<24}", "$foreground"),
+                            (f" {one_line(piece.text, 60)}", "$muted"),
                         )
                     )
-                    for one in self._found
+                    for piece in self._found
                 )
             )
             with VerticalScroll(can_focus=False):

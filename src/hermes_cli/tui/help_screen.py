@@ -74,7 +74,7 @@ class Section(Static):
             first, *more = wrap(told, room) or [""]
             named = f"  {name:<{NAMES_WIDTH - 2}}"
             lines.append(Content.assemble((named, "$accent"), (first, "$foreground")))
-            lines += [Content.styled(" " * NAMES_WIDTH + one, "$foreground") for one in more]
+            lines += [Content.styled(" " * NAMES_WIDTH + line, "$foreground") for line in more]
         self.update(Content("\n").join(lines))
 
 

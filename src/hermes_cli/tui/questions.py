@@ -32,7 +32,7 @@ class Questions:
 
     def ask(self, kind: str, payload: dict[str, Any], client: Client, sid: str) -> None:
         """Ask, now or after the ones before."""
-        known = [one["request_id"] for _, one in self._open]
+        known = [payload["request_id"] for _, payload in self._open]
         if payload.get("request_id") not in known:
             self._open.append((kind, payload))
             self._changed(True)
@@ -40,7 +40,9 @@ class Questions:
 
     def closed(self, request_id: str) -> None:
         """A question needs no answer any more."""
-        self._open = [one for one in self._open if one[1].get("request_id") != request_id]
+        self._open = [
+            question for question in self._open if question[1].get("request_id") != request_id
+        ]
         dialog = self._dialog
         if dialog is not None and dialog.request_id == request_id and dialog.is_current:
             dialog.dismiss(CLOSED)
@@ -62,7 +64,7 @@ class Questions:
 
         def answered(answer: str | None) -> None:
             self._dialog = None
-            self._open = [one for one in self._open if one[1] is not payload]
+            self._open = [question for question in self._open if question[1] is not payload]
             if answer != CLOSED:
                 self._app.run_worker(self._tell(client, sid, kind, payload, answer))
             self._next(client, sid)

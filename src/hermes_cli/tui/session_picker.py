@@ -114,14 +114,14 @@ class SessionPicker(ModalScreen[str | None]):
                 dict(session) for session in await self._client.sessions(MOST, query or None)
             ]
             if query:
-                found += await self._hits(query, {one["id"] for one in found})
+                found += await self._hits(query, {session["id"] for session in found})
         except (RpcFailedError, ConnectionLostError) as error:
             self.query_one(".said", Static).update(Content(str(error)))
             return
         self.found = found
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options(Option(self._row(one)) for one in found)
+        options.add_options(Option(self._row(session)) for session in found)
         if found:
             options.highlighted = 0
         else:
@@ -143,19 +143,21 @@ class SessionPicker(ModalScreen[str | None]):
                 )
         return found
 
-    def _row(self, one: dict[str, Any]) -> Content:
-        mark = "→ " if one["id"] == self._current else "  "
-        when = _when(one.get("last_active") or one.get("started_at"))
-        count = one.get("message_count")
-        name = one_line(str(one.get("title") or one.get("preview") or "(nothing said yet)"), 60)
+    def _row(self, session: dict[str, Any]) -> Content:
+        mark = "→ " if session["id"] == self._current else "  "
+        when = _when(session.get("last_active") or session.get("started_at"))
+        count = session.get("message_count")
+        name = one_line(
+            str(session.get("title") or session.get("preview") or "(nothing said yet)"), 60
+        )
         parts: list[str | tuple[str, str]] = [
             (mark, "$accent"),
             (f"{when:<13}", "$muted"),
-            (name, "bold $foreground" if one.get("title") else "$foreground"),
+            (name, "bold $foreground" if session.get("title") else "$foreground"),
         ]
         if count:
             parts.append((f"  {count}", "$muted"))
-        if one.get("waiting"):
+        if session.get("waiting"):
             parts.append(("  waiting", "$warning"))
         return Content.assemble(*parts)
 
@@ -164,20 +166,20 @@ class SessionPicker(ModalScreen[str | None]):
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show what is highlighted."""
         if event.option_index < len(self.found):
-            one = self.found[event.option_index]
-            self._preview(one)
+            session = self.found[event.option_index]
+            self._preview(session)
 
     @work(group="preview", exclusive=True)
-    async def _preview(self, one: dict[str, Any]) -> None:
+    async def _preview(self, session: dict[str, Any]) -> None:
         from agent.home import ConfigError
         from hermes_state import StoreError
 
         try:
-            seen = await asyncio.to_thread(glimpse, self._home, str(one["id"]))
+            seen = await asyncio.to_thread(glimpse, self._home, str(session["id"]))
         except (ConfigError, StoreError) as error:
             self._show(Glimpse([], []), str(error))
             return
-        self._show(seen, str(one.get("preview") or ""), str(one["id"]))
+        self._show(seen, str(session.get("preview") or ""), str(session["id"]))
 
     def _show(self, seen: Glimpse, otherwise: str, session_id: str = "") -> None:
         parts = []
@@ -204,10 +206,10 @@ class SessionPicker(ModalScreen[str | None]):
         tree.styles.height = len(family) + 1
         nodes: dict[str | None, TreeNode[str]] = {None: tree.root}
         tree.root.expand()
-        for one in family:
-            above = nodes.get(one["parent_session_id"], tree.root)
-            label = _told(one, one["id"] == session_id)
-            nodes[one["id"]] = above.add(label, one["id"], expand=True)
+        for member in family:
+            above = nodes.get(member["parent_session_id"], tree.root)
+            label = _told(member, member["id"] == session_id)
+            nodes[member["id"]] = above.add(label, member["id"], expand=True)
 
     # Choosing
 
@@ -238,10 +240,10 @@ class SessionPicker(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-def _told(one: dict[str, Any], is_here: bool) -> Text:
-    relation = _RELATIONS.get(one["relation"], "")
-    title = one_line(str(one["title"] or one["id"]), 50)
-    told = f"{'→ ' if is_here else ''}{title}  {_when(one['started_at'])}"
+def _told(member: dict[str, Any], is_here: bool) -> Text:
+    relation = _RELATIONS.get(member["relation"], "")
+    title = one_line(str(member["title"] or member["id"]), 50)
+    told = f"{'→ ' if is_here else ''}{title}  {_when(member['started_at'])}"
     return Text(f"{told}  {relation}".rstrip(), style="bold" if is_here else "")
 
 

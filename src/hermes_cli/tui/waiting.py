@@ -46,8 +46,8 @@ class Waiting(Static):
 
     def add(self, message: Message) -> None:
         """A message waits, or waits in another way."""
-        for number, one in enumerate(self.messages):
-            if one.id == message.id:
+        for number, known in enumerate(self.messages):
+            if known.id == message.id:
                 self.messages[number] = message
                 break
         else:

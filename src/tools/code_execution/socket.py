@@ -76,11 +76,11 @@ class ToolSocket:
 
     def __exit__(self, *_: object) -> None:
         self._closed.set()
-        for one in (self._server, self._connection):
-            if one is not None:
+        for end in (self._server, self._connection):
+            if end is not None:
                 # Closing alone would not wake the thread that waits on it.
                 with suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+                    end.shutdown(socket.SHUT_RDWR)
         self._server.close()
         if self.theirs is not None:
             self.theirs.close()

@@ -110,6 +110,6 @@ def as_pattern(pattern: str) -> re.Pattern[str]:
 
 def _worst_first(findings: list[Finding]) -> list[Finding]:
     by_key: dict[str, Finding] = {}
-    for finding in sorted(findings, key=lambda one: not one.hard):
+    for finding in sorted(findings, key=lambda danger: not danger.hard):
         by_key.setdefault(finding.pattern_key, finding)
     return list(by_key.values())

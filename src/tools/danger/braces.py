@@ -45,7 +45,7 @@ def expand_braces(word: Word) -> list[Word]:
     found = _expand(atoms, 0, len(atoms), partners)
     if found is None:
         return [(Text(UNKNOWN),)]
-    words = [tuple(_parts(one)) for one in found]
+    words = [tuple(_parts(word)) for word in found]
     return [(Text(OBSCURE),)] if any(map(_makes_variables, words)) else words
 
 
@@ -114,10 +114,10 @@ def _expand(
         if choices is None or len(found) * len(choices) > MOST_WORDS:
             return None
         if len(choices) == 1:
-            for one in found:
-                one += choices[0]
+            for word in found:
+                word += choices[0]
         else:
-            found = [one + choice for one in found for choice in choices]
+            found = [word + choice for word in found for choice in choices]
         index = following
     return found
 

@@ -43,7 +43,10 @@ def _command(call: Call) -> str:
 
 def _which(call: Call) -> str:
     found = [argument for argument in call.arguments if not argument.startswith("-")]
-    lines = [one if "/" in one or has_unknown(one) else f"/usr/bin/{one}" for one in found]
+    lines = [
+        program if "/" in program or has_unknown(program) else f"/usr/bin/{program}"
+        for program in found
+    ]
     return "".join(line + "\n" for line in lines)
 
 
@@ -132,7 +135,7 @@ def _set(call: Call) -> str:
 def _shift(call: Call) -> str:
     count = int(call.arguments[0]) if call.arguments and call.arguments[0].isdigit() else 1
     state = call.shell.state
-    state.assign("@", {as_array(elements_of(one)[count:]) for one in state.lookup("@")})
+    state.assign("@", {as_array(elements_of(array)[count:]) for array in state.lookup("@")})
     return ""
 
 

@@ -172,7 +172,7 @@ def _tr(call: Call) -> str:
     options = call.options()
     text = call.input
     sets = [_characters(operand) for operand in options.operands]
-    if has_marks(text) or any(one is None for one in sets) or not sets:
+    if has_marks(text) or any(words is None for words in sets) or not sets:
         return hidden(text)
     first = sets[0] or ""
     if options.has("c", "C", "complement", "s", "squeeze-repeats", "t", "truncate-set1"):

@@ -29,7 +29,7 @@ def operate(state: State, operator: str, values: Values, operands: Values) -> Va
         if operator != "indirect" or any(has_marks(value) for value in values):
             return ANYTHING
         found = set().union(*(state.lookup(name) for name in values)) if values else set()
-        return values_of(elements_of(one)[0] if elements_of(one) else "" for one in found)
+        return values_of(elements_of(array)[0] if elements_of(array) else "" for array in found)
     found = set()
     for value, operand in itertools.product(values, operands):
         found |= _one(operator, value, operand)

@@ -244,12 +244,14 @@ def _matches_example(path: str, places: Places) -> bool:
 
 def read_danger(path: str, places: Places) -> Danger | None:
     """Why reading a file must be asked for: it holds secrets."""
-    for one in _both(path):
-        if _is_own_secret(one, places):
+    for spelling in _both(path):
+        if _is_own_secret(spelling, places):
             return Danger("own-credentials", "Touches the agent's own credentials", hard=True)
-        if _SECRET.search(one.lower()) or (has_glob(one) and _matches_example(one, places)):
+        if _SECRET.search(spelling.lower()) or (
+            has_glob(spelling) and _matches_example(spelling, places)
+        ):
             return Danger("credentials", "Touches a file that holds secrets")
-        if _is_own_data(one, places):
+        if _is_own_data(spelling, places):
             return Danger("hermes-home", "Reads the agent's own settings or memory")
     return None
 
@@ -257,21 +259,21 @@ def read_danger(path: str, places: Places) -> Danger | None:
 def tree_danger(path: str, places: Places) -> Danger | None:
     """Why reading a whole tree must be asked for: there are secrets in it."""
     folder = path.rstrip("/" + STAR) or "/"
-    for one in _both(folder):
+    for spelling in _both(folder):
         secrets = [
             places.hermes_home,
             *(f"{places.user_home}/{folder}" for folder in _SECRET_FOLDERS),
         ]
         for secret in secrets:
-            if is_inside(secret, one) or is_inside(one, secret):
+            if is_inside(secret, spelling) or is_inside(spelling, secret):
                 return Danger("credentials", "Reads a folder with files that hold secrets")
     return None
 
 
 def write_danger(path: str, places: Places, *, scratch: bool = False) -> Danger | None:
     """Why writing a file must be asked for, or refused; `scratch`: temporary files are fine."""
-    for one in _both(path):
-        danger = _write_danger(one, places, scratch)
+    for spelling in _both(path):
+        danger = _write_danger(spelling, places, scratch)
         if danger:
             return danger
     return None
@@ -323,23 +325,23 @@ def is_catastrophic(path: str, places: Places) -> bool:
         return False
     if len(components) == 1 and has_glob(folder) and not has_unknown(folder):
         return any(could_match(components[0], name) for name in _TOP_LEVEL)
-    for one in _both(folder):
-        lower = one.lower()
-        if one in ("/", places.user_home, places.hermes_home) or lower in _VITAL:
+    for spelling in _both(folder):
+        lower = spelling.lower()
+        if spelling in ("/", places.user_home, places.hermes_home) or lower in _VITAL:
             return True
         if lower.count("/") == 1 and lower[1:] in _TOP_LEVEL:
             return True
-        if is_inside(places.user_home, one):
+        if is_inside(places.user_home, spelling):
             return True
     return False
 
 
 def is_product(path: str, places: Places) -> bool:
     """Whether a path is within something that is built anew when it is needed."""
-    for one in _both(path):
-        if not is_inside(one, places.working) or has_unknown(one):
+    for spelling in _both(path):
+        if not is_inside(spelling, places.working) or has_unknown(spelling):
             return False
-        inside = one[len(places.working) :].strip("/").split("/")
+        inside = spelling[len(places.working) :].strip("/").split("/")
         if not any(name in _PRODUCTS or name.endswith(".egg-info") for name in inside):
             return False
     return True

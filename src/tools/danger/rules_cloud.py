@@ -193,7 +193,7 @@ def _mounts(call: Call, source: str) -> None:
     if not source.startswith(("/", "~", ".")):
         return
     for path in call.shell.paths(source):
-        parents = any(absolute(one, "/").startswith(path.rstrip("/") + "/") for one in
+        parents = any(absolute(home, "/").startswith(path.rstrip("/") + "/") for home in
                       (places.hermes_home, places.user_home))  # fmt: skip
         if is_catastrophic(path, places) or parents or path.endswith("docker.sock"):
             call.report("container", "Gives a container the machine's own files")

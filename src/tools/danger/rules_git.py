@@ -220,7 +220,7 @@ def _gh(call: Call) -> str:
         call.report("cloud-delete", "Changes or deletes something on the server")
     if options.operands[:2] == ["auth", "token"] or "--show-token" in call.arguments:
         call.report("credentials", "Shows a token")
-    methods = {one.upper() for one in options.get("X", "method")}
+    methods = {method.upper() for method in options.get("X", "method")}
     if options.operands[:1] == ["api"] and (methods - {"GET"} or options.has("f", "F", "input")):
         call.report("cloud-delete", "Changes something on the server")
     if options.operands[:2] in (["gist", "create"], ["release", "upload"], ["alias", "set"]):

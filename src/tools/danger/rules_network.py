@@ -25,7 +25,7 @@ def _curl(call: Call) -> str:
     is_local = bool(urls) and all(_LOCAL.match(as_literal(url)) for url in urls)
     sent = [*options.get("d", "data", "data-binary", "data-ascii", "data-urlencode", "json")]
     forms = options.get("F", "form")
-    files = [one.split("@", 1)[1] for one in sent if "@" in one[:1] or re.match(r"\w+@", one)]
+    files = [word.split("@", 1)[1] for word in sent if "@" in word[:1] or re.match(r"\w+@", word)]
     files += [re.split("[@<]", form, maxsplit=1)[1] for form in forms if re.search("=[@<]", form)]
     files += options.get("T", "upload-file")
     for file in files:

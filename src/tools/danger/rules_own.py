@@ -67,7 +67,7 @@ def _hermes(call: Call) -> str:
 
 
 def _only_reads(arguments: list[str]) -> bool:
-    before = list(takewhile(lambda one: one in _BEFORE, arguments))
+    before = list(takewhile(lambda option: option in _BEFORE, arguments))
     words = arguments[len(before) :]
     if words in (["--version"], ["-h"], ["--help"]):
         return True
@@ -80,7 +80,7 @@ def _only_reads(arguments: list[str]) -> bool:
     if action.startswith("-") or has_marks(action) or action not in READING[command]:
         return False
     # What is not known beforehand may turn out to be an option.
-    return all(_is_reading_argument(one) for one in rest)
+    return all(_is_reading_argument(argument) for argument in rest)
 
 
 def _is_reading_argument(argument: str) -> bool:

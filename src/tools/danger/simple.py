@@ -107,7 +107,7 @@ class SimpleWalker(Shell):
             fields = expand(self, assignment.values)
             old = self.state.lookup(name) if assignment.appends else frozenset({""})
             values = values_of(
-                as_array([*(one for one in elements_of(start) if one), *more])
+                as_array([*(word for word in elements_of(start) if word), *more])
                 for start in old
                 for more in fields
             )
@@ -120,8 +120,8 @@ class SimpleWalker(Shell):
                 values = ANYTHING
             elif assignment.appends:
                 old = frozenset(
-                    elements_of(one)[0] if elements_of(one) else ""
-                    for one in self.state.lookup(name)
+                    elements_of(array)[0] if elements_of(array) else ""
+                    for array in self.state.lookup(name)
                 )
                 values = values_of(start + more for start in old for more in values)
         self.set_variable(name, values)

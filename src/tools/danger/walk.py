@@ -245,7 +245,7 @@ class Walker(SimpleWalker):
             if node.words is not None:
                 values = (field for fields in expand(self, node.words) for field in fields)
             else:
-                values = [one for value in values for one in elements_of(value)]
+                values = [element for value in values for element in elements_of(value)]
             self.state.assign(node.variable, values)
         self._endless(node)
         printed = ""

@@ -95,7 +95,7 @@ def inner(arguments: list[str], wrapper: Wrapper) -> list[list[str]]:
             takes_value = not equals and name in wrapper.long_valued
             is_doubtful = not equals and not takes_value
         else:
-            letter = next((one for one in argument[1:] if one in wrapper.valued), "")
+            letter = next((letter for letter in argument[1:] if letter in wrapper.valued), "")
             takes_value = bool(letter) and argument.endswith(letter)
             is_doubtful = not letter
         index += takes_value
@@ -105,7 +105,7 @@ def inner(arguments: list[str], wrapper: Wrapper) -> list[list[str]]:
     found = [arguments[start:]]
     if is_doubtful:
         found.append(arguments[start + 1 :])
-    return [one for one in found if one]
+    return [word for word in found if word]
 
 
 def _wrap(call: Call) -> str:
@@ -214,8 +214,8 @@ def _items(text: str, *, lines: bool, raw: bool) -> list[str]:
         else (r"(?:[^\s\\\"']|\\.|\"[^\"\n]*\"|'[^'\n]*'|[\"'])+")
     )
     return [
-        re.sub(r"\"([^\"\n]*)\"|'([^'\n]*)'|\\(.)", r"\1\2\3", one.strip(" \t"), flags=re.DOTALL)
-        for one in re.findall(pattern, text, re.DOTALL)
+        re.sub(r"\"([^\"\n]*)\"|'([^'\n]*)'|\\(.)", r"\1\2\3", word.strip(" \t"), flags=re.DOTALL)
+        for word in re.findall(pattern, text, re.DOTALL)
     ]
 
 
@@ -297,7 +297,7 @@ def _removes(command: list[str]) -> bool:
     return (
         command[:1] == ["rm"]
         and command[-1] == "{}"
-        and all(re.fullmatch(r"-[frv]+|--", one) for one in command[1:-1])
+        and all(re.fullmatch(r"-[frv]+|--", option) for option in command[1:-1])
     )
 
 

@@ -77,10 +77,10 @@ def _clean(schema: Any, depth: int) -> dict[str, Any]:
     for key, value in schema.items():
         if key in ("properties", "$defs", "definitions", "patternProperties"):
             if isinstance(value, dict):
-                clean[key] = {str(name): _clean(one, depth - 1) for name, one in value.items()}
+                clean[key] = {str(name): _clean(item, depth - 1) for name, item in value.items()}
         elif key in ("anyOf", "oneOf", "allOf", "prefixItems"):
             if _is_list(value) and value:
-                clean[key] = [_clean(one, depth - 1) for one in value]
+                clean[key] = [_clean(item, depth - 1) for item in value]
         elif key in ("items", "not", "additionalProperties") and not isinstance(value, bool):
             clean[key] = _clean(value, depth - 1)
         elif key == "type":

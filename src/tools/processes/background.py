@@ -198,7 +198,7 @@ class Table:
         """Start one more, if there may be."""
         with self._lock:
             self._forget_old()
-            running = sum(not one.done.is_set() for one in self._known.values())
+            running = sum(not process.done.is_set() for process in self._known.values())
             if running >= MAX_RUNNING:
                 raise ToolError(
                     f"{running} background processes are running, which is the limit. End some of"
@@ -225,8 +225,8 @@ class Table:
             return list(self._known.values())
 
     def _forget_old(self) -> None:
-        ended = [one for one in self._known.values() if one.done.is_set()]
-        ended.sort(key=lambda one: one.ended_at or 0, reverse=True)
+        ended = [process for process in self._known.values() if process.done.is_set()]
+        ended.sort(key=lambda process: process.ended_at or 0, reverse=True)
         oldest = time.time() - KEPT_SECONDS
         for index, process in enumerate(ended):
             if index >= MAX_KEPT or (process.ended_at or 0) < oldest:

@@ -104,7 +104,7 @@ class Ledger:
     def add(self, record: Record) -> None:
         """Write a run down; call it before the process is started."""
         with self._changing() as records:
-            for marker in [m for m, one in records.items() if one.kind == "left"]:
+            for marker in [m for m, record in records.items() if record.kind == "left"]:
                 if records[marker].is_mine() and not members([records[marker].target()]):
                     del records[marker]
             records[record.marker] = record
@@ -137,7 +137,7 @@ class Ledger:
         in the ledger, for somebody who can.
         """
         doomed = [record for record in self.records() if chosen(record)]
-        survivors = stop([one.target() for one in doomed if one.machine == _here()], grace)
+        survivors = stop([record.target() for record in doomed if record.machine == _here()], grace)
         if survivors:
             log.warning("These processes could not be ended: %s", survivors)
         ended = [record for record in doomed if self._ended_elsewhere(record)]
@@ -187,7 +187,7 @@ class Ledger:
     def _read(self) -> dict[str, Record]:
         try:
             entries = json.loads(self._path.read_bytes())["processes"]
-            known = {one.name for one in fields(Record)}
+            known = {field.name for field in fields(Record)}
             records = [
                 Record(**{name: value for name, value in entry.items() if name in known})
                 for entry in entries

@@ -62,8 +62,9 @@ def process(
     return f"{chosen.id} {chosen.status()}\n{chosen.news()}".rstrip("\n")
 
 
-def _line(one: Background) -> str:
-    return f"{one.id}  {one.status()}  process id {one.run.child.pid}  {short(one.command)}"
+def _line(process: Background) -> str:
+    pid = process.run.child.pid
+    return f"{process.id}  {process.status()}  process id {pid}  {short(process.command)}"
 
 
 def _log(chosen: Background, offset: int | None, limit: int) -> str:

@@ -44,7 +44,7 @@ def skills_list(context: ToolContext, category: str | None = None) -> str:
         for where, skill in found
     ]
     if category is None:
-        lines += [f"{name}: {one.description}" for name, one in plugins.get_skills().items()]
+        lines += [f"{name}: {skill.description}" for name, skill in plugins.get_skills().items()]
     if not lines:
         return "There are no skills yet." if category is None else f"No skills in {category!r}."
     return "\n".join(lines)

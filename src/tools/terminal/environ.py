@@ -41,7 +41,7 @@ def named(environ: Mapping[str, str], allow: Iterable[str]) -> dict[str, str]:
 def names(value: object) -> list[str]:
     """Names from the configuration: a list, or one text with blanks or commas between them."""
     given = value if isinstance(value, list | tuple) else [value or ""]
-    return [name for one in given for name in str(one).replace(",", " ").split()]
+    return [name for item in given for name in str(item).replace(",", " ").split()]
 
 
 def is_secret(name: str, value: str) -> bool:
