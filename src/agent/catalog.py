@@ -55,16 +55,16 @@ def lookup(name: str, overrides: Mapping[str, Mapping[str, Any]] | None = None) 
     `overrides` maps names to facts under the keys of models.json; it wins, fact by fact.
     """
     bare = _normal(name)
-    found = _find(bare)
+    known = _find(bare)
     override = (overrides or {}).get(name) or (overrides or {}).get(name.rsplit("/", 1)[-1])
     if override:
-        facts = {**(_facts()[found] if found else {}), **override}
+        facts = {**(_facts()[known] if known else {}), **override}
         if "input" in override:
             facts["tiers"] = override.get("tiers") or ()
-        return _info(found or name, facts) if facts.get("context_length") else None
-    if not found:
+        return _info(known or name, facts) if facts.get("context_length") else None
+    if not known:
         return None
-    info = _info(found, _facts()[found])
+    info = _info(known, _facts()[known])
     if name.endswith(":free"):
         return dataclasses.replace(info, prices=Prices(0, 0, 0, 0), tiers=())
     return info

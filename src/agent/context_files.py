@@ -34,7 +34,7 @@ class ContextFile(NamedTuple):
 def project_files(cwd: Path) -> list[ContextFile]:
     """The context files of the project that `cwd` lies in, outermost first, each once."""
     top = project_top(cwd)
-    found: list[ContextFile] = []
+    files: list[ContextFile] = []
     seen: set[Path] = set()
     texts: set[str] = set()
     room = PROJECT_LIMIT
@@ -50,8 +50,8 @@ def project_files(cwd: Path) -> list[ContextFile]:
             file = ContextFile(file.name, "", "the project's other context files fill the room")
         room -= len(file.text)
         texts.add(file.text)
-        found.append(file)
-    return found
+        files.append(file)
+    return files
 
 
 def project_top(cwd: Path) -> Path:

@@ -36,15 +36,15 @@ async def fire(name: str, /, **kwargs: Any) -> list[Any]:
     """Tell whoever listens; returns what they answered, nothing if anything went wrong."""
     try:
         if not plugins.has_hook(name):
-            found = plugins.invoke_hook(name, **kwargs)
+            answers = plugins.invoke_hook(name, **kwargs)
         else:
             run = contextvars.copy_context().run
-            found = await in_thread(lambda: run(plugins.invoke_hook, name, **kwargs))
+            answers = await in_thread(lambda: run(plugins.invoke_hook, name, **kwargs))
     except Exception:
         # Whatever stands behind the hooks, the turn is not to be lost over it.
         log.exception("The hook %s failed", name)
         return []
-    return found if isinstance(found, list) else []
+    return answers if isinstance(answers, list) else []
 
 
 def watch_model_calls() -> bool:
@@ -106,10 +106,10 @@ class TurnHooks:
             platform=self.platform,
             sender_id=self._agent.user_id or "",
         )
-        found = [
+        texts = [
             answer.get("context") if isinstance(answer, dict) else answer for answer in answers
         ]
-        text = "\n\n".join(text for text in found if isinstance(text, str) and text.strip())
+        text = "\n\n".join(text for text in texts if isinstance(text, str) and text.strip())
         if len(text) > MOST_CONTEXT:
             log.warning("Plugins added %d characters to a question; cut", len(text))
             text = text[:MOST_CONTEXT]

@@ -43,9 +43,9 @@ async def watched(
     hooks.set_request_id(facts["api_request_id"])
     request, trace = await _changed(request, turn, facts)
     began = time.time()
-    told = as_dict(request, turn)
+    shown = as_dict(request, turn)
     if plugins.has_hook("pre_api_request"):
-        size = len(json.dumps(told, default=str))
+        size = len(json.dumps(shown, default=str))
         await fire(
             "pre_api_request",
             **facts,
@@ -59,7 +59,7 @@ async def watched(
             max_tokens=request.max_tokens,
             started_at=began,
             middleware_trace=trace,
-            request=told,
+            request=shown,
         )
     failures = 0
     try:
@@ -68,11 +68,13 @@ async def watched(
                 if isinstance(chunk, Restarted):
                     failures += 1
                     kind, text = "TransientError", chunk.reason
-                    await _failed(facts, told, began, failures, kind, text, None, retryable=True)
+                    await _failed(facts, shown, began, failures, kind, text, None, retryable=True)
                 yield chunk
     except ModelError as error:
         kind, again = type(error).__name__, isinstance(error, TransientError)
-        await _failed(facts, told, began, failures, kind, str(error), error.status, retryable=again)
+        await _failed(
+            facts, shown, began, failures, kind, str(error), error.status, retryable=again
+        )
         raise
     if plugins.has_hook("post_api_request"):
         await _answered(turn, facts, began, len(request.messages))
@@ -96,7 +98,7 @@ def _facts(turn: Turn, hooks: TurnHooks) -> dict[str, Any]:
 
 async def _failed(
     facts: dict[str, Any],
-    told: dict[str, Any],
+    shown: dict[str, Any],
     began: float,
     count: int,
     kind: str,
@@ -120,7 +122,7 @@ async def _failed(
         retryable=retryable,
         reason=text,
         error={"type": kind, "message": text},
-        request=told,
+        request=shown,
     )
 
 
@@ -180,9 +182,9 @@ async def _changed(
 ) -> tuple[ModelRequest, list[Any]]:
     if not plugins.has_middleware("llm_request"):
         return request, []
-    run, told = contextvars.copy_context().run, as_dict(request, turn)
+    run, shown = contextvars.copy_context().run, as_dict(request, turn)
     change = plugins.get_middleware().change
-    wanted, trace = await in_thread(lambda: run(change, "llm_request", "request", told, facts))
+    wanted, trace = await in_thread(lambda: run(change, "llm_request", "request", shown, facts))
     return applied(request, wanted), trace
 
 
@@ -214,10 +216,10 @@ async def _wrapped(
         below.append(asyncio.run_coroutine_threadsafe(ask(applied(request, payload)), loop))
         return below[-1].result()
 
-    run, told = contextvars.copy_context().run, as_dict(request, turn)
+    run, shown = contextvars.copy_context().run, as_dict(request, turn)
     execute = plugins.get_middleware().execute
     work = asyncio.ensure_future(
-        in_thread(lambda: run(execute, "llm_execution", "request", told, facts, call))
+        in_thread(lambda: run(execute, "llm_execution", "request", shown, facts, call))
     )
     work.add_done_callback(lambda done: chunks.put_nowait(None))
     try:

@@ -152,10 +152,10 @@ async def has_news(turn: Turn) -> bool:
 
 async def deliver_notes(turn: Turn) -> bool:
     """Add the notes of the conversation to the turn; False if another process took them."""
-    told = await turn.journal.deliver_notes()
-    for message in told:
+    notes = await turn.journal.deliver_notes()
+    for message in notes:
         turn.emit(Steered(message["content"]))
-    return bool(told)
+    return bool(notes)
 
 
 async def steer(turn: Turn, messages: list[Message]) -> None:

@@ -11,9 +11,9 @@ def renewed(page: str, tables: Mapping[str, str]) -> str:
     """The page with its tables put anew."""
     for name, table in tables.items():
         begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        head, found, rest = page.partition(begin)
+        head, opened, rest = page.partition(begin)
         _, closed, tail = rest.partition(end)
-        if not found or not closed:
+        if not opened or not closed:
             raise ValueError(f"The page has no place for {name}: {begin} … {end}.")
         page = f"{head}{begin}\n{table}\n{end}{tail}"
     return page

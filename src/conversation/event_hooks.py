@@ -69,8 +69,8 @@ class EventHooks:
                 if inspect.iscoroutinefunction(handler):
                     return await handler(event, dict(context))
                 # A daemon: a handler that never returns must not keep a program from ending.
-                told = functools.partial(handler, event, dict(context))
-                return await in_thread(bind_context(told))
+                call = functools.partial(handler, event, dict(context))
+                return await in_thread(bind_context(call))
         except Exception:
             # Handlers are not ours: what they do wrong must not reach the chat.
             log.exception("The hook %s failed on %s", name, event)

@@ -171,11 +171,11 @@ class AbandonedTurns:
             return
         # Also what an earlier process took over and was killed before it could tell.
         first = taken.lease.fence - taken.attempts + 1
-        found: dict[int, list[str]] = defaultdict(list)
+        by_fence: dict[int, list[str]] = defaultdict(list)
         for run in await self.db.list_tool_runs(taken.lease.conversation_id):
             if run["state"] == "unknown" and run["fence"] >= first:
-                found[run["fence"]].append(run["tool_name"])
-        for fence, tools in found.items():
+                by_fence[run["fence"]].append(run["tool_name"])
+        for fence, tools in by_fence.items():
             await self.delivery.say(
                 inbound.event.source, inbound.session_key, unknown_outcome(tools),
                 name=f"{taken.deliver_to['id']}:unknown:{fence}",

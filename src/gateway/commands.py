@@ -74,12 +74,12 @@ class Commands:
         parts, source, key = self._parts, inbound.event.source, inbound.session_key
         delivery = parts.delivery
         name = parse(line)[0]
-        found = lookup(name, "gateway")
-        name = found.name if found else name  # an alias is no way around what it stands for
+        command = lookup(name, "gateway")
+        name = command.name if command else name  # an alias is no way around what it stands for
         if not parts.authorization.may_command(source, name):
             where = f"platforms.{source.platform.value}.admins in config.yaml"
-            told = f"/{name} is for administrators of this gateway: those named under {where}."
-            await delivery.say(source, key, told)
+            answer = f"/{name} is for administrators of this gateway: those named under {where}."
+            await delivery.say(source, key, answer)
             return
         if name == "last":
             await delivery.say(source, key, await _last_answer(parts.store, parts.db, key))
@@ -87,10 +87,10 @@ class Commands:
         if not await parts.db.begin_command(inbound.inbox_id):
             return
         if name == "new":
-            told = await parts.reset(inbound.event)
+            answer = await parts.reset(inbound.event)
             if title := parse(line)[1].strip():
                 parts.titles[key] = title
-            await delivery.say(source, key, told)
+            await delivery.say(source, key, answer)
             return
         await self._emit(f"command:{name}", source, key)
         if name == "restart":

@@ -63,15 +63,15 @@ class Expiry:
         await at_hand(self.db, store.refresh)
         entries = list(store._entries.values())
         ended = 0
-        told: set[str] = set()
+        ended_ids: set[str] = set()
         for entry in entries:
             if entry.expiry_finalized or entry.session_key in self.running:
                 continue
             if store._is_session_expired(entry) and not self._is_running_elsewhere(entry):
                 if self.may_end is not None and not await self.may_end(entry):
                     continue
-                ended += await self._end(entry, entry.session_id in told)
-                told.add(entry.session_id)
+                ended += await self._end(entry, entry.session_id in ended_ids)
+                ended_ids.add(entry.session_id)
         return ended
 
     def _is_running_elsewhere(self, entry: SessionEntry) -> bool:

@@ -69,29 +69,29 @@ FILE_MARKS = ("MEDIA:", "](")
 def outgoing(text: str, working_directory: Path, home: Path) -> tuple[str, list[Path]]:
     """The files that an answer names, and the answer without the names of those that are sent."""
     # Where code begins and ends, in turns: a place with an odd number of them before it is in code.
-    code = [edge for found in _CODE.finditer(text) for edge in found.span()]
+    code = [edge for match in _CODE.finditer(text) for edge in match.span()]
     files: dict[Path, None] = {}
 
-    def take(found: re.Match[str]) -> str:
-        if bisect.bisect_right(code, found.start()) % 2:
-            return found[0]
-        name = next(group for group in found.groups() if group)
+    def take(match: re.Match[str]) -> str:
+        if bisect.bisect_right(code, match.start()) % 2:
+            return match[0]
+        name = next(group for group in match.groups() if group)
         path = _allowed(name, working_directory, home)
         if path is None:
-            return found[0]
+            return match[0]
         files[path] = None
         return ""
 
     # Marks in code stay; positions hold because each pattern is tried on the text as it was.
     spans = sorted(
-        [*_NAMED.finditer(text), *_IMAGE.finditer(text)], key=lambda found: found.start()
+        [*_NAMED.finditer(text), *_IMAGE.finditer(text)], key=lambda match: match.start()
     )
     rest, at = [], 0
-    for found in spans:
-        if found.start() < at:
+    for match in spans:
+        if match.start() < at:
             continue
-        rest += [text[at : found.start()], take(found)]
-        at = found.end()
+        rest += [text[at : match.start()], take(match)]
+        at = match.end()
     left = "".join([*rest, text[at:]])
     return (re.sub(r"\n{3,}", "\n\n", left).strip() if files else text), list(files)
 

@@ -213,9 +213,9 @@ class Pipeline:
         source = inbound.event.source
         if await self._authorization.admits(source):
             return True
-        told = await self._authorization.offer_pairing(source)
-        if told is not None:
-            await self._delivery.say(source, inbound.session_key, told)
+        offer = await self._authorization.offer_pairing(source)
+        if offer is not None:
+            await self._delivery.say(source, inbound.session_key, offer)
         return False
 
     async def _hooked(self, inbound: Inbound) -> bool:
@@ -232,8 +232,8 @@ def inbox_id(event: MessageEvent, session_key: str) -> str:
     edited = ""
     if event.is_edit:
         # Each version is a message; the same version delivered again is not.
-        told = hashlib.sha256(event.text.encode("utf-8", "replace")).hexdigest()[:12]
-        edited = f":edited:{event.timestamp.timestamp() if event.timestamp else 0:.0f}:{told}"
+        version = hashlib.sha256(event.text.encode("utf-8", "replace")).hexdigest()[:12]
+        edited = f":edited:{event.timestamp.timestamp() if event.timestamp else 0:.0f}:{version}"
     return f"{event.source.platform.value}:{event.source.chat_id}:{message_id}{edited}"
 
 

@@ -153,8 +153,8 @@ def start_gateway(home: Path) -> int:
         os.close(descriptor)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        found = status.read_runtime_status(home)
-        if found.get("pid") == process.pid and found.get("state") == "running":
+        state = status.read_runtime_status(home)
+        if state.get("pid") == process.pid and state.get("state") == "running":
             return process.pid
         if process.poll() is not None:
             raise RuntimeError(f"The gateway ended at once. See {logs / 'gateway.out'}.")
@@ -203,11 +203,11 @@ def restart_gateway(home: Path, seconds: float = RESTART_SECONDS) -> int:
     deadline = time.monotonic() + seconds
     last_held = time.monotonic()
     while time.monotonic() < deadline:
-        found = status.read_runtime_status(home)
+        state = status.read_runtime_status(home)
         if running_pid(home) is not None:
             last_held = time.monotonic()
-            if found.get("state") == "running" and found.get("started_at") != before:
-                return int(found["pid"])
+            if state.get("state") == "running" and state.get("started_at") != before:
+                return int(state["pid"])
         elif time.monotonic() - last_held > START_SECONDS:
             break
         time.sleep(0.05)

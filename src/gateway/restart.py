@@ -114,8 +114,10 @@ def note(home: Path, config: GatewayConfig) -> None:
 def _recent(home: Path, config: GatewayConfig) -> list[float]:
     edge = time.time() - config.restart_window
     known = _read(home / LOOP_FILE).get("restarts")
-    found = known if isinstance(known, list) else []
-    return [float(moment) for moment in found if isinstance(moment, int | float) and moment > edge]
+    moments = known if isinstance(known, list) else []
+    return [
+        float(moment) for moment in moments if isinstance(moment, int | float) and moment > edge
+    ]
 
 
 async def tell_cut_off(
@@ -218,10 +220,10 @@ def _is_read(platform: Platform) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        state = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
 def _write(path: Path, facts: dict[str, Any]) -> None:

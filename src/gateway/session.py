@@ -58,11 +58,11 @@ class SessionSource:
     def to_dict(self) -> dict[str, Any]:
         """As it is kept; what is empty is left out."""
         kept = {name: getattr(self, name) for name in _SOURCE_FIELDS}
-        found = {name: value for name, value in kept.items() if value not in (None, "", False)}
-        found["platform"] = self.platform.value
+        fields = {name: value for name, value in kept.items() if value not in (None, "", False)}
+        fields["platform"] = self.platform.value
         if self.scope_id:
-            found["guild_id"] = self.scope_id
-        return found
+            fields["guild_id"] = self.scope_id
+        return fields
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionSource:
@@ -137,9 +137,9 @@ class SessionEntry:
     def to_dict(self, *, is_shared: bool = False) -> dict[str, Any]:
         """As it is kept in the store and in sessions.json: with times of this machine's zone, and
         where other machines read it too (`is_shared`) with which one that is."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if is_shared and (offset := self.updated_at.astimezone().utcoffset()) is not None:
-            found[_ZONE] = offset.total_seconds()
+            fields[_ZONE] = offset.total_seconds()
         for name in _ENTRY_FIELDS:
             value = getattr(self, name)
             if value is None and name in OPTIONAL:
@@ -150,8 +150,8 @@ class SessionEntry:
                 value = value.to_dict()
             elif isinstance(value, Platform):
                 value = value.value
-            found[name] = value
-        return found
+            fields[name] = value
+        return fields
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SessionEntry:

@@ -403,11 +403,11 @@ class SessionStore:
     def list_sessions(self, active_minutes: int | None = None) -> list[SessionEntry]:
         """The entries, most recently used first."""
         known = list(self._entries.values())
-        found = sorted(known, key=lambda entry: entry.updated_at, reverse=True)
+        entries = sorted(known, key=lambda entry: entry.updated_at, reverse=True)
         if active_minutes is None:
-            return found
+            return entries
         edge = self._now() - timedelta(minutes=active_minutes)
-        return [entry for entry in found if entry.updated_at >= edge]
+        return [entry for entry in entries if entry.updated_at >= edge]
 
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
         """The entry that is bound to a session."""
@@ -460,14 +460,14 @@ class SessionStore:
 def _legacy_entries(path: Path) -> list[SessionEntry]:
     """The entries of an older version's file; keys that begin with _ are remarks."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
         log.warning("%s cannot be read and is left out: %s", path, error)
         return []
     entries = []
-    for key, fields in found.items() if isinstance(found, dict) else ():
+    for key, fields in stored.items() if isinstance(stored, dict) else ():
         if key.startswith("_") or not isinstance(fields, dict):
             continue
         try:

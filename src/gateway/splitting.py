@@ -94,9 +94,9 @@ def _cut_at(text: str, room: int, measure: Measure) -> int:
     most = bisect.bisect_right(range(1, min(room, len(text)) + 1), room, key=_sizes(text, measure))
     most = max(1, most)
     for mark in _SENTENCES:
-        found = text.rfind(mark, most // 3, most)
-        if found > 0:
-            return found + len(mark) if found + len(mark) <= most else found
+        place = text.rfind(mark, most // 3, most)
+        if place > 0:
+            return place + len(mark) if place + len(mark) <= most else place
     return most
 
 
@@ -134,8 +134,8 @@ def _good_cut(pieces: list[_Piece], begin: int, end: int) -> int:
     best = end
     rank = _rank(pieces, end)
     for at in range(end - 1, earliest - 1, -1):
-        if (found := _rank(pieces, at)) > rank:
-            best, rank = at, found
+        if (higher := _rank(pieces, at)) > rank:
+            best, rank = at, higher
     if best > begin + 1 and pieces[best - 1].opens:
         return best - 1  # an opening line alone would be an empty block
     return best

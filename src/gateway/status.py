@@ -107,7 +107,7 @@ def write_runtime_status(state: str, home: Path | None = None, **facts: Any) -> 
 def read_runtime_status(home: Path) -> dict[str, Any]:
     """What the gateway last said about itself; empty if it never ran."""
     try:
-        found = json.loads((home / STATUS_FILE).read_text())
+        state = json.loads((home / STATUS_FILE).read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return state if isinstance(state, dict) else {}

@@ -96,14 +96,14 @@ def session_vars(**values: str | bool | None) -> Iterator[None]:
 def session_environ() -> dict[str, str]:
     """The session's values as environment variables, for a child process:
     `subprocess.Popen(…, env={**os.environ, **session_environ()})`."""
-    found: dict[str, str] = {}
+    environ: dict[str, str] = {}
     for name, variable in _VARIABLES.items():
         value = variable.get(None)
         if value is None:
             value = os.environ.get(name)
         if value is not None:
-            found[name] = value
-    return found
+            environ[name] = value
+    return environ
 
 
 def bind_context(function: Callable[P, R]) -> Callable[P, R]:

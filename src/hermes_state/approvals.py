@@ -80,10 +80,10 @@ def decide_approval(
     """Answer a pending approval; True for exactly one of those who try, in time, with the token."""
     if choice not in CHOICES:
         raise ValueError(f"choice must be one of {', '.join(CHOICES)}, not {choice!r}")
-    found = row(
+    pending = row(
         conn, "SELECT token_hash FROM approvals WHERE id = ?" + conn.lock_row, (approval_id,)
     )
-    if found is None or not hmac.compare_digest(found["token_hash"], _hash(token)):
+    if pending is None or not hmac.compare_digest(pending["token_hash"], _hash(token)):
         return False
     return _answer(conn, approval_id, choice, decided_by, "person")
 
@@ -108,10 +108,10 @@ def settle_approval(
         (conn.now(), approval_id),
     )
     is_taken_elsewhere = conn.changes() == 0
-    found = get_approval(conn, approval_id)
-    if found is not None and is_taken_elsewhere:
-        found |= {"state": "denied", "choice": "deny"}
-    return found
+    approval = get_approval(conn, approval_id)
+    if approval is not None and is_taken_elsewhere:
+        approval |= {"state": "denied", "choice": "deny"}
+    return approval
 
 
 def _answer(
@@ -183,13 +183,13 @@ def renew_approval_token(
     None if it is decided or expired, or somebody else's.
     """
     token = os.urandom(16).hex()
-    found = row(
+    pending = row(
         conn,
         "UPDATE approvals SET token_hash = ? WHERE id = ? AND state = 'pending'"
         " AND expires_at > ? AND COALESCE(user_id, '') = ? RETURNING expires_at",
         (_hash(token), approval_id, conn.now(), encode_text(owner or "", "owner")),
     )
-    return None if found is None else NewApproval(approval_id, token, found["expires_at"])
+    return None if pending is None else NewApproval(approval_id, token, pending["expires_at"])
 
 
 def decide_own_approval(
@@ -201,14 +201,14 @@ def decide_own_approval(
     """
     if choice not in CHOICES:
         raise ValueError(f"choice must be one of {', '.join(CHOICES)}, not {choice!r}")
-    found = row(
+    pending = row(
         conn,
         "SELECT 1 FROM approvals a JOIN sessions s ON s.id = a.session_id WHERE a.id = ?1"
         " AND COALESCE(a.user_id, '') = ?2 AND s.conversation_id ="
         "  (SELECT conversation_id FROM sessions WHERE id = ?3)",
         (approval_id, encode_text(owner or "", "owner"), session_id),
     )
-    return found is not None and _answer(conn, approval_id, choice, owner, "person")
+    return pending is not None and _answer(conn, approval_id, choice, owner, "person")
 
 
 def record_approval(
@@ -284,15 +284,15 @@ def delete_approvals(conn: Connection, session_id: str) -> None:
 
 def get_approval(conn: Connection, approval_id: str) -> dict[str, Any] | None:
     """An approval without its token, or None; one whose time has passed is shown as expired."""
-    found = row(conn, f"SELECT {_SHOWN} FROM approvals WHERE id = ?", (approval_id,))
-    return None if found is None else _shown(conn, found)
+    approval = row(conn, f"SELECT {_SHOWN} FROM approvals WHERE id = ?", (approval_id,))
+    return None if approval is None else _shown(conn, approval)
 
 
 def list_pending_approvals(
     conn: Connection, session_id: str | None = None, user_id: str | None = None
 ) -> list[dict[str, Any]]:
     """What waits for an answer, oldest first; of one session or one owner, if given."""
-    found = rows(
+    pending = rows(
         conn,
         f"SELECT {_SHOWN} FROM approvals WHERE state = 'pending' AND expires_at > ?1"
         " AND (CAST(?2 AS TEXT) IS NULL OR session_id = ?2)"
@@ -300,7 +300,7 @@ def list_pending_approvals(
         " ORDER BY created_at, id",
         (conn.now(), session_id, user_id),
     )
-    return [_shown(conn, approval) for approval in found]
+    return [_shown(conn, approval) for approval in pending]
 
 
 def list_approvals(
@@ -310,13 +310,13 @@ def list_approvals(
     limit: int = 100,
 ) -> list[dict[str, Any]]:
     """The record, newest first: every question and decision of a session or an owner, if given."""
-    found = rows(
+    approvals = rows(
         conn,
         f"SELECT {_SHOWN} FROM approvals WHERE (CAST(?1 AS TEXT) IS NULL OR session_id = ?1)"
         " AND (CAST(?2 AS TEXT) IS NULL OR user_id = ?2) ORDER BY created_at DESC, id LIMIT ?3",
         (session_id, user_id, at_most(limit)),
     )
-    return [_shown(conn, approval) for approval in found]
+    return [_shown(conn, approval) for approval in approvals]
 
 
 def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | None) -> None:
@@ -387,11 +387,11 @@ _SHOWN = (
 )
 
 
-def _shown(conn: Connection, found: dict[str, Any]) -> dict[str, Any]:
-    found["pattern_keys"] = decode_json(found["pattern_keys"])
-    if found["state"] == "pending" and found["expires_at"] <= conn.now():
-        found |= {"state": "expired", "choice": "deny", "how": "timeout"}
-    return found
+def _shown(conn: Connection, approval: dict[str, Any]) -> dict[str, Any]:
+    approval["pattern_keys"] = decode_json(approval["pattern_keys"])
+    if approval["state"] == "pending" and approval["expires_at"] <= conn.now():
+        approval |= {"state": "expired", "choice": "deny", "how": "timeout"}
+    return approval
 
 
 def _new_id() -> str:

@@ -62,8 +62,8 @@ def list_binding_changes(
         return BindingChanges(version, changed, frozenset(changed))
     keys = None
     if _number(conn, _DELETED) > after:
-        found = tuples(conn, "SELECT session_key FROM gateway_routing WHERE scope = ?", (scope,))
-        keys = frozenset(key for (key,) in found)
+        bound = tuples(conn, "SELECT session_key FROM gateway_routing WHERE scope = ?", (scope,))
+        keys = frozenset(key for (key,) in bound)
     return BindingChanges(version, changed, keys)
 
 

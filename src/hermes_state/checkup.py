@@ -35,13 +35,13 @@ class Finding(NamedTuple):
 
 def check_store(conn: Connection) -> list[Finding]:
     """Everything that does not hold in the store; an empty list if all is well."""
-    found = []
+    findings = []
     for rule, (look, sentence, _) in _RULES.items():
         concerned = tuple(str(name) for name in look(conn))
         if concerned:
             named = ", ".join(concerned[:MOST_NAMED]) + ("…" if len(concerned) > MOST_NAMED else "")
-            found.append(Finding(rule, sentence.format(len(concerned), named), concerned))
-    return found
+            findings.append(Finding(rule, sentence.format(len(concerned), named), concerned))
+    return findings
 
 
 def mend_store(conn: Connection) -> dict[str, int]:

@@ -78,16 +78,16 @@ def _set_cooldown(
 
 def get_compression_failure_cooldown(conn: Connection, session_id: str) -> dict[str, Any] | None:
     """`cooldown_until`, `remaining_seconds` and `error` while a cooldown runs, else None."""
-    found = row(
+    cooldown = row(
         conn,
         "SELECT compression_failure_cooldown_until AS cooldown_until,"
         " compression_failure_error AS error FROM sessions WHERE id = ?",
         (session_id,),
     )
-    if found is None or found["cooldown_until"] is None:
+    if cooldown is None or cooldown["cooldown_until"] is None:
         return None
-    remaining = found["cooldown_until"] - conn.now()
-    return {**found, "remaining_seconds": remaining} if remaining > 0 else None
+    remaining = cooldown["cooldown_until"] - conn.now()
+    return {**cooldown, "remaining_seconds": remaining} if remaining > 0 else None
 
 
 def get_compression_fallback_streak(conn: Connection, session_id: str) -> int:

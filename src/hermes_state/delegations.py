@@ -98,14 +98,14 @@ def list_delegations(
     """The background work of a session's whole conversation, newest first."""
     # Every turn asks for what runs: with its delivery state the index answers that.
     pending = "d.delivery_state = 'pending' AND " if state == RUNNING else ""
-    found = rows(
+    delegations = rows(
         conn,
         f"SELECT d.* FROM async_delegations d WHERE {pending}{_OF_CONVERSATION}"
         " AND (CAST(?2 AS TEXT) IS NULL OR d.state = ?2)"
         " ORDER BY d.dispatched_at DESC, d.rowid DESC LIMIT ?3",
         (session_id, state, at_most(limit)),
     )
-    return [_decoded(delegation) for delegation in found]
+    return [_decoded(delegation) for delegation in delegations]
 
 
 # A conversation that has no row yet is known by its session's id alone.
@@ -138,8 +138,8 @@ def has_results(conn: Connection, session_id: str) -> bool:
 def sessions_with_results(conn: Connection, oldest: float) -> list[str]:
     """The sessions whose conversations have such results, of work that ended after `oldest`."""
     sql = f"SELECT DISTINCT parent_session_id FROM async_delegations WHERE {_WAKING}"
-    found = tuples(conn, f"{sql} AND completed_at > ?", (oldest,))
-    return [str(session_id) for (session_id,) in found if session_id is not None]
+    sessions = tuples(conn, f"{sql} AND completed_at > ?", (oldest,))
+    return [str(session_id) for (session_id,) in sessions if session_id is not None]
 
 
 def take_results(conn: Connection, session_id: str) -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ def take_results(conn: Connection, session_id: str) -> list[dict[str, Any]]:
 
     To be stored by the caller in the same transaction.
     """
-    found = rows(
+    delegations = rows(
         conn,
         "SELECT d.* FROM async_delegations d WHERE d.delivery_state = 'pending'"
         f" AND d.completed_at IS NOT NULL AND {_OF_CONVERSATION}"
@@ -156,7 +156,7 @@ def take_results(conn: Connection, session_id: str) -> list[dict[str, Any]]:
     )
     now = conn.now()
     messages: list[dict[str, Any]] = []
-    for delegation in found:
+    for delegation in delegations:
         conn.execute(
             "UPDATE async_delegations SET delivery_state = 'delivered', delivered_at = ?1,"
             " updated_at = ?1, delivery_attempts = delivery_attempts + 1 WHERE delegation_id = ?2"
@@ -190,14 +190,14 @@ def is_note(content: Any) -> bool:
     return isinstance(content, str) and content.startswith(MARK)
 
 
-def _decoded(found: dict[str, Any]) -> dict[str, Any]:
-    task = decode_json(found.pop("task_json"))
-    result = decode_json(found.pop("result_json"))
+def _decoded(delegation: dict[str, Any]) -> dict[str, Any]:
+    task = decode_json(delegation.pop("task_json"))
+    result = decode_json(delegation.pop("result_json"))
     task = task if isinstance(task, dict) else {}
-    found["goals"] = [str(goal) for goal in task.get("goals") or ()]
-    found["sessions"] = [str(session_id) for session_id in task.get("sessions") or ()]
-    found["machine"] = task.get("machine")
+    delegation["goals"] = [str(goal) for goal in task.get("goals") or ()]
+    delegation["sessions"] = [str(session_id) for session_id in task.get("sessions") or ()]
+    delegation["machine"] = task.get("machine")
     report = result.get("report") if isinstance(result, dict) else None
     # Rows that an older file brings along have another shape: better shown raw than not at all.
-    found["report"] = str(report if report is not None else result or "")
-    return found
+    delegation["report"] = str(report if report is not None else result or "")
+    return delegation

@@ -80,17 +80,17 @@ def rows(connection: Connection, sql: str, values: Any = ()) -> list[dict[str, A
         names = [column[0] for column in cursor.get_description()]
     except apsw.ExecutionCompleteError:  # apsw's word for an empty result
         return []
-    found = [dict(zip(names, values, strict=True)) for values in cursor]
+    result = [dict(zip(names, values, strict=True)) for values in cursor]
     for name in SERVER_COLUMNS.intersection(names):
-        for row_read in found:
-            del row_read[name]
-    return found
+        for record in result:
+            del record[name]
+    return result
 
 
 def row(connection: Connection, sql: str, values: Any = ()) -> dict[str, Any] | None:
     """The first row of a query as a dict, or None."""
-    found = rows(connection, sql, values)
-    return found[0] if found else None
+    result = rows(connection, sql, values)
+    return result[0] if result else None
 
 
 def tuples(connection: Connection, sql: str, values: Any = ()) -> list[tuple[Any, ...]]:
@@ -100,7 +100,7 @@ def tuples(connection: Connection, sql: str, values: Any = ()) -> list[tuple[Any
 
 def column(connection: Connection, sql: str, values: Any = ()) -> list[Any]:
     """The first column of a query, read to its end."""
-    return [found[0] for found in connection.execute(sql, values)]
+    return [row[0] for row in connection.execute(sql, values)]
 
 
 def value(connection: Connection, sql: str, values: Any = ()) -> Any:

@@ -28,7 +28,7 @@ def get_family(conn: Connection, session_id: str) -> list[dict[str, Any]]:
     )
     if first is None:
         return []
-    found = rows(
+    members = rows(
         conn,
         "WITH RECURSIVE family(id) AS (SELECT CAST(?1 AS TEXT) UNION"
         " SELECT s.id FROM sessions s JOIN family ON s.parent_session_id = family.id)"
@@ -38,12 +38,12 @@ def get_family(conn: Connection, session_id: str) -> list[dict[str, Any]]:
         " ORDER BY s.started_at, s.id",
         (first,),
     )
-    for member in found:
+    for member in members:
         member["relation"] = _relation(member, str(first))
         if member["id"] == first:
             member["parent_session_id"] = None  # a ring of parents must not make a ring of the tree
         del member["model_config"]
-    return _parents_first(found)
+    return _parents_first(members)
 
 
 def _relation(session: dict[str, Any], first: str) -> str:
@@ -58,9 +58,9 @@ def _relation(session: dict[str, Any], first: str) -> str:
     return "child"
 
 
-def _parents_first(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _parents_first(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
     children: dict[str | None, list[dict[str, Any]]] = {}
-    for member in found:
+    for member in members:
         children.setdefault(member["parent_session_id"], []).append(member)
     ordered: list[dict[str, Any]] = []
     waiting = children.pop(None, [])

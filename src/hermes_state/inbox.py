@@ -94,11 +94,11 @@ def list_waiting(
 
 
 def _messages(conn: Connection, where: str, *values: Any) -> list[dict[str, Any]]:
-    found = rows(conn, f"SELECT * FROM inbox WHERE {where}", values)
-    for message in found:
+    messages = rows(conn, f"SELECT * FROM inbox WHERE {where}", values)
+    for message in messages:
         message["content"] = decode_content(message["content"])
         message["facts"] = decode_json(message["facts"]) or {}
-    return found
+    return messages
 
 
 def begin_command(conn: Connection, inbox_id: str) -> bool:

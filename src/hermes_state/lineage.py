@@ -171,17 +171,20 @@ def get_conversation_root(conn: Connection, session_id: str) -> str:
     """The id of the conversation; a delegate belongs to the conversation that started it."""
     current = session_id
     for _ in range(100):
-        found = row(
+        session = row(
             conn,
             "SELECT conversation_id, parent_session_id, model_config FROM sessions WHERE id = ?",
             (current,),
         )
-        if found is None:
+        if session is None:
             return current
-        current = found["conversation_id"] or current
-        if not is_marked(found["model_config"], DELEGATE_MARK) or not found["parent_session_id"]:
+        current = session["conversation_id"] or current
+        if (
+            not is_marked(session["model_config"], DELEGATE_MARK)
+            or not session["parent_session_id"]
+        ):
             return current
-        current = found["parent_session_id"]
+        current = session["parent_session_id"]
     return current
 
 
@@ -202,7 +205,7 @@ def resolve_resume_session_id(conn: Connection, session_id: str) -> str:
 
 def conversation_facts(conn: Connection, session_id: str) -> dict[str, Any]:
     """The row of a session, or UnknownSessionError."""
-    found = row(conn, "SELECT * FROM sessions WHERE id = ?", (session_id,))
-    if found is None:
+    session = row(conn, "SELECT * FROM sessions WHERE id = ?", (session_id,))
+    if session is None:
         raise UnknownSessionError(session_id)
-    return found
+    return session

@@ -137,7 +137,7 @@ def list_sessions_rich(
     project = project_compression_tips and not include_children
     join = _TIP_OF_HEAD if project else "sessions t ON t.id = h.id"
     order = "COALESCE(t.last_active, t.started_at)" if order_by_last_active else "h.started_at"
-    found = rows(
+    sessions = rows(
         conn,
         "SELECT t.*, h.id AS _head, h.started_at AS _head_started, h.parent_session_id AS _parent,"
         " COALESCE((SELECT content FROM messages WHERE session_id = h.id AND role = 'user'"
@@ -149,7 +149,7 @@ def list_sessions_rich(
         + f" ORDER BY {order} DESC, h.id DESC LIMIT ? OFFSET ?",
         (*values, at_most(limit), offset),
     )
-    for session in found:
+    for session in sessions:
         head, started, parent = (
             session.pop(name) for name in ("_head", "_head_started", "_parent")
         )
@@ -164,7 +164,7 @@ def list_sessions_rich(
         session["preview"] = preview(session["preview"], 60)
         if compact_rows:
             del session["system_prompt"]
-    return found
+    return sessions
 
 
 def session_count(
@@ -205,7 +205,7 @@ def search_sessions_by_id(
     query = query.strip()
     if not query:
         return []
-    found = list_sessions_rich(
+    sessions = list_sessions_rich(
         conn, id_query=query, limit=-1, include_archived=include_archived, order_by_last_active=True
     )
 
@@ -215,23 +215,23 @@ def search_sessions_by_id(
             return 0
         return 1 if any(session_id.startswith(query) for session_id in ids) else 2
 
-    return sorted(found, key=closeness)[:limit]
+    return sorted(sessions, key=closeness)[:limit]
 
 
 def search_sessions(
     conn: Connection, source: str | None = None, limit: int = 20, offset: int = 0
 ) -> list[dict[str, Any]]:
     """Every session as a row of its own, most recently used first."""
-    found = rows(
+    sessions = rows(
         conn,
         "SELECT * FROM sessions WHERE CAST(?1 AS TEXT) IS NULL OR source = ?1"
         " ORDER BY COALESCE(last_active, started_at) DESC, id DESC LIMIT ?2 OFFSET ?3",
         (source, at_most(limit), offset),
     )
-    for session in found:
+    for session in sessions:
         if session["last_active"] is None:
             session["last_active"] = session["started_at"]
-    return found
+    return sessions
 
 
 def distinct_session_cwds(conn: Connection, include_archived: bool = False) -> list[dict[str, Any]]:
@@ -250,7 +250,7 @@ def list_cron_job_runs(
 ) -> list[dict[str, Any]]:
     """The sessions that a scheduled job produced, newest first."""
     prefix = f"cron_{job_id}_"
-    found = rows(
+    sessions = rows(
         conn,
         "SELECT *, (SELECT content FROM messages WHERE session_id = sessions.id"
         "  AND role = 'user' ORDER BY id LIMIT 1) AS preview FROM sessions"
@@ -258,8 +258,8 @@ def list_cron_job_runs(
         " ORDER BY started_at DESC, id DESC LIMIT ?4 OFFSET ?5",
         (prefix, prefix + "\U0010ffff", _CRON_TIME, at_most(limit), offset),
     )
-    for session in found:
+    for session in sessions:
         session["preview"] = preview(session["preview"], 60)
         if session["last_active"] is None:
             session["last_active"] = session["started_at"]
-    return found
+    return sessions

@@ -49,12 +49,12 @@ def logs_of(path: str) -> Logs:
 
 def require_one_log(path: Path) -> None:
     """Before connecting: refuse to make a new log while others use one that was deleted."""
-    found = logs_of(str(path))
-    if None in found:
-        require_alone(path, found)
+    logs = logs_of(str(path))
+    if None in logs:
+        require_alone(path, logs)
 
 
-def require_alone(path: Path, found: Logs) -> None:
+def require_alone(path: Path, seen: Logs) -> None:
     """Wait until nobody has the database open, or somebody who was alone has made a new log.
 
     `found` is what lay there when the log was missed.
@@ -64,7 +64,7 @@ def require_alone(path: Path, found: Logs) -> None:
         if is_alone(path):
             return
         now = logs_of(str(path))
-        if None not in now and now != found:
+        if None not in now and now != seen:
             return
         if time.monotonic() > until:
             break

@@ -281,12 +281,12 @@ def get_messages(
     offset: int = 0,
 ) -> list[dict[str, Any]]:
     """A session's rows in order: the active ones, or all with `include_inactive`."""
-    found = rows(
+    stored = rows(
         conn,
         "SELECT * FROM messages WHERE session_id = ? AND active >= ? ORDER BY id LIMIT ? OFFSET ?",
         (session_id, 0 if include_inactive else 1, at_most(limit), offset),
     )
-    return [decode_row(row) for row in found]
+    return [decode_row(row) for row in stored]
 
 
 CONVERSATION_SQL = (
@@ -321,8 +321,8 @@ def load_conversation(
 
 def read_conversation(conn: Connection, sql: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
     conversation = []
-    for found in conn.execute(sql, values):
-        role, content, at, tool_calls, tool_call_id, tool_name, finish_reason = found[:7]
+    for fields in conn.execute(sql, values):
+        role, content, at, tool_calls, tool_call_id, tool_name, finish_reason = fields[:7]
         if content is not None and content[:1] == "\x00":
             content = decode_content(content)
         message: dict[str, Any] = {"role": role, "content": content, "timestamp": at}
@@ -334,8 +334,8 @@ def read_conversation(conn: Connection, sql: str, values: tuple[Any, ...]) -> li
             message["tool_name"] = tool_name
         if finish_reason:
             message["finish_reason"] = finish_reason
-        if found[7:] != _NOTHING:
-            for (name, decode), raw in zip(_RARE, found[7:], strict=True):
+        if fields[7:] != _NOTHING:
+            for (name, decode), raw in zip(_RARE, fields[7:], strict=True):
                 if raw or (raw is not None and name == _ALSO_EMPTY):
                     message[name] = raw if decode is None else decode(raw)
         conversation.append(message)

@@ -182,7 +182,7 @@ class _Move:
         for start in range(0, len(wanted), BATCH):
             names = wanted[start : start + BATCH]
             places = ", ".join("?" * len(names))
-            found = {
+            sessions = {
                 row[0]: row
                 for row in tuples(
                     self._source.conn,
@@ -190,7 +190,7 @@ class _Move:
                     names,
                 )
             }
-            yield [found[name] for name in names]
+            yield [sessions[name] for name in names]
 
     def _look_at(self, table: str, row: tuple[Any, ...]) -> None:
         for cell in row:
@@ -272,14 +272,14 @@ def _last_of(conn: Connection, table: str, count: int) -> tuple[Any, ...] | None
     if not count:
         return None
     keys, where = ", ".join(_KEYS[table]), _filter(table)
-    found = tuples(
+    last = tuples(
         conn,
         f"SELECT {keys} FROM {table}{f' WHERE {where}' if where else ''} ORDER BY {keys}"
         " LIMIT 1 OFFSET ?",
         (count - 1,),
     )
     # With fewer rows here than there, something was deleted meanwhile: comparing finds it.
-    return found[0] if found else ()
+    return last[0] if last else ()
 
 
 def _batches(

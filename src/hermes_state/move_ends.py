@@ -127,11 +127,11 @@ class FileEnd:
             self.conn,
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'",
         )
-        found = [f"table {name}" for name in tables if name not in schema.TABLES]
+        unknown = [f"table {name}" for name in tables if name not in schema.TABLES]
         for table, (columns, _) in schema.TABLES.items():
             there = column(self.conn, "SELECT name FROM pragma_table_info(?)", (table,))
-            found += [f"column {table}.{name}" for name in there if name not in columns]
-        return found
+            unknown += [f"column {table}.{name}" for name in there if name not in columns]
+        return unknown
 
     def counter(self, table: str) -> int:
         """The highest number that was ever given out in a table."""

@@ -35,13 +35,13 @@ def list_named_files(conn: Connection, paths: list[str]) -> set[str]:
 
 
 def _paths_in(pattern: re.Pattern[str], text: str) -> Iterable[str]:
-    for found in pattern.findall(text):
-        path = found
-        if "\\" in found:
+    for written in pattern.findall(text):
+        path = written
+        if "\\" in written:
             try:
-                path = json.loads(f'"{found}"')
+                path = json.loads(f'"{written}"')
             except ValueError:
-                path = found  # not JSON after all
+                path = written  # not JSON after all
         # The sentence may end here, and so may the name: as much of the end as could be its own.
         bare = len(path.rstrip(".-"))
         if bare <= _LONGEST_PATH:

@@ -29,8 +29,8 @@ class FileConnection(apsw.Connection):
 
     def damage(self) -> list[str]:
         """What SQLite's own check finds wrong, at most five lines."""
-        found = [str(line) for (line,) in self.execute("PRAGMA integrity_check(5)")]
-        return [] if found == ["ok"] else found
+        problems = [str(line) for (line,) in self.execute("PRAGMA integrity_check(5)")]
+        return [] if problems == ["ok"] else problems
 
     def index_names(self) -> set[str]:
         """The names of all indexes that are there."""

@@ -82,24 +82,24 @@ def approve_pairing(conn: Connection, code: str) -> Paired | None:
     now = conn.now()
     if _wrong_tries(conn, now) >= WRONG_TRIES:
         return None
-    found = row(
+    request = row(
         conn,
         "SELECT * FROM pairing_codes WHERE code_hash = ? AND expires_at > ?",
         (_hash(code.strip().upper()), now),
     )
-    if found is None:
+    if request is None:
         _note_wrong_try(conn, now)
         return None
     conn.execute(
         "INSERT INTO paired_users (platform, user_id, user_name, approved_at) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (platform, user_id) DO UPDATE SET user_name = excluded.user_name",
-        (found["platform"], found["user_id"], found["user_name"], now),
+        (request["platform"], request["user_id"], request["user_name"], now),
     )
     conn.execute(
         "DELETE FROM pairing_codes WHERE platform = ? AND user_id = ?",
-        (found["platform"], found["user_id"]),
+        (request["platform"], request["user_id"]),
     )
-    return Paired(found["platform"], found["user_id"], found["user_name"])
+    return Paired(request["platform"], request["user_id"], request["user_name"])
 
 
 def pairing_pause(conn: Connection) -> float:
@@ -124,7 +124,7 @@ def is_paired(conn: Connection, platform: str, user_id: str) -> bool:
 
 def list_paired(conn: Connection) -> list[dict[str, Any]]:
     """Everybody who was let in, and (with `waiting`) who asks: the latest of them."""
-    found = rows(
+    paired = rows(
         conn,
         "SELECT platform, user_id, user_name, approved_at FROM paired_users"
         " ORDER BY platform, approved_at",
@@ -138,7 +138,7 @@ def list_paired(conn: Connection) -> list[dict[str, Any]]:
         (conn.now(), SHOWN),
     )
     return [
-        *({**person, "waiting": False} for person in found),
+        *({**person, "waiting": False} for person in paired),
         *(
             {name: person[name] for name in ("platform", "user_id", "user_name")}
             | {"approved_at": None, "waiting": True}

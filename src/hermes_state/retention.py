@@ -39,12 +39,12 @@ class Deleted(NamedTuple):
 
 def delete_session(conn: Connection, session_id: str) -> list[Deleted]:
     """Delete a session, its messages and the delegates it started; returns all that went."""
-    found = conn.execute(
+    session = conn.execute(
         "SELECT parent_session_id, continuation_of, COALESCE(conversation_id, id)"
         " FROM sessions WHERE id = ?",
         (session_id,),
     ).fetchone()
-    if found is None:
+    if session is None:
         return []
     deleted: list[Deleted] = []
     for child, config in tuples(
@@ -52,7 +52,7 @@ def delete_session(conn: Connection, session_id: str) -> list[Deleted]:
     ):
         if is_marked(config, DELEGATE_MARK):
             deleted += delete_session(conn, child)
-    parent_id, continuation_of, conversation_id = found
+    parent_id, continuation_of, conversation_id = session
     continuation = value(conn, "SELECT id FROM sessions WHERE continuation_of = ?", (session_id,))
     remove_messages(conn, session_id)
     conn.execute(
@@ -126,20 +126,20 @@ def count_empty_sessions(conn: Connection) -> int:
 
 def delete_empty_sessions(conn: Connection) -> list[Deleted]:
     """Delete ended sessions, not archived, that have no message."""
-    found = column(conn, f"SELECT id FROM sessions s WHERE {_EMPTY}")
-    return delete_sessions(conn, found)
+    empty = column(conn, f"SELECT id FROM sessions s WHERE {_EMPTY}")
+    return delete_sessions(conn, empty)
 
 
 def prune_empty_ghost_sessions(conn: Connection) -> list[Deleted]:
     """Delete terminal sessions older than a day that have neither a message nor a title."""
-    found = column(
+    ghosts = column(
         conn,
         "SELECT id FROM sessions s WHERE source = 'tui' AND title IS NULL AND started_at < ?"
         " AND NOT EXISTS (SELECT 1 FROM messages WHERE session_id = s.id)"
         " AND NOT EXISTS (SELECT 1 FROM sessions c WHERE c.parent_session_id = s.id)",
         (conn.now() - GHOST_AGE,),
     )
-    return delete_sessions(conn, found)
+    return delete_sessions(conn, ghosts)
 
 
 def finalize_orphaned_compression_sessions(conn: Connection) -> int:
@@ -252,10 +252,12 @@ def archive_sessions(
     **filters: Any,
 ) -> int:
     """Archive the conversations of matching sessions; returns how many sessions matched."""
-    found = list_prune_candidates(conn, older_than_days, source, **{"archived": False, **filters})
-    for session in found:
+    sessions = list_prune_candidates(
+        conn, older_than_days, source, **{"archived": False, **filters}
+    )
+    for session in sessions:
         set_session_archived(conn, session["id"], True)
-    return len(found)
+    return len(sessions)
 
 
 def prune_sessions(
@@ -265,8 +267,8 @@ def prune_sessions(
     **filters: Any,
 ) -> list[Deleted]:
     """Delete matching ended sessions; returns what went."""
-    found = list_prune_candidates(conn, older_than_days, source, **filters)
-    return delete_sessions(conn, [session["id"] for session in found])
+    sessions = list_prune_candidates(conn, older_than_days, source, **filters)
+    return delete_sessions(conn, [session["id"] for session in sessions])
 
 
 def remove_transcript_files(sessions_dir: Path | None, session_ids: Iterable[str]) -> None:

@@ -263,7 +263,7 @@ def _key(fields: Mapping[str, Any]) -> tuple[str | None, ...]:
 
 def _keys_of_active(conn: Connection, session_id: str) -> _Origins:
     """The live messages by what they say, each with the id of its first telling."""
-    found: _Origins = defaultdict(deque)
+    origins: _Origins = defaultdict(deque)
     for message_id, origin, role, content, calls, call_id in conn.execute(
         "SELECT id, origin_id, role, content, tool_calls, tool_call_id FROM messages"
         " WHERE session_id = ? AND active = 1 ORDER BY id",
@@ -276,8 +276,8 @@ def _keys_of_active(conn: Connection, session_id: str) -> _Origins:
             encode_json(decode_json(calls), "tool_calls"),
             call_id,
         )
-        found[key].append(origin if origin is not None else message_id)
-    return found
+        origins[key].append(origin if origin is not None else message_id)
+    return origins
 
 
 def _active_after(conn: Connection, session_id: str, message_id: int) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def list_gateway_sessions(
     conn: Connection, *, platform: str | None = None, active_only: bool = True
 ) -> list[dict[str, Any]]:
     """The newest session of each session key."""
-    found = rows(
+    sessions = rows(
         conn,
         "SELECT * FROM (SELECT s.*, ROW_NUMBER() OVER (PARTITION BY session_key"
         "  ORDER BY started_at DESC, id DESC) AS _nth FROM sessions s"
@@ -66,11 +66,11 @@ def list_gateway_sessions(
         " WHERE _nth = 1 ORDER BY started_at DESC",
         (platform, int(active_only)),
     )
-    for session in found:
+    for session in sessions:
         del session["_nth"]
         if session["last_active"] is None:
             session["last_active"] = session["started_at"]
-    return found
+    return sessions
 
 
 def find_session_by_origin(
@@ -86,22 +86,22 @@ def find_session_by_origin(
     Where the chat has sessions of several people and none is `user_id`'s (or nobody said who is
     asking), None: never somebody else's.
     """
-    found = tuples(
+    sessions = tuples(
         conn,
         "SELECT id, user_id FROM sessions WHERE source = ? AND chat_id = ? AND ended_at IS NULL"
         " AND (CAST(? AS TEXT) IS NULL OR thread_id = ?) ORDER BY started_at DESC, id DESC",
         (platform, chat_id, thread_id, thread_id),
     )
-    owners = {owner for _, owner in found} - {None}
+    owners = {owner for _, owner in sessions} - {None}
     if user_id is not None:
-        own = [session_id for session_id, owner in found if owner == user_id]
+        own = [session_id for session_id, owner in sessions if owner == user_id]
         if own:
             return str(own[0])
         if owners:
             return None
     elif len(owners) > 1:
         return None
-    return str(found[0][0]) if found else None
+    return str(sessions[0][0]) if sessions else None
 
 
 def find_latest_gateway_session_for_peer(
@@ -176,10 +176,10 @@ def list_left_handoffs(conn: Connection, with_own: bool = False) -> list[dict[st
     `with_own` as in `list_others`.
     """
     known = list_others(conn, with_own)
-    found = rows(
+    sessions = rows(
         conn, "SELECT * FROM sessions WHERE handoff_state = 'running' ORDER BY started_at, id"
     )
-    return [session for session in found if session["handoff_owner"] not in known]
+    return [session for session in sessions if session["handoff_owner"] not in known]
 
 
 def take_left_handoff(conn: Connection, session_id: str, owner: str | None) -> bool:

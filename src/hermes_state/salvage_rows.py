@@ -114,12 +114,12 @@ def _copy_table(
         insert = insert.replace(" OR REPLACE", "")  # a title must not cost another session its row
     report.rows[table] = 0
     read = _rows_by_id if has_rowid else _rows_without_id
-    for found in read(source, table, columns, report):
-        row = dict(zip(columns, found, strict=True))
+    for values in read(source, table, columns, report):
+        row = dict(zip(columns, values, strict=True))
         if table == "state_meta" and row["key"] == "store_id":
             continue  # a new store, so that the search index is built anew
         try:
-            target.execute(insert, found)
+            target.execute(insert, values)
         except apsw.ConstraintError:
             report.note_damage(table)  # e.g. a NULL where there cannot be one
             if table != "sessions" or row["id"] is None:
@@ -157,9 +157,9 @@ def _rows_by_id(
     while position < _LAST:
         count = 0
         try:
-            for found in source.execute(select, (position, _BATCH)):
-                position, count, step = found[0] + 1, count + 1, 1
-                yield found[1:]
+            for row in source.execute(select, (position, _BATCH)):
+                position, count, step = row[0] + 1, count + 1, 1
+                yield row[1:]
             if count == 0:
                 return
         except UnicodeDecodeError:
@@ -182,13 +182,13 @@ def _row_with_bad_text(
         f"CASE WHEN typeof({name}) = 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
         for name in map(_quoted, columns)
     )
-    row_id, *found = tuples(
+    row_id, *cells = tuples(
         source,
         f"SELECT rowid, {names} FROM {_quoted(table)} WHERE rowid >= ? ORDER BY rowid LIMIT 1",
         (position,),
     )[0]
     return row_id, tuple(
-        cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in found
+        cell.decode(errors="replace") if isinstance(cell, bytes) else cell for cell in cells
     )
 
 

@@ -136,12 +136,12 @@ def resolve_session_id(conn: Connection, session_id_or_prefix: str) -> str | Non
     if exact is not None or not session_id_or_prefix:
         return exact
     length = len(session_id_or_prefix)
-    found = tuples(
+    sessions = tuples(
         conn,
         "SELECT id FROM sessions WHERE substr(id, 1, CAST(? AS INTEGER)) = ? LIMIT 2",
         (length, session_id_or_prefix),
     )
-    return found[0][0] if len(found) == 1 else None
+    return sessions[0][0] if len(sessions) == 1 else None
 
 
 def end_session(conn: Connection, session_id: str, end_reason: str) -> None:

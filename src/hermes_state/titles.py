@@ -64,16 +64,16 @@ def set_auto_title_if_empty(conn: Connection, session_id: str, title: str) -> bo
 
 def _set_title(conn: Connection, session_id: str, title: str, *, only_if_empty: bool) -> bool:
     cleaned = sanitize_title(title)
-    found = row(conn, "SELECT title, user_id FROM sessions WHERE id = ?", (session_id,))
-    if found is None or (only_if_empty and (found["title"] is not None or cleaned is None)):
+    session = row(conn, "SELECT title, user_id FROM sessions WHERE id = ?", (session_id,))
+    if session is None or (only_if_empty and (session["title"] is not None or cleaned is None)):
         return False
     holder = value(
         conn,
         "SELECT id FROM sessions WHERE title = ? AND id <> ? AND user_id IS NOT DISTINCT FROM ?",
-        (cleaned, session_id, found["user_id"]),
+        (cleaned, session_id, session["user_id"]),
     )
     if holder is not None:
-        free = get_next_title_in_lineage(conn, str(cleaned), found["user_id"])
+        free = get_next_title_in_lineage(conn, str(cleaned), session["user_id"])
         raise ValueError(
             f"The title {cleaned!r} is already in use by session {holder}. "
             f"Choose another, for instance {free!r}."
@@ -110,8 +110,8 @@ def resolve_session_by_title(
     numbered = _numbered_titles(conn, title, user_id)
     if numbered:
         return max(numbered)[1]
-    found = get_session_by_title(conn, title, user_id)
-    return None if found is None else found["id"]
+    session = get_session_by_title(conn, title, user_id)
+    return None if session is None else session["id"]
 
 
 def get_next_title_in_lineage(
@@ -167,7 +167,7 @@ def _of(user_id: Any) -> tuple[str, tuple[Any, ...]]:
 
 def _numbered_titles(conn: Connection, base: str, user_id: Any) -> list[tuple[int, str]]:
     prefix = f"{base} #"
-    found = []
+    numbered = []
     where, values = _of(user_id)
     # The range uses the title index; '\U0010ffff' sorts after every digit.
     for title, session_id in conn.execute(
@@ -176,5 +176,5 @@ def _numbered_titles(conn: Connection, base: str, user_id: Any) -> list[tuple[in
     ):
         match = _NUMBERED.match(title)
         if match and match["base"] == base:
-            found.append((int(match["number"]), session_id))
-    return found
+            numbered.append((int(match["number"]), session_id))
+    return numbered

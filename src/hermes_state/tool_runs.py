@@ -56,12 +56,12 @@ def finish_runs(conn: Connection, lease: Lease, messages: Iterable[Mapping[str, 
 
 def unfinished_runs(conn: Connection, conversation_id: str) -> dict[str, str]:
     """The effect of each call that was started and has no result."""
-    found = tuples(
+    runs = tuples(
         conn,
         "SELECT call_id, effect FROM tool_runs WHERE conversation_id = ? AND state = 'started'",
         (conversation_id,),
     )
-    return {str(call_id): str(effect) for call_id, effect in found}
+    return {str(call_id): str(effect) for call_id, effect in runs}
 
 
 def settle_runs(conn: Connection, conversation_id: str, unknown: Iterable[str]) -> None:
@@ -81,9 +81,9 @@ def settle_runs(conn: Connection, conversation_id: str, unknown: Iterable[str]) 
 def list_tool_runs(conn: Connection, conversation_id: str) -> list[dict[str, Any]]:
     """What is known of the tools of a conversation's running turn, and every unknown outcome."""
     names = "fence, call_id, tool_name, effect, state, started_at, finished_at"
-    found = tuples(
+    runs = tuples(
         conn,
         f"SELECT {names} FROM tool_runs WHERE conversation_id = ? ORDER BY fence, started_at",
         (conversation_id,),
     )
-    return [dict(zip(names.split(", "), run, strict=True)) for run in found]
+    return [dict(zip(names.split(", "), run, strict=True)) for run in runs]

@@ -65,10 +65,10 @@ def find_tear(path: Path, reader: apsw.Connection) -> Tear | None:
         at = _HEADER.size + max(readable, 0) * step
         commits = 0
         for place in range(at, min(size, at + _FAR_ENOUGH * step), step):
-            found = os.pread(file.fileno(), _FRAME.size, place)
-            if len(found) < _FRAME.size:
+            frame = os.pread(file.fileno(), _FRAME.size, place)
+            if len(frame) < _FRAME.size:
                 break
-            _, pages_after_commit, *own_salts = _FRAME.unpack(found)
+            _, pages_after_commit, *own_salts = _FRAME.unpack(frame)
             commits += bool(pages_after_commit) and own_salts == salts
     return Tear(max(readable, 0), commits) if commits > 1 else None
 

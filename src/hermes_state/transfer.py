@@ -62,8 +62,8 @@ def export_session_lineage(
     lineage = get_compression_lineage(conn, session_id)
     segments = [segment for part in lineage if (segment := export_session(conn, part, redact))]
     rows = [message for segment in segments for message in segment["messages"]]
-    told = {row["id"] for row in rows if row["active"] or row["compacted"]}
-    messages = [row for row in rows if row["origin_id"] not in told]
+    visible = {row["id"] for row in rows if row["active"] or row["compacted"]}
+    messages = [row for row in rows if row["origin_id"] not in visible]
     return {
         **session,
         "message_count": len(messages),
@@ -276,9 +276,9 @@ def _link(
         session_id, parent = session["id"], session.get("parent_session_id")
         if not isinstance(parent, str) or not parent or parent == session_id:
             continue
-        found = get_session(conn, parent)
-        is_anothers = found is not None and user_id is not None and found["user_id"] != user_id
-        if found is None or is_anothers or is_ancestor(conn, session_id, parent):
+        above = get_session(conn, parent)
+        is_anothers = above is not None and user_id is not None and above["user_id"] != user_id
+        if above is None or is_anothers or is_ancestor(conn, session_id, parent):
             report["detached"] += 1
         elif set_parent(conn, session_id, parent) == "compression":
             if "continuation_of" not in session:

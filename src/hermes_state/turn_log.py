@@ -94,14 +94,14 @@ def begin_turn(
     returned; ConversationBusyError while another turn runs, but for one that the caller held itself
     and has `given_up`. `deliver_to` is kept with it.
     """
-    tip, found = _tip(conn, session_id)
-    if found is None:
+    tip, session = _tip(conn, session_id)
+    if session is None:
         create_session(conn, tip, source, **facts)
-    elif found["ended_at"] is not None:
+    elif session["ended_at"] is not None:
         reopen_session(conn, tip)
-    before = None if found is None else found["version"]
-    conversation_id = (found or _session(conn, tip) or {})["conversation_id"]
-    added = [] if found is None else close_ends(conn, tip, conversation_id)
+    before = None if session is None else session["version"]
+    conversation_id = (session or _session(conn, tip) or {})["conversation_id"]
+    added = [] if session is None else close_ends(conn, tip, conversation_id)
     lease = take_lease(conn, conversation_id, tip, deliver_to, given_up) if leased else None
     added += take_notes(conn, tip)
     asked = [] if message is None else mark_taken(conn, [message])
@@ -211,14 +211,14 @@ def close_ends(conn: Connection, tip: str, conversation_id: str) -> list[dict[st
 
 def _tip(conn: Connection, session_id: str) -> tuple[str, dict[str, Any] | None]:
     """The session a conversation is in now, and what is known of it."""
-    found = row(
+    session = row(
         conn,
         "SELECT version, ended_at, conversation_id FROM sessions WHERE id = ?1"
         " AND NOT EXISTS (SELECT 1 FROM sessions WHERE continuation_of = ?1)",
         (session_id,),
     )
-    if found is not None:  # the usual case, in one look-up
-        return session_id, found
+    if session is not None:  # the usual case, in one look-up
+        return session_id, session
     tip = get_compression_tip(conn, session_id)
     return tip, _session(conn, tip)
 

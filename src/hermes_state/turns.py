@@ -47,15 +47,15 @@ def take_lease(
     that the caller held and works on no more.
     """
     now = conn.now()
-    found = row(
+    turn = row(
         conn,
         "SELECT fence, state, owner, heartbeat_at FROM turns WHERE conversation_id = ?",
         (conversation_id,),
     )
-    is_held = found is not None and found["state"] == TURN_RUNNING and not is_abandoned(found, now)
-    if is_held and found is not None and not _is_of(given_up, conversation_id, found):
+    is_held = turn is not None and turn["state"] == TURN_RUNNING and not is_abandoned(turn, now)
+    if is_held and turn is not None and not _is_of(given_up, conversation_id, turn):
         raise ConversationBusyError(conversation_id)
-    fence = 1 if found is None else found["fence"] + 1
+    fence = 1 if turn is None else turn["fence"] + 1
     owner = this_process()
     conn.execute(
         "INSERT INTO turns (conversation_id, session_id, state, owner, fence, heartbeat_at,"
@@ -157,7 +157,7 @@ def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list
     (`age`) and last worked on (`silent`).
     """
     now = conn.now()
-    found = rows(
+    turns = rows(
         conn,
         "SELECT t.*, s.source, s.session_key, s.user_id, s.cwd, s.parent_session_id,"
         " s.title FROM turns t JOIN sessions s ON s.id = t.session_id"
@@ -165,7 +165,7 @@ def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list
         " ORDER BY t.started_at, t.conversation_id",
         (conversation_id,),
     )
-    abandoned = [turn for turn in found if is_abandoned(turn, now)]
+    abandoned = [turn for turn in turns if is_abandoned(turn, now)]
     for turn in abandoned:
         turn["deliver_to"] = decode_json(turn["deliver_to"])
         turn["tools"] = column(
@@ -196,18 +196,18 @@ def seize(
     With `is_again` the caller has tried before and does not know the outcome: if the turn has the
     next number and this process as its owner, it is the caller's.
     """
-    found = get_turn(conn, conversation_id)
+    turn = get_turn(conn, conversation_id)
     now = conn.now()
     seized = Lease(conversation_id, fence + 1, this_process())
-    if is_again and found is not None and _is_of(seized, conversation_id, found):
+    if is_again and turn is not None and _is_of(seized, conversation_id, turn):
         return None if beat(conn, [seized]) else seized
-    if found is None or found["fence"] != fence or not is_abandoned(found, now):
+    if turn is None or turn["fence"] != fence or not is_abandoned(turn, now):
         return None
     conn.execute(
         "UPDATE turns SET fence = fence + 1, owner = ?, heartbeat_at = ?, attempts = attempts + 1,"
         " attempts_without_progress = attempts_without_progress + 1"
         " WHERE conversation_id = ? AND fence = ? AND owner = ?",
-        (seized.owner, now, conversation_id, fence, found["owner"]),
+        (seized.owner, now, conversation_id, fence, turn["owner"]),
     )
     return seized if conn.changes() else None
 

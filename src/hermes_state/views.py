@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .codec import decode_content, plain_text
-from .dialect import Connection, at_most, rows, value
+from .dialect import Connection, at_most, row, rows, value
 from .history import repair_message_sequence
 from .lineage import get_compression_lineage
 from .messages import CONVERSATION_SQL, decode_row, load_conversation, read_conversation
@@ -96,28 +96,29 @@ def preview(raw_content: str | None, length: int) -> str:
 
 def get_last_question(conn: Connection, session_id: str) -> tuple[str, str | None]:
     """What a session was asked last, and its platform's name for that; ("", None) if nothing."""
-    found = rows(
+    question = row(
         conn,
         "SELECT content, platform_message_id FROM messages WHERE session_id = ? AND active = 1"
         " AND role = 'user' ORDER BY id DESC LIMIT 1",
         (session_id,),
     )
-    if not found:
+    if question is None:
         return "", None
-    return plain_text(decode_content(found[0]["content"]) or ""), found[0]["platform_message_id"]
+    text = plain_text(decode_content(question["content"]) or "")
+    return text, question["platform_message_id"]
 
 
 def get_last_user_message(conn: Connection, session_id: str) -> dict[str, Any] | None:
     """The last question of a session: its content and the time it was stored with."""
-    found = rows(
+    message = row(
         conn,
         "SELECT content, timestamp FROM messages WHERE session_id = ? AND active = 1"
         " AND role = 'user' ORDER BY id DESC LIMIT 1",
         (session_id,),
     )
-    if not found:
+    if message is None:
         return None
-    return {"content": decode_content(found[0]["content"]), "timestamp": found[0]["timestamp"]}
+    return {"content": decode_content(message["content"]), "timestamp": message["timestamp"]}
 
 
 def get_session_of_message(conn: Connection, message_id: int) -> str | None:

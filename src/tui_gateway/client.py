@@ -161,9 +161,9 @@ class Client:
 
     async def _current_id(self, session_id: str) -> str:
         while True:
-            found = await self._watching.current_id(session_id)
+            current = await self._watching.current_id(session_id)
             if self._ready.is_set():
-                return found
+                return current
             await self._ready.wait()  # lost again meanwhile, and so perhaps moved again
 
     async def _request(self, method: str, **params: Any) -> Any:

@@ -19,17 +19,17 @@ def follow(hub: Hub, sid: str, model: Any) -> None:
 
 
 def _progress(hub: Hub, sid: str, label: str) -> Callable[[int, int], None]:
-    told = -1
+    shown = -1
 
     def progress(done: int, total: int) -> None:
-        nonlocal told
+        nonlocal shown
         step = done * 100 // max(total, 1) // STEP
-        if step <= told:
+        if step <= shown:
             return
         size = f"{total / 1_000_000:.0f} MB"
-        if told < 0:
+        if shown < 0:
             hub.emit("status.update", sid, {"kind": "notice", "text": f"{label} ({size})"})
-        told = step
+        shown = step
         text = f"fetching {step * STEP}% of {size}"
         hub.emit("status.update", sid, {"kind": "progress", "text": text})
 

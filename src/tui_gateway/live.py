@@ -151,8 +151,8 @@ def switch(hub: Hub, sid: str, old: Session, new: Session, end_reason: str) -> N
                 raise RpcError(SESSION_NOT_FOUND, f"The session {sid} is being closed.")
             hub.get_sessions()[sid] = new
         hub._finalize_session(old, end_reason)
-    told = {"stored_session_id": current_key(new), "reason": end_reason}
-    hub.emit("session.switched", sid, told)
+    facts = {"stored_session_id": current_key(new), "reason": end_reason}
+    hub.emit("session.switched", sid, facts)
     hub.emit("session.info", sid, info(hub, sid, new))
 
 
@@ -262,7 +262,7 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
     options = session.get("options") or {}
     mode = mode_of(session, config)
     effort = options.get("reasoning") or session.get("reasoning_effort")
-    told: SessionInfo = {
+    facts: SessionInfo = {
         "model": getattr(agent, "model", None) or session.get("model") or config.model.name,
         "provider": getattr(getattr(agent, "llm", None), "provider", None)
         or session.get("provider")
@@ -282,8 +282,8 @@ def info(hub: Hub, sid: str, session: Session) -> SessionInfo:
         "skin": "default",
     }
     if notices := config.notices():
-        told["config_warning"] = "\n".join(notices)
-    return told
+        facts["config_warning"] = "\n".join(notices)
+    return facts
 
 
 def mode_of(session: Session, config: Config) -> Mode:

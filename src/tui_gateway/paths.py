@@ -29,9 +29,9 @@ def _readings(text: str) -> list[tuple[str, str]]:
         inner, quote, rest = text[1:].partition(text[0])
         return [(inner, rest)] if quote else []
     readings = [(text, "")]  # all of it: some terminals do not escape spaces
-    found = re.match(r"((?:\\.|[^\s\\])+)(.*)", text, re.DOTALL)
-    if found:
-        readings.append((re.sub(r"\\(.)", r"\1", found[1]), found[2]))
+    match = re.match(r"((?:\\.|[^\s\\])+)(.*)", text, re.DOTALL)
+    if match:
+        readings.append((re.sub(r"\\(.)", r"\1", match[1]), match[2]))
     return readings
 
 

@@ -119,8 +119,8 @@ def _method(method: rpc.Method, shapes: dict[str, Any]) -> str:
         for name, (kind, required) in rpc.parameters(method.run).items()
     )
     result = typing.get_type_hints(method.run)["return"]
-    told = " ".join((inspect.getdoc(method.run) or "").split())
-    return f"| `{method.name}` | {given} | {_kind(result, shapes)} | {told} |"
+    summary = " ".join((inspect.getdoc(method.run) or "").split())
+    return f"| `{method.name}` | {given} | {_kind(result, shapes)} | {summary} |"
 
 
 def _given(kind: Any) -> Any:
@@ -154,29 +154,29 @@ def _each_field(shape: Any, shapes: dict[str, Any]) -> dict[str, str]:
     return written
 
 
-def _shapes(found: dict[str, Any]) -> Iterator[str]:
+def _shapes(shapes: dict[str, Any]) -> Iterator[str]:
     """Each shape that was mentioned, and those that they mention."""
     done: set[str] = set()
-    while left := sorted(set(found) - done):
+    while left := sorted(set(shapes) - done):
         for name in left:
             done.add(name)
-            _fields(found[name], found)  # mentions further ones
-    for name in sorted(found):
-        comments = _comments(found[name])
-        fields = _each_field(found[name], found)
+            _fields(shapes[name], shapes)  # mentions further ones
+    for name in sorted(shapes):
+        comments = _comments(shapes[name])
+        fields = _each_field(shapes[name], shapes)
         lines = [
             f"- {field}" + (f": {comments[key]}" if key in comments else "")
             for key, field in fields.items()
         ]
-        yield "\n".join([f"### {name}", "", _first_line(found[name]), "", *lines])
+        yield "\n".join([f"### {name}", "", _first_line(shapes[name]), "", *lines])
 
 
 def _comments(shape: Any) -> dict[str, str]:
     """What stands below the fields of a shape."""
     source = inspect.getsource(shape)
     pattern = r'^    (\w+): [^\n]+\n    """(.*?)"""'
-    found = re.findall(pattern, source, re.MULTILINE | re.DOTALL)
-    return {name: " ".join(text.split()) for name, text in found}
+    pairs = re.findall(pattern, source, re.MULTILINE | re.DOTALL)
+    return {name: " ".join(text.split()) for name, text in pairs}
 
 
 def _first_line(shape: Any) -> str:

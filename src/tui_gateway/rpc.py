@@ -117,9 +117,9 @@ def answer(frame: object, hub: Hub, peer: Peer | None = None) -> Frame | None:
     if request_id is not None and not _is_id(request_id):
         return failure(None, INVALID_REQUEST, "id must be a string or a number.")
     try:
-        found = _method_of(frame)
+        method = _method_of(frame)
         params = _params_of(frame)
-        result = found.run(Call(hub, peer), **checked(found, params))
+        result = method.run(Call(hub, peer), **checked(method, params))
     except RpcError as error:
         return failure(request_id, error.code, str(error)) if "id" in frame else None
     except Exception as error:  # noqa: BLE001 - the boundary: whatever a handler does, others are served
@@ -141,8 +141,8 @@ def failure(request_id: object, code: int, message: str) -> Frame:
 
 def is_slow(frame: object) -> bool:
     """Whether the request may take long."""
-    found = find(frame.get("method")) if isinstance(frame, dict) else None
-    return found is not None and found.slow
+    method = find(frame.get("method")) if isinstance(frame, dict) else None
+    return method is not None and method.slow
 
 
 def session_of(frame: object) -> str:
@@ -156,14 +156,14 @@ def _method_of(frame: Frame) -> Method:
     name = frame.get("method")
     if not isinstance(name, str):
         raise RpcError(INVALID_REQUEST, "method is missing; it must be a string.")
-    found = find(name)
-    if found is None:
+    method = find(name)
+    if method is None:
         import difflib
 
         near = difflib.get_close_matches(name[:80], METHODS, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise RpcError(UNKNOWN_METHOD, f"There is no method {name[:80]!r}.{hint}")
-    return found
+    return method
 
 
 def _params_of(frame: Frame) -> dict[str, Any]:
@@ -175,13 +175,13 @@ def _params_of(frame: Frame) -> dict[str, Any]:
     return params
 
 
-def checked(found: Method, params: dict[str, Any]) -> dict[str, Any]:
+def checked(method: Method, params: dict[str, Any]) -> dict[str, Any]:
     """The parameters a method takes, of the types it declares; RpcError if one does not fit."""
     given = {}
-    for name, (kind, required) in parameters(found.run).items():
+    for name, (kind, required) in parameters(method.run).items():
         if name not in params or (params[name] is None and not required):
             if required:
-                raise RpcError(INVALID_PARAMS, f"{found.name} needs {name} ({shown(kind)}).")
+                raise RpcError(INVALID_PARAMS, f"{method.name} needs {name} ({shown(kind)}).")
             continue
         if not _fits(params[name], kind):
             raise RpcError(

@@ -80,7 +80,7 @@ def _one_of(value: Any, choices: tuple[str, ...]) -> str:
 def truth(value: Any) -> bool:
     """on, true or 1, or off, false or 0; ValueError for anything else."""
     words = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
-    found = words.get(str(value).lower())
-    if found is None:
+    meant = words.get(str(value).lower())
+    if meant is None:
         raise ValueError("value must be true or false.")
-    return found
+    return meant

@@ -181,12 +181,12 @@ def run_line(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
 
 
 def _run(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
-    found = lookup(parse(line)[0], surface.scope)
-    if found is None or found.name not in HOLDING:
+    command = lookup(parse(line)[0], surface.scope)
+    if command is None or command.name not in HOLDING:
         return run(surface, line)
     session = surface.session
     try:
-        with prompts.occupied(hub, sid, session, f"use /{found.name}"):
+        with prompts.occupied(hub, sid, session, f"use /{command.name}"):
             surface.is_holding = True
             result = run(surface, line)
             if surface.session is session:

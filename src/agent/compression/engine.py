@@ -219,8 +219,8 @@ class Engine:
         asked = ask_each([self._line], "get_status")
         for _, figures in answers(asked, "get_status", SECONDS):
             if isinstance(figures, dict) and figures:
-                told = ", ".join(f"{name} {value}" for name, value in figures.items())
-                return f"{self._line.name}: {told}"[:_LONGEST_STATUS]
+                shown = ", ".join(f"{name} {value}" for name, value in figures.items())
+                return f"{self._line.name}: {shown}"[:_LONGEST_STATUS]
         return ""
 
     def _tell(self, method: str, *args: Any, **kwargs: Any) -> None:

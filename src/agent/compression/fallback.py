@@ -70,12 +70,12 @@ def extract(
     messages: Sequence[Message], focus: str | None = None, sure: float = SURE
 ) -> list[Candidate]:
     """The best candidates of some messages, in the order in which they were said."""
-    found = [
+    candidates = [
         candidate
         for position, message in enumerate(messages)
         for candidate in _read(position, message, focus, sure)
     ]
-    best = heapq.nlargest(MOST_CANDIDATES, found, key=lambda c: (c.score, c.position))
+    best = heapq.nlargest(MOST_CANDIDATES, candidates, key=lambda c: (c.score, c.position))
     return sorted([*best, *_files(messages)], key=lambda c: c.position)
 
 

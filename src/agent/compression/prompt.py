@@ -170,8 +170,8 @@ def read_reply(reply: Any) -> Changes:
     text = reply[:_MOST_REPLY]
     changes = Changes()
     understood = False
-    for found in _objects(text):
-        understood = _take(changes, found) or understood
+    for change in _objects(text):
+        understood = _take(changes, change) or understood
     if not understood:
         for line in text.splitlines()[:_MOST_OBJECTS]:
             match = _LINE.match(line)
@@ -195,18 +195,18 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             return
         tries += 1
         try:
-            found, position = decoder.raw_decode(text, position)
+            parsed, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             position += 1
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(parsed, dict):
+            yield parsed
 
 
-def _take(changes: Changes, found: dict[str, Any]) -> bool:
+def _take(changes: Changes, given: dict[str, Any]) -> bool:
     """Add what an object says; whether it was one of ours."""
     known = False
-    for key, value in found.items():
+    for key, value in given.items():
         name = key.strip().lower() if isinstance(key, str) else ""
         if name == "add":
             known = True
@@ -223,10 +223,10 @@ def _take(changes: Changes, found: dict[str, Any]) -> bool:
         elif _kind(name):
             known = True
             changes.add += _adds(value, _kind(name))
-    if not known and "text" in found:
+    if not known and "text" in given:
         known = True
-        change = _change(found, "")
-        label = _label(found)
+        change = _change(given, "")
+        label = _label(given)
         if change is not None and label:
             changes.replace[label] = change
         elif change is not None and change.kind:

@@ -125,8 +125,8 @@ def text_tokens(text: str) -> int:
     return tokens
 
 
-def _short_rule(found: re.Match[str]) -> str:
-    return "-" * (2 + len(found[0]) // 16)
+def _short_rule(match: re.Match[str]) -> str:
+    return "-" * (2 + len(match[0]) // 16)
 
 
 def as_text(value: Any) -> str:

@@ -202,11 +202,11 @@ def _toolsets_without_meaning(raw: Mapping[str, Any]) -> dict[str, str]:
         return {}
     own = raw.get("platform_toolsets")
     lists = {f"platform_toolsets.{key}": own[key] for key in own} if isinstance(own, dict) else {}
-    found = {}
+    unknown = {}
     for key, names in {"toolsets": raw.get("toolsets"), **lists}.items():
         if absent := understand(names_in(names)).without_meaning:
-            found[f"{key} [{', '.join(absent)}]"] = "there are no such toolsets"
-    return found
+            unknown[f"{key} [{', '.join(absent)}]"] = "there are no such toolsets"
+    return unknown
 
 
 def _know_added_providers(raw: Mapping[str, Any], home: Path, environ: Mapping[str, str]) -> None:

@@ -116,8 +116,8 @@ def _completed(given: ModelSettings, findings: Findings, where: str) -> ModelSet
     if not given.api_mode and api_mode == RESPONSES and base_url != provider.base_url:
         # Addresses that only resemble the provider's mostly speak the older protocol.
         api_mode = CHAT_COMPLETIONS
-    found = next((environ[key] for key in provider.key_variables if environ.get(key)), "")
-    if provider.base_url and provider.key_variables and not (given.api_key or found):
+    env_key = next((environ[key] for key in provider.key_variables if environ.get(key)), "")
+    if provider.base_url and provider.key_variables and not (given.api_key or env_key):
         key = provider.key_variables[0]
         findings.warnings.append(
             f"{findings.path}: {where} uses {given.provider}, but {key} is not set."
@@ -127,7 +127,7 @@ def _completed(given: ModelSettings, findings: Findings, where: str) -> ModelSet
         given,
         default=name,
         base_url=base_url.rstrip("/"),
-        api_key=given.api_key or found,
+        api_key=given.api_key or env_key,
         api_mode=api_mode,
     )
 

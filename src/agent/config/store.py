@@ -32,9 +32,9 @@ def read_store(raw: Mapping[str, Any], findings: Findings) -> StoreSettings:
         if given.get(item.name) is None:
             continue
         limits: Limits = item.metadata["limits"]
-        found = convert(item.name, given[item.name], str(item.type), limits, findings)
-        if found is not None:
-            chosen[item.name] = found
+        value = convert(item.name, given[item.name], str(item.type), limits, findings)
+        if value is not None:
+            chosen[item.name] = value
     settings = StoreSettings(**chosen)
     if settings.store in FILE_STORE:
         return replace(settings, store="")

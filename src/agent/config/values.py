@@ -83,13 +83,13 @@ class Findings:
         """`value` with each ${NAME} replaced from the environment or `.env`."""
 
         def replacement(match: re.Match[str]) -> str:
-            found = self.environ.get(match[1])
-            if found is None:
+            value = self.environ.get(match[1])
+            if value is None:
                 self.warnings.append(
                     f"{self.path}: {key} refers to ${{{match[1]}}}, which is not set."
                     f" Add {match[1]}=… to .env beside it."
                 )
-            return found or ""
+            return value or ""
 
         return _REFERENCE.sub(replacement, value)
 

@@ -116,8 +116,8 @@ class MemoryProviders:
     async def pre_compress(self, messages: Sequence[dict[str, Any]]) -> str:
         """What a summary of these messages should not miss, as the providers see it."""
         asked = ask_each(self._ready, "on_pre_compress", list(messages))
-        found = await answers_soon(asked, "on_pre_compress", END_SECONDS)
-        return "\n\n".join(_texts(found, LONGEST_PRE_COMPRESS))
+        answers = await answers_soon(asked, "on_pre_compress", END_SECONDS)
+        return "\n\n".join(_texts(answers, LONGEST_PRE_COMPRESS))
 
     # What they are told; nobody waits for it
 

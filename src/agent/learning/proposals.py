@@ -86,7 +86,7 @@ def _without_fence(text: str) -> str:
 def _of_kind(
     tool: str, given: Any, actions: dict[str, tuple[set[str], set[str]]], most: int
 ) -> list[Proposal]:
-    found = []
+    proposals = []
     for item in given if isinstance(given, list) else ():
         if not isinstance(item, dict) or not isinstance(item.get("action"), str):
             continue
@@ -98,8 +98,8 @@ def _of_kind(
             and required <= names <= required | optional
             and len(arguments.get("content", "")) <= (LONGEST_ENTRY if tool == "memory" else 20_000)
         ):
-            found.append(Proposal(tool, arguments))
-    return found[:most]
+            proposals.append(Proposal(tool, arguments))
+    return proposals[:most]
 
 
 def apply_proposals(

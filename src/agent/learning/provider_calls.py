@@ -157,7 +157,7 @@ def ask_each(lines: Iterable[Line], method: str, *args: Any, **kwargs: Any) -> A
 def answers(asked: Asked, method: str, seconds: float) -> list[tuple[Line, Any]]:
     """What the providers returned within so many seconds in all, those that did."""
     deadline = time.monotonic() + seconds
-    found = []
+    answered = []
     for line, future in asked:
         if future is None:
             continue
@@ -165,8 +165,8 @@ def answers(asked: Asked, method: str, seconds: float) -> list[tuple[Line, Any]]
         if not done or future.cancelled():
             line.give_up(future, method)
         elif future.exception() is None:  # otherwise it was logged where it was raised
-            found.append((line, future.result()))
-    return found
+            answered.append((line, future.result()))
+    return answered
 
 
 async def answers_soon(asked: Asked, method: str, seconds: float) -> list[tuple[Line, Any]]:

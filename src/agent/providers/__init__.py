@@ -152,5 +152,5 @@ def _api_mode(wanted: str, provider: str, base_url: str) -> str:
 
 
 def _nearest(word: str, names: list[str] | tuple[str, ...]) -> str:
-    found = difflib.get_close_matches(word, names, n=1)
-    return f" Did you mean {found[0]!r}?" if found else ""
+    close = difflib.get_close_matches(word, names, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

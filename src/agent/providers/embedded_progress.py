@@ -41,14 +41,14 @@ def _bar(label: str, stream: TextIO) -> Callable[[int, int], None]:
 
 
 def _lines(label: str, stream: TextIO) -> Callable[[int, int], None]:
-    told = -1
+    drawn = -1
 
     def draw(percent: int, total: int) -> None:
-        nonlocal told
+        nonlocal drawn
         step = percent // 50
-        if step <= told:
+        if step <= drawn:
             return
-        told = step
+        drawn = step
         news = (f"({_megabytes(total)}) …", "half done …", "done.")[step]
         stream.write(f"{label} {news}\n")
         stream.flush()

@@ -42,11 +42,11 @@ def complete(surface: Surface, text: str) -> Completion:
         return Completion(_names(surface, name.lower())[:MOST], 0)
     typed = rest.lstrip()
     start = len(text) - len(typed)
-    found = lookup(name, surface.scope)
-    if found is None or found.complete is None:
+    command = lookup(name, surface.scope)
+    if command is None or command.complete is None:
         return Completion([], start)
     try:
-        candidates = [Item(word, word, meta) for word, meta in found.complete(surface, typed)]
+        candidates = [Item(word, word, meta) for word, meta in command.complete(surface, typed)]
     except (CommandError, StoreError) as error:
         log.debug("No completion for %s: %s", name, error)
         candidates = []

@@ -96,13 +96,12 @@ def resume(surface: Surface, args: str) -> str:
     if not args:
         return sessions(surface, "") + "\n/resume and a number, title or id goes on with one."
     require_idle(surface)
-    found = find_own(surface, args)
-    if found["id"] == surface.db.get_compression_tip(surface.session_id):
+    session = find_own(surface, args)
+    if session["id"] == surface.db.get_compression_tip(surface.session_id):
         return "You are in that conversation already."
-    surface.switch_session(found["id"])
-    return (
-        f"Going on with: {found['title'] or found['preview']} ({found['message_count']} messages)"
-    )
+    surface.switch_session(session["id"])
+    name = session["title"] or session["preview"]
+    return f"Going on with: {name} ({session['message_count']} messages)"
 
 
 @command("sessions", category=CATEGORY, args="[words in the title]")

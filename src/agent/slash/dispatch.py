@@ -34,17 +34,17 @@ def is_command(line: str) -> bool:
 
 def is_slow(surface: Surface, line: str) -> bool:
     """Whether the command may take long; what is not in the table may."""
-    found = lookup(parse(line)[0], surface.scope)
-    return found is None or found.slow
+    command = lookup(parse(line)[0], surface.scope)
+    return command is None or command.slow
 
 
 def run(surface: Surface, line: str) -> Result:
     """Carry a command out."""
     name, args = parse(line)
     try:
-        found = lookup(name, surface.scope)
-        if found is not None:
-            return _run_command(found, surface, args)
+        command = lookup(name, surface.scope)
+        if command is not None:
+            return _run_command(command, surface, args)
         return _run_other(surface, name, args)
     except (CommandError, ToolError, ConfigError, UnknownProviderError, StoreError) as error:
         return Exec(str(error), failed=True)
@@ -54,8 +54,8 @@ def run(surface: Surface, line: str) -> Result:
         return Exec(f"/{name} failed: {type(error).__name__}: {error}", failed=True)
 
 
-def _run_command(found: Command, surface: Surface, args: str) -> Result:
-    result = found.handler(surface, args)
+def _run_command(command: Command, surface: Surface, args: str) -> Result:
+    result = command.handler(surface, args)
     return Exec(result) if isinstance(result, str) else result
 
 

@@ -21,8 +21,10 @@ PAGE = 20
 
 
 def _commands(surface: Surface, typed: str) -> list[tuple[str, str]]:
-    found = catalog(surface.scope)
-    return [(command.name, command.summary) for command in found if command.name.startswith(typed)]
+    commands = catalog(surface.scope)
+    return [
+        (command.name, command.summary) for command in commands if command.name.startswith(typed)
+    ]
 
 
 @command("help", category=CATEGORY, args="[command]", complete=_commands)
@@ -116,12 +118,12 @@ def whoami(surface: Surface, args: str) -> str:
 def usage(surface: Surface, args: str) -> str:
     """Show what this conversation has used."""
     lineage = surface.db.get_compression_lineage(surface.session_id)
-    found = [session for part in lineage if (session := surface.db.get_session(part))]
-    if not found:
+    sessions = [session for part in lineage if (session := surface.db.get_session(part))]
+    if not sessions:
         return "Nothing was used yet."
 
     def total(name: str) -> Any:
-        return sum(session[name] or 0 for session in found)
+        return sum(session[name] or 0 for session in sessions)
 
     cached = total("cache_read_tokens")
     lines = [
@@ -130,10 +132,10 @@ def usage(surface: Surface, args: str) -> str:
     ]
     if total("reasoning_tokens"):
         lines.append(f"Of these thinking: {total('reasoning_tokens')}")
-    priced = any(session["estimated_cost_usd"] is not None for session in found)
+    priced = any(session["estimated_cost_usd"] is not None for session in sessions)
     lines.append(f"Cost: about ${total('estimated_cost_usd'):.4f}" if priced else "Cost: not known")
-    if surface.agent is not None and (told := surface.agent.context_status()):
-        lines.append(f"Context engine {told}")
+    if surface.agent is not None and (status := surface.agent.context_status()):
+        lines.append(f"Context engine {status}")
     return "\n".join(lines)
 
 
@@ -143,14 +145,14 @@ def insights(surface: Surface, args: str) -> str:
     if args and (not args.isdigit() or not 0 < int(args) <= 3650):
         raise CommandError("How many days? For instance: /insights 30")
     days = int(args or 30)
-    found = surface.db.usage_since(surface.db.clock - days * 86_400, **owned_by(surface))
+    used = surface.db.usage_since(surface.db.clock - days * 86_400, **owned_by(surface))
     lines = [
-        f"The last {days} days: {found['conversations']} conversations, "
-        f"{found['messages']} messages, {found['tool_calls']} tool calls",
+        f"The last {days} days: {used['conversations']} conversations, "
+        f"{used['messages']} messages, {used['tool_calls']} tool calls",
         *(
             f"{model['model']}: {model['api_calls']} calls, {model['input_tokens']} tokens in, "
             f"{model['output_tokens']} out, about ${model['cost_usd']:.2f}"
-            for model in found["models"]
+            for model in used["models"]
         ),
     ]
     return "\n".join(lines)

@@ -16,10 +16,10 @@ def _names(surface: Surface, typed: str) -> list[tuple[str, str]]:
         surface.config.model.name,
         *(model.name for model in surface.config.fallback_models),
     ]
-    found = dict.fromkeys(configured, "configured")
+    names = dict.fromkeys(configured, "configured")
     for info in known_models():
-        found.setdefault(info.name, f"{info.context_length // 1000}k tokens")
-    return [(name, meta) for name, meta in found.items() if name.startswith(typed)]
+        names.setdefault(info.name, f"{info.context_length // 1000}k tokens")
+    return [(name, meta) for name, meta in names.items() if name.startswith(typed)]
 
 
 @command("model", category=CATEGORY, args="[name]", complete=_names, slow=True)

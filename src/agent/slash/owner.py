@@ -50,11 +50,11 @@ def find_own(surface: Surface, wanted: str) -> dict[str, Any]:
             return recent[-1]
     by_title = surface.db.resolve_session_by_title(wanted, **_owner(surface))
     if by_title is not None:
-        found = own_sessions(surface, 1, id_query=by_title)
-        if found:
-            return found[0]
-    found = own_sessions(surface, 50, id_query=wanted)
-    exact = [session for session in found if session["id"].startswith(wanted)] or found
+        sessions = own_sessions(surface, 1, id_query=by_title)
+        if sessions:
+            return sessions[0]
+    sessions = own_sessions(surface, 50, id_query=wanted)
+    exact = [session for session in sessions if session["id"].startswith(wanted)] or sessions
     matches = exact or own_sessions(surface, 50, wanted)
     if len(matches) == 1:
         return matches[0]

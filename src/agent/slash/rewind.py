@@ -60,10 +60,10 @@ def retry(surface: Surface, args: str) -> Send:
 
 
 def _numbers(surface: Surface, typed: str) -> list[tuple[str, str]]:
-    found = _checkpoints(surface)[2]
+    questions = _checkpoints(surface)[2]
     return [
         (str(number), _told(question))
-        for number, question in enumerate(found, 1)
+        for number, question in enumerate(questions, 1)
         if str(number).startswith(typed)
     ]
 
@@ -80,17 +80,17 @@ def rollback(surface: Surface, args: str) -> str:
     words = args.split()
     force = "--force" in words
     words = [word for word in words if word != "--force"]
-    workspace, conversation, found = _checkpoints(surface)
+    workspace, conversation, questions = _checkpoints(surface)
     if not words:
-        if not found:
+        if not questions:
             return "No turn of this conversation has changed files."
-        lines = [f"{number:>3}. {_told(question)}" for number, question in enumerate(found, 1)]
+        lines = [f"{number:>3}. {_told(question)}" for number, question in enumerate(questions, 1)]
         return "\n".join([*lines, "/rollback NUMBER undoes one, /rollback diff NUMBER shows it."])
     show = words[0] == "diff"
     wanted = words[1:] if show else words
-    if not wanted or not wanted[0].isdigit() or not 0 < int(wanted[0]) <= len(found):
-        raise CommandError(f"Which one? /rollback lists them; there are {len(found)}.")
-    chosen = found[int(wanted[0]) - 1]
+    if not wanted or not wanted[0].isdigit() or not 0 < int(wanted[0]) <= len(questions):
+        raise CommandError(f"Which one? /rollback lists them; there are {len(questions)}.")
+    chosen = questions[int(wanted[0]) - 1]
     file = str(workspace.cwd / wanted[1]) if len(wanted) > 1 else None
     if show:
         return checkpoints.diff(workspace, conversation, chosen.id, file) or "Nothing differs."

@@ -115,8 +115,8 @@ def normal(name: str) -> str:
 
 def lookup(name: str, scope: Scope = "both") -> Command | None:
     """The command of that name or alias, if a front end of this scope has it."""
-    found = table().get(normal(name))
-    return found if found is not None and found.fits(scope) else None
+    command = table().get(normal(name))
+    return command if command is not None and command.fits(scope) else None
 
 
 def unknown(name: str, names: Iterable[str]) -> UnknownCommandError:

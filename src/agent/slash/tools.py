@@ -16,10 +16,10 @@ CATEGORY = "What it has"
 
 
 def _toolsets(surface: Surface) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    toolsets: dict[str, list[str]] = defaultdict(list)
     for tool in surface.build_agent().tools:
-        found[tool.toolset].append(tool.name)
-    return found
+        toolsets[tool.toolset].append(tool.name)
+    return toolsets
 
 
 @command("tools", category=CATEGORY, args="[name]", scope="cli", slow=True)
@@ -32,10 +32,10 @@ def tools(surface: Surface, args: str) -> str:
         )
     if args and args != "list":
         registry = surface.build_agent().tools
-        found = registry.get(args)
-        if found is None:
+        tool = registry.get(args)
+        if tool is None:
             raise CommandError(registry.suggest(args))
-        return f"{found.name} ({found.toolset}): {found.description}"
+        return f"{tool.name} ({tool.toolset}): {tool.description}"
     lines = [f"{toolset}: {', '.join(names)}" for toolset, names in _toolsets(surface).items()]
     return "\n".join(lines) or "This model gets no tools."
 
@@ -43,8 +43,8 @@ def tools(surface: Surface, args: str) -> str:
 @command("toolsets", category=CATEGORY, scope="cli", slow=True)
 def toolsets(surface: Surface, args: str) -> str:
     """List the groups of tools."""
-    found = _toolsets(surface)
-    return "\n".join(f"{name} ({len(names)})" for name, names in found.items()) or "None."
+    by_toolset = _toolsets(surface)
+    return "\n".join(f"{name} ({len(names)})" for name, names in by_toolset.items()) or "None."
 
 
 @command("skills", category=CATEGORY)

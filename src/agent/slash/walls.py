@@ -35,8 +35,8 @@ def mode(surface: Surface, args: str) -> str:
 
 
 def _meaning(name: Mode) -> str:
-    told = MEANINGS[name]
-    return f"{told[0].upper()}{told[1:]}."
+    meaning = MEANINGS[name]
+    return f"{meaning[0].upper()}{meaning[1:]}."
 
 
 @command("yolo", category=CATEGORY, args="[on|off]")

@@ -44,9 +44,9 @@ def agents(surface: Surface, args: str) -> str:
 def _line(task: dict[str, Any], now: float) -> str:
     seconds = (task["completed_at"] or now) - task["dispatched_at"]
     goals = " ".join("; ".join(task["goals"]).split())
-    told = "" if task["state"] == "running" or task["delivery_state"] == "delivered" else ", new"
+    news = "" if task["state"] == "running" or task["delivery_state"] == "delivered" else ", new"
     shown = goals if len(goals) <= 70 else goals[:69] + "…"
-    return f"{task['delegation_id']}  {task['state']}{told}, {seconds:.0f} s  {shown}"
+    return f"{task['delegation_id']}  {task['state']}{news}, {seconds:.0f} s  {shown}"
 
 
 # The goal

@@ -31,5 +31,5 @@ class Fence(NamedTuple):
 
 def opened_by(line: str) -> Fence | None:
     """The block of code that a line opens."""
-    found = _FENCE.fullmatch(line.rstrip())
-    return Fence(found[1], found[2]) if found else None
+    match = _FENCE.fullmatch(line.rstrip())
+    return Fence(match[1], match[2]) if match else None

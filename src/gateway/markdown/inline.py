@@ -133,10 +133,10 @@ class _Reader:
         self._here().append(Code(code))
         self._at = end + count
 
-    def _link(self, found: re.Match[str]) -> None:
-        inside = _Reader(found[2], links=False).read()
-        self._here().append(Link(inside, found[3], image=bool(found[1])))
-        self._at = found.end()
+    def _link(self, match: re.Match[str]) -> None:
+        inside = _Reader(match[2], links=False).read()
+        self._here().append(Link(inside, match[3], image=bool(match[1])))
+        self._at = match.end()
 
     def _emphasis(self) -> bool:
         """Begin or end an emphasis here; False if there is none."""

@@ -130,8 +130,8 @@ def _block(lines: list[str], at: int, blocks: list[Block], depth: int) -> int:
         return at + 1
     if opened_by(line):
         return _code(lines, at, blocks)
-    if found := _HEADING.fullmatch(line):
-        blocks.append(Heading(len(found[1]), parse_inline(_title(found[2]))))
+    if heading := _HEADING.fullmatch(line):
+        blocks.append(Heading(len(heading[1]), parse_inline(_title(heading[2]))))
         return at + 1
     if _RULE.fullmatch(line):
         blocks.append(Rule())
@@ -164,8 +164,8 @@ def _code(lines: list[str], at: int, blocks: list[Block]) -> int:
 
 def _quote(lines: list[str], at: int, blocks: list[Block], depth: int) -> int:
     inside = []
-    while at < len(lines) and (found := _QUOTE.fullmatch(lines[at])):
-        inside.append(found[1])
+    while at < len(lines) and (quoted := _QUOTE.fullmatch(lines[at])):
+        inside.append(quoted[1])
         at += 1
     blocks.append(Quote(parse("\n".join(inside), depth + 1)))
     return at
@@ -201,7 +201,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _items(lines: list[str], at: int, blocks: list[Block]) -> int:
-    found = Items()
+    listed = Items()
     while at < len(lines) and (item := _ITEM.fullmatch(lines[at])):
         mark = item[2] if item[2][0].isdigit() else ""
         text = [item[3]]
@@ -212,11 +212,11 @@ def _items(lines: list[str], at: int, blocks: list[Block]) -> int:
                 break
             text.append(lines[at].strip())
             at += 1
-        found.items.append(Item(item[1], mark, parse_inline("\n".join(text))))
+        listed.items.append(Item(item[1], mark, parse_inline("\n".join(text))))
         # One blank line between points does not end a list.
         if at + 1 < len(lines) and not lines[at].strip() and _ITEM.fullmatch(lines[at + 1]):
             at += 1
-    blocks.append(found)
+    blocks.append(listed)
     return at
 
 

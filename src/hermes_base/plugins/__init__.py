@@ -94,8 +94,8 @@ def _load_all(config_raw: Mapping[str, Any], home: Path, program: Program) -> No
         return
     _host = Host(home, choice.entries, program.new_llm)
     _registered = Registrations()
-    found = find_plugins(home, _environ)
-    for plugin in found:
+    plugins = find_plugins(home, _environ)
+    for plugin in plugins:
         reason = choice.why_not(plugin)
         if reason:
             log.debug(
@@ -105,7 +105,7 @@ def _load_all(config_raw: Mapping[str, Any], home: Path, program: Program) -> No
                 _fail(plugin, reason)
         else:
             _load_one(plugin, program)
-    for name in sorted(choice.enabled - {name for plugin in found for name in plugin.names}):
+    for name in sorted(choice.enabled - {name for plugin in plugins for name in plugin.names}):
         _problems[name] = "it is not there"
         log.warning(
             "plugins.enabled names %r, but there is no such plugin in %s or among the installed"
@@ -137,14 +137,14 @@ def _load_one(found: Found, program: Program) -> None:
     log.info("Loaded the plugin %s %s (%s)", plugin, found.manifest.version, found.source)
 
 
-def _fail(found: Found, reason: str, cause: BaseException | None = None) -> None:
-    _problems[found.manifest.name] = reason
-    log.error("The plugin %s is not loaded: %s", found.manifest.name, reason, exc_info=cause)
+def _fail(plugin: Found, reason: str, cause: BaseException | None = None) -> None:
+    _problems[plugin.manifest.name] = reason
+    log.error("The plugin %s is not loaded: %s", plugin.manifest.name, reason, exc_info=cause)
 
 
-def _lend_variables(found: Found) -> None:
+def _lend_variables(plugin: Found) -> None:
     """Plugins read `os.environ`; what their manifest declares may come from `.env` too."""
-    for name in found.manifest.requires_env:
+    for name in plugin.manifest.requires_env:
         value = _environ.get(name)
         if value and name not in os.environ:
             os.environ[name] = value

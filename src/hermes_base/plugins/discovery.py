@@ -49,13 +49,13 @@ class Choice:
     entries: Mapping[str, Any] = field(default_factory=dict)
     hook_timeout: float | None = None
 
-    def why_not(self, found: Found) -> str:
+    def why_not(self, plugin: Found) -> str:
         """Why a plugin is not loaded; empty if it is."""
-        if found.names & self.disabled:
+        if plugin.names & self.disabled:
             return "disabled"
-        if found.source != "bundled" and not found.names & self.enabled:
+        if plugin.source != "bundled" and not plugin.names & self.enabled:
             return "not enabled"
-        return found.problem
+        return plugin.problem
 
 
 def read_choice(raw: Mapping[str, Any]) -> Choice:
@@ -87,13 +87,13 @@ def find_plugins(home: Path, environ: Mapping[str, str], cwd: Path | None = None
         places.append(((cwd or Path.cwd()) / ".hermes" / "plugins", "project"))
     by_name: dict[str, Found] = {}
     for place, source in places:
-        for found in _in_folder(place, source):
+        for plugin in _in_folder(place, source):
             # Taken out first: the winner loads where it was found, not where the other was.
-            by_name.pop(found.manifest.name, None)
-            by_name[found.manifest.name] = found
-    for found in _in_packages():
-        by_name.pop(found.manifest.name, None)
-        by_name[found.manifest.name] = found
+            by_name.pop(plugin.manifest.name, None)
+            by_name[plugin.manifest.name] = plugin
+    for plugin in _in_packages():
+        by_name.pop(plugin.manifest.name, None)
+        by_name[plugin.manifest.name] = plugin
     return list(by_name.values())
 
 
@@ -105,25 +105,25 @@ def _in_folder(place: Path, source: str) -> list[Found]:
     except OSError as error:
         log.warning("The plugins in %s cannot be listed: %s", place, error)
         return []
-    found = []
+    plugins = []
     for folder in folders:
         if not (folder / "plugin.yaml").is_file():
             continue
         try:
-            found.append(Found(read_manifest(folder / "plugin.yaml"), source, folder))
+            plugins.append(Found(read_manifest(folder / "plugin.yaml"), source, folder))
         except BrokenPlugin as error:
-            found.append(Found(Manifest(folder.name), source, folder, problem=str(error)))
-    return found
+            plugins.append(Found(Manifest(folder.name), source, folder, problem=str(error)))
+    return plugins
 
 
 def _in_packages() -> list[Found]:
     from importlib.metadata import entry_points
 
-    found = []
+    plugins = []
     for entry in entry_points(group=ENTRY_POINTS):
         version = entry.dist.version if entry.dist else ""
-        found.append(Found(Manifest(entry.name, version=version), "package", entry_point=entry))
-    return found
+        plugins.append(Found(Manifest(entry.name, version=version), "package", entry_point=entry))
+    return plugins
 
 
 def _names(value: Any, key: str) -> frozenset[str]:

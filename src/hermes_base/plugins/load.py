@@ -49,8 +49,8 @@ def load(found: Found, host: Host, environ: Mapping[str, str]) -> Registrations:
     return context.registrations
 
 
-def _register(found: Found, context: PluginContext) -> None:
-    module = _import_folder(found) if found.folder else found.entry_point.load()
+def _register(plugin: Found, context: PluginContext) -> None:
+    module = _import_folder(plugin) if plugin.folder else plugin.entry_point.load()
     register: Callable[[PluginContext], Any] | None = getattr(module, "register", None)
     if register is None and callable(module):
         register = module  # an entry point may name the function itself
@@ -59,22 +59,22 @@ def _register(found: Found, context: PluginContext) -> None:
     register(context)
 
 
-def _module_name(found: Found) -> str:
-    return f"{PACKAGE}.{re.sub(r'[^A-Za-z0-9_]', '_', found.manifest.name)}"
+def _module_name(plugin: Found) -> str:
+    return f"{PACKAGE}.{re.sub(r'[^A-Za-z0-9_]', '_', plugin.manifest.name)}"
 
 
-def _import_folder(found: Found) -> Any:
-    assert found.folder is not None
-    init = found.folder / "__init__.py"
+def _import_folder(plugin: Found) -> Any:
+    assert plugin.folder is not None
+    init = plugin.folder / "__init__.py"
     if not init.is_file():
-        raise BrokenPlugin(f"{found.folder} has no __init__.py")
+        raise BrokenPlugin(f"{plugin.folder} has no __init__.py")
     if PACKAGE not in sys.modules:
         package = types.ModuleType(PACKAGE)
         package.__path__ = []
         sys.modules[PACKAGE] = package
-    name = _module_name(found)
+    name = _module_name(plugin)
     spec = importlib.util.spec_from_file_location(
-        name, init, submodule_search_locations=[str(found.folder)]
+        name, init, submodule_search_locations=[str(plugin.folder)]
     )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -83,8 +83,8 @@ def _import_folder(found: Found) -> Any:
     return module
 
 
-def _forget(found: Found) -> None:
-    name = _module_name(found)
+def _forget(plugin: Found) -> None:
+    name = _module_name(plugin)
     for loaded in [
         module for module in sys.modules if module == name or module.startswith(f"{name}.")
     ]:

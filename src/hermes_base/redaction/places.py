@@ -135,12 +135,12 @@ class NextFinder:
 
     def __call__(self, character: str, at: int) -> int:
         """Its position at or after `at`; the length of the text if it does not come."""
-        start, found = self._known.get(character, (0, -1))
-        if not start <= at <= found:
-            found = self._text.find(character, at)
-            found = len(self._text) if found < 0 else found
-            self._known[character] = (at, found)
-        return found
+        start, place = self._known.get(character, (0, -1))
+        if not start <= at <= place:
+            place = self._text.find(character, at)
+            place = len(self._text) if place < 0 else place
+            self._known[character] = (at, place)
+        return place
 
 
 @cache
@@ -169,12 +169,12 @@ def secret_span(text: str, start: re.Match[str], find: NextFinder) -> Span | Non
 
 
 def _known_place(text: str, at: int) -> Span | None:
-    found = _PLACE.match(text, at)
-    if found is None or found.lastgroup is None:
+    match = _PLACE.match(text, at)
+    if match is None or match.lastgroup is None:
         return None
-    if found.lastgroup != "set":
-        return found.span(found.lastgroup)
-    begin, end = found.span("set")
+    if match.lastgroup != "set":
+        return match.span(match.lastgroup)
+    begin, end = match.span("set")
     assigned = _SET.match(text, begin, end)
     kind = name_kind(assigned[1]) if assigned else None
     if assigned is None or kind is None:
@@ -187,15 +187,15 @@ def _known_place(text: str, at: int) -> Span | None:
 def _behind(text: str, at: int, end: int) -> Span | None:
     """Places that are known by what stands behind or within the secret."""
     if text[at] == "@":
-        found = _GO_DSN.search(text, max(0, at - 101), at)
-        return found.span(1) if found else None
+        match = _GO_DSN.search(text, max(0, at - 101), at)
+        return match.span(1) if match else None
     if text[at] in "qQ":
         head, rest = _AZURE.search(text, max(0, at - 5), at), _AZURE_REST.match(text, end)
         return (head.start(), rest.end()) if head and rest and text[at] == "Q" else None
-    found = _PGPASS.match(text, end)
-    if found is None or _NOT_A_DATABASE.fullmatch(found[0].split(":", 1)[0]):
+    match = _PGPASS.match(text, end)
+    if match is None or _NOT_A_DATABASE.fullmatch(match[0].split(":", 1)[0]):
         return None
-    return found.span(1) if _HOST.search(text[max(0, at - 110) : at]) else None
+    return match.span(1) if _HOST.search(text[max(0, at - 110) : at]) else None
 
 
 def _named(text: str, at: int, end: int, find: NextFinder) -> Span | None:

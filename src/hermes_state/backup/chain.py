@@ -169,14 +169,14 @@ def _block_checksums(path: Path) -> bytes:
 
 def _signature(store: Path) -> Signature | None:
     """What the file system says of the store's files; None while that may still be deceptive."""
-    found: Signature = []
+    signature: Signature = []
     for path in (store, store.with_name(store.name + "-wal")):
         with contextlib.suppress(FileNotFoundError):
             facts = path.stat()
-            found += [facts.st_ino, facts.st_size, facts.st_mtime_ns]
+            signature += [facts.st_ino, facts.st_size, facts.st_mtime_ns]
             if time.time_ns() - facts.st_mtime_ns < _SETTLED:
                 return None
-    return found
+    return signature
 
 
 def _remember(folder: Path, facts: Facts, blocks: bytes, signature: Signature | None) -> None:

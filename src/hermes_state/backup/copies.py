@@ -105,13 +105,13 @@ def check_copy(path: Path) -> Copied:
     try:
         with closing(open_connection(path, readonly=True, busy_timeout=BUSY_TIMEOUT)) as connection:
             # Older files have their search index inside; it is made anew and need not be whole.
-            found = [
+            problems = [
                 problem
                 for (problem,) in tuples(connection, "PRAGMA integrity_check(100)")
                 if problem != "ok" and "FTS5 table" not in problem
             ]
-            if found:
-                raise StoreCorruptedError(f"{path} is damaged ({found[0]}).")
+            if problems:
+                raise StoreCorruptedError(f"{path} is damaged ({problems[0]}).")
             return Copied(*_counts(connection), path.stat().st_size)
     except apsw.SQLError as error:
         raise StoreError(f"{path} is no session store ({error}).") from error

@@ -69,16 +69,16 @@ class Facts:
 
 def list_points(folder: Path) -> list[Point]:
     """The points in a folder, the oldest first; their contents are not looked at."""
-    found: dict[int, Point] = {}
+    by_number: dict[int, Point] = {}
     for path in folder.iterdir() if folder.is_dir() else ():
         point = _parsed(path)
         if point is None:
             continue
-        other = found.get(point.number)
+        other = by_number.get(point.number)
         # Thinning was interrupted: the merged one builds on an earlier point than the one before.
         if other is None or (point.parent or 0) < (other.parent or 0):
-            found[point.number] = point
-    return [found[number] for number in sorted(found)]
+            by_number[point.number] = point
+    return [by_number[number] for number in sorted(by_number)]
 
 
 def superseded(folder: Path) -> list[Path]:

@@ -50,20 +50,20 @@ def verify_points(folder: Path, *, all_points: bool = False) -> list[Verdict]:
     with folder_lock(folder, shared=True):
         points = list_points(folder)
         lost = missing_newest(folder)
-        found = []
+        verdicts = []
         if lost:
-            found = [Verdict(lost, None, 0, 0, f"Point {lost}, the newest, is missing.")]
+            verdicts = [Verdict(lost, None, 0, 0, f"Point {lost}, the newest, is missing.")]
         if not points and not lost:
             raise StoreUnavailableError(f"There are no points in {folder}.")
         if not lost and not all_points:
-            found = [_verified(folder, points, points[-1])]
-            if not found[0].damage:
-                return found
-            found = []
-        found = [*_verify_all(folder, points), *found]
-        if found[-1].damage and not lost and os.access(folder, os.W_OK):
+            verdicts = [_verified(folder, points, points[-1])]
+            if not verdicts[0].damage:
+                return verdicts
+            verdicts = []
+        verdicts = [*_verify_all(folder, points), *verdicts]
+        if verdicts[-1].damage and not lost and os.access(folder, os.W_OK):
             forget_newest(folder)
-        return found
+        return verdicts
 
 
 def _room(folder: Path) -> Path | None:
@@ -82,7 +82,7 @@ def _verified(folder: Path, points: list[Point], point: Point) -> Verdict:
 
 def _verify_all(folder: Path, points: list[Point]) -> list[Verdict]:
     """Every point, each chain gone through once."""
-    found: dict[int, Verdict] = {}
+    verdicts: dict[int, Verdict] = {}
     continued = {point.parent for point in points}
     for leaf in points:
         if leaf.number in continued:
@@ -96,14 +96,14 @@ def _verify_all(folder: Path, points: list[Point]) -> list[Verdict]:
                 every: list[Facts] = []
                 for point, facts in replay(chain, Path(scratch) / "chain.db"):
                     every.append(facts)
-                    if point.number not in found:
-                        found[point.number] = _looked_at(Path(scratch), chain, every)
+                    if point.number not in verdicts:
+                        verdicts[point.number] = _looked_at(Path(scratch), chain, every)
             except StoreCorruptedError:
                 pass  # each of those that are left says below what it suffers from
     for point in points:
-        if point.number not in found:
-            found[point.number] = _verified(folder, points, point)
-    return [found[number] for number in sorted(found)]
+        if point.number not in verdicts:
+            verdicts[point.number] = _verified(folder, points, point)
+    return [verdicts[number] for number in sorted(verdicts)]
 
 
 def _looked_at(scratch: Path, chain: list[Point], every: list[Facts]) -> Verdict:

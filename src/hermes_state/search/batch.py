@@ -38,16 +38,16 @@ class WordLimit:
         self._words_left = MOST_WORDS
         self._machine_words_left = self._others_left = MOST_DIFFERENT
 
-    def admit(self, found: list[str]) -> list[str]:
+    def admit(self, listed: list[str]) -> list[str]:
         """The words of its next piece that are indexed, with a break where some are left out."""
-        new = [word for word in dict.fromkeys(found) if self._is_new(word)]
+        new = [word for word in dict.fromkeys(listed) if self._is_new(word)]
         if self._words_left <= 0:  # each further word once, in no order that could be searched
             return [part for word in new for part in (BREAK, word)]
-        self._words_left -= len(found)
-        if self._admitted.issuperset(found):
-            return found
+        self._words_left -= len(listed)
+        if self._admitted.issuperset(listed):
+            return listed
         kept: list[str] = []
-        for word in found:
+        for word in listed:
             if word in self._admitted:
                 kept.append(word)
             elif not kept or kept[-1] != BREAK:
@@ -101,13 +101,13 @@ class Batch:
                 limit = limit or WordLimit()
             before = ""
             for piece in pieces(text):
-                found = words(piece)
+                terms = words(piece)
                 if limit is not None:
-                    found = limit.admit(found)
-                self.counted.update(found)
-                listed += pairs(found, self.common, before)
-                before = found[-1] if found and found[-1] in self.common else ""
-                body += found if limit is None else [" ".join(found)]
+                    terms = limit.admit(terms)
+                self.counted.update(terms)
+                listed += pairs(terms, self.common, before)
+                before = terms[-1] if terms and terms[-1] in self.common else ""
+                body += terms if limit is None else [" ".join(terms)]
         if len(body) == 1:
             return  # without words it cannot be found
         document = " ".join(itertools.chain(body, listed))

@@ -113,10 +113,10 @@ class Collector:
             self._read(place)
 
     def _enough(self) -> bool:
-        found = len(self.candidates)
-        count = len(self._conversations) if self._wanted.one_per_conversation else found
-        whole = bool(self._wanted.order) or found % BLOCK == 0
-        return (whole and count >= self._wanted.need) or found >= _MOST_CANDIDATES
+        candidates = len(self.candidates)
+        count = len(self._conversations) if self._wanted.one_per_conversation else candidates
+        whole = bool(self._wanted.order) or candidates % BLOCK == 0
+        return (whole and count >= self._wanted.need) or candidates >= _MOST_CANDIDATES
 
     def _may_come_first(self, place: Range) -> bool:
         """Whether a message in the range may come before the last one that is needed."""
@@ -143,8 +143,8 @@ class Collector:
         taken = 0
         while True:
             left = self._clock.left()
-            found = len(self.candidates)
-            wanted = BLOCK - found % BLOCK
+            candidates = len(self.candidates)
+            wanted = BLOCK - candidates % BLOCK
             if self._wanted.order:
                 wanted = min(wanted, max(self._wanted.need, _FEW))
             rows = tuples(self._conn, sql, (self._match, low, high, *values, wanted))

@@ -94,14 +94,14 @@ class SearchIndex:
 
         `progress` is called with (done, total) after each batch. Searches do this by themselves.
         """
-        told = progress if self.mirror is None else _half(progress, 1)
-        return self._run(lambda conn: search_feed.catch_up(self._file, conn, told), progress)
+        report = progress if self.mirror is None else _half(progress, 1)
+        return self._run(lambda conn: search_feed.catch_up(self._file, conn, report), progress)
 
     def rebuild(self, progress: Progress | None = None) -> int:
         """Build the index from nothing; returns how many messages were read."""
-        told = progress if self.mirror is None else _half(progress, 1)
+        report = progress if self.mirror is None else _half(progress, 1)
         return self._run(
-            lambda conn: search_feed.catch_up(self._file, conn, told, anew=True),
+            lambda conn: search_feed.catch_up(self._file, conn, report, anew=True),
             progress,
             anew=True,
         )

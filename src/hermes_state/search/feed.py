@@ -90,7 +90,7 @@ def position(conn: FileConnection) -> Position | None:
     """Where the index stands; None if the file holds no index that we can read."""
     if conn.pragma("user_version", schema="main") != FORMAT:
         return None
-    found = tuples(
+    positions = tuples(
         conn,
         "SELECT feed.store_id, feed.message_seq, feed.change_seq, feed.last_id, feed.last_time,"
         " (SELECT value FROM state.state_meta WHERE key = 'store_id'),"
@@ -98,7 +98,7 @@ def position(conn: FileConnection) -> Position | None:
         " coalesce((SELECT seq FROM state.sqlite_sequence WHERE name = 'search_changes'), 0),"
         " (SELECT CAST(timestamp AS REAL) FROM state.messages WHERE id = feed.last_id) FROM feed",
     )
-    return Position(*found[0]) if found else None
+    return Position(*positions[0]) if positions else None
 
 
 def common_words(conn: FileConnection) -> frozenset[str]:
@@ -140,10 +140,12 @@ def begin_current(
         if conn.versions is not None:
             # In one statement: what a search that finds little costs is the number of these.
             asked = asked[:MOST_ASKED]
-            found = conn.execute(_OPENINGS[len(asked)], asked).fetchall()[0]
+            opened = conn.execute(_OPENINGS[len(asked)], asked).fetchall()[0]
             if _versions(conn) == conn.versions:
                 # Nobody has written since, so what is known of the index holds.
-                return dict(zip(asked, [present is not None for present in found[2:]], strict=True))
+                return dict(
+                    zip(asked, [present is not None for present in opened[2:]], strict=True)
+                )
         else:
             conn.execute("BEGIN")
         if _is_current(conn) and _is_at_hand(conn):
@@ -358,12 +360,12 @@ class _Feeder:
 
     def _facet(self, kind: str, value: str) -> str:
         key = kind + value
-        found = self._facets.get(key)
-        if found is None:
+        known = self._facets.get(key)
+        if known is None:
             if len(self._facets) > 10_000:
                 self._facets.clear()
-            found = self._facets[key] = facet(kind, value)
-        return found
+            known = self._facets[key] = facet(kind, value)
+        return known
 
     def _write(self, batch: Batch) -> None:
         conn = self.conn
@@ -437,17 +439,17 @@ class _Feeder:
             "DELETE FROM title_doc WHERE rowid = (SELECT id FROM title WHERE session_id = ?)",
             (session_id,),
         )
-        found = list(
+        sessions = list(
             self._from_store(
                 "SELECT CAST(title AS BLOB), source, user_id FROM state.sessions"
                 " WHERE id = ? AND title IS NOT NULL",
                 (session_id,),
             )
         )
-        if not found:
+        if not sessions:
             conn.execute("DELETE FROM title WHERE session_id = ?", (session_id,))
             return
-        title, source, owner = found[0]
+        title, source, owner = sessions[0]
         found_words = words((as_text(title) or "")[:LONGEST_TITLE])
         facets = [facet("o", source)] + ([facet("u", owner)] if owner is not None else [])
         conn.execute(

@@ -106,10 +106,10 @@ def read_state(conn: FileConnection) -> State | None:
     """How far the mirror is; None if the file holds none that we can read."""
     if conn.pragma("user_version") != FORMAT:
         return None
-    found = tuples(conn, _STATE)
-    if not found:
+    states = tuples(conn, _STATE)
+    if not states:
         return None
-    past, snapshot, *rest = found[0]
+    past, snapshot, *rest = states[0]
     return State(past, Snapshot(snapshot), *rest)
 
 

@@ -133,16 +133,16 @@ def _add_message(
     conn: IndexConnection, hit: dict[str, Any], row: tuple[Any, ...], matcher: Matcher
 ) -> None:
     """Add to a hit what its message says, and those before and after it."""
-    found = _as_message(row[:7])
-    text = _text(found)
-    hit["role"] = found.role
-    hit["tool_name"] = as_text(found.tool_name)
+    message = _as_message(row[:7])
+    text = _text(message)
+    hit["role"] = message.role
+    hit["tool_name"] = as_text(message.tool_name)
     if hit["match"] != "title":
-        hit["snippet"] = _snippet(conn, found, text, matcher)
+        hit["snippet"] = _snippet(conn, message, text, matcher)
     context = hit["context"]
     if row[11] is not None:
         context.append(_context(conn, _as_message(row[11:18])))
-    context.append({"role": found.role, "content": _beginning(conn, found, text)})
+    context.append({"role": message.role, "content": _beginning(conn, message, text)})
     if row[18] is not None:
         context.append(_context(conn, _as_message(row[18:])))
 
@@ -168,8 +168,8 @@ def _piece(conn: IndexConnection, message_id: int, column: str, start: int, leng
     """Part of a long text value, by bytes."""
     with conn.blob_open("state", "messages", column, message_id, False) as blob:
         blob.seek(min(start, blob.length()))
-        found = blob.read(length)
-    return found.decode(errors="ignore")
+        data = blob.read(length)
+    return data.decode(errors="ignore")
 
 
 def _text(message: _Message) -> str | None:

@@ -62,10 +62,10 @@ class Mirror:
         """The connection; a new one if the file was deleted or replaced."""
         if self._closed or os.getpid() != self._pid:
             raise StoreClosedError(f"The search mirror {self.path} was closed; open it again.")
-        found = self._identity()
-        if self._connection is not None and found != self._files:
+        files = self._identity()
+        if self._connection is not None and files != self._files:
             self._disconnect()
-            if found[0] is not None and found[0] == self._files[0]:
+            if files[0] is not None and files[0] == self._files[0]:
                 delete_database(self.path)  # its log is gone, and with it some of its rows
         if self._connection is not None:
             return self._connection

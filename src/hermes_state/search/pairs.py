@@ -48,11 +48,11 @@ def _pair(first: str, second: str) -> str:
     return f"{first}{JOINT}{second}"
 
 
-def pairs(found: Iterable[str], common: frozenset[str], before: str = "") -> list[str]:
+def pairs(terms: Iterable[str], common: frozenset[str], before: str = "") -> list[str]:
     """The pairs in a list of words, each run of them after a break; `before` precedes the list."""
     listed: list[str] = []
     adjoining = False
-    for word in found:
+    for word in terms:
         if word in common:
             if before:
                 if not adjoining:

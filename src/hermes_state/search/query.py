@@ -67,8 +67,8 @@ def parse(typed: str) -> Query:
     if typed.isascii() and typed.replace(" ", "").isalnum():  # words and no more: most queries
         plain = typed.split()
         if len(plain) == 1 or _OPERATORS.isdisjoint(plain):
-            found = dict.fromkeys(words(" ".join(plain[:MAX_TERMS])))
-            return Query(tuple([(Term((word,)),) for word in found]))
+            distinct = dict.fromkeys(words(" ".join(plain[:MAX_TERMS])))
+            return Query(tuple([(Term((word,)),) for word in distinct]))
     if typed[:1] == typed[-1:] == '"' and typed.isascii() and typed.count('"') == 2:  # a phrase
         term = _term(typed[1:-1], False, True)
         return Query(((term,),)) if term.words else Query()
@@ -120,10 +120,10 @@ def _pieces(typed: str) -> list[tuple[bool, str, Term]]:
 
 
 def _term(text: str, prefix: bool, quoted: bool) -> Term:
-    found = words(text)
-    if len(found) > MAX_PHRASE:
-        found, prefix, quoted = found[:MAX_PHRASE], False, True
-    return Term(tuple(found), prefix, quoted)
+    listed = words(text)
+    if len(listed) > MAX_PHRASE:
+        listed, prefix, quoted = listed[:MAX_PHRASE], False, True
+    return Term(tuple(listed), prefix, quoted)
 
 
 def phrase(term: Term) -> str:

@@ -205,17 +205,17 @@ class Search:
             return frequency[group[0]]
         return max(frequency[term] for term in group)
 
-    def _decisive_group(self, found: int) -> tuple[Term, ...] | None:
+    def _decisive_group(self, count: int) -> tuple[Term, ...] | None:
         """The rarest group, if so few messages as were found may be all that have it.
 
         If they are, it does not matter in how many longer words the others are, which takes longer
         to find out.
         """
         groups = self._query.groups
-        if len(groups) < 2 or (not found and len(self._outline.parts) == 1):
+        if len(groups) < 2 or (not count and len(self._outline.parts) == 1):
             return None
         number = min(range(len(groups)), key=self._group_frequency)
-        if self._group_frequency(number) * (1 << PART_BITS) > found:
+        if self._group_frequency(number) * (1 << PART_BITS) > count:
             return None  # there are more of them in a single table
         return groups[number]
 
@@ -240,11 +240,11 @@ class Search:
                 return False
         return True
 
-    def _is_total(self, group: tuple[Term, ...], found: int) -> bool:
+    def _is_total(self, group: tuple[Term, ...], count: int) -> bool:
         """Whether it is known that so many messages have the group, a single word."""
         (term, *others), total = group, self._sample.total
         plain = not others and len(term.words) == 1 and not term.prefix
-        return plain and total.get(term.words[0]) == found
+        return plain and total.get(term.words[0]) == count
 
     def _may_occur(self, term: Term) -> bool:
         for word in term.words[:-1] if term.prefix else term.words:

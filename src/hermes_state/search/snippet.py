@@ -80,13 +80,13 @@ class Matcher:
     def _limit(self, limit: int) -> int:
         return min(limit, max(4, 256 // len(self.terms)))
 
-    def find(self, found: Sequence[str], limit: int = _MOST_MATCHES) -> list[tuple[int, int, int]]:
+    def find(self, listed: Sequence[str], limit: int = _MOST_MATCHES) -> list[tuple[int, int, int]]:
         """Matches in a list of words: (number of the term, first word, last word).
 
         No more than `limit` per term, and fewer if there are many terms.
         """
         limit = self._limit(limit)
-        text = f" {' '.join(found)} "
+        text = f" {' '.join(listed)} "
         matches = []
         for number, (needle, length) in enumerate(self._needles):
             at = text.find(needle)
@@ -110,9 +110,9 @@ def matching_snippet(text: str, matcher: Matcher) -> str | None:
     if len(text) > 2 * _WINDOW or not text.isascii():
         return snippet(text, matcher) if matcher.occurs_in(text) else None
     folded = fold(text)
-    found = matcher.find_in_ascii(folded)
-    if found is not None:
-        return _shown(text, found) if found else None
+    in_ascii = matcher.find_in_ascii(folded)
+    if in_ascii is not None:
+        return _shown(text, in_ascii) if in_ascii else None
     matches = matcher.find(folded_words(folded))
     if not matches:
         return None
@@ -150,8 +150,8 @@ def _window(text: str, matcher: Matcher) -> str:
     """A piece of a longer text that holds a good match, if it holds any."""
     if len(text) <= 2 * _WINDOW:
         return text
-    found = words(text)
-    matches = matcher.find(found)
+    listed = words(text)
+    matches = matcher.find(listed)
     if not matches:
         return text[: 2 * _WINDOW]
     density: dict[int, set[int]] = {}

@@ -67,5 +67,5 @@ def texts_of(conn: FileConnection, message: SourceMessage) -> Iterable[str]:
 
 def _beginning(conn: FileConnection, column: str, message_id: int) -> str:
     with conn.blob_open("state", "messages", column, message_id, False) as blob:
-        found = blob.read(MOST_BYTES)
-    return found.decode(errors="replace")
+        data = blob.read(MOST_BYTES)
+    return data.decode(errors="replace")

@@ -105,10 +105,10 @@ def words(text: str) -> list[str]:
 
 def folded_words(folded: str) -> list[str]:
     """The words of a text that was folded."""
-    found = folded.split()
-    if len(folded) > MAX_WORD and max(map(len, found), default=0) > MAX_WORD:
-        return [word[:MAX_WORD] for word in found]
-    return found
+    words = folded.split()
+    if len(folded) > MAX_WORD and max(map(len, words), default=0) > MAX_WORD:
+        return [word[:MAX_WORD] for word in words]
+    return words
 
 
 def is_unspaced(word: str) -> bool:

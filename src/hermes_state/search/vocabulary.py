@@ -147,10 +147,10 @@ def expand_prefix(conn: FileConnection, term: Term, limit: int) -> list[Term]:
         return [term]
     if (value(conn, "SELECT max(id) FROM word") or 0) < _SMALL:
         return [term]
-    found = beginning_with(conn, last, limit)
-    if not found or found[0][0] > _COMMONEST:
+    longer = beginning_with(conn, last, limit)
+    if not longer or longer[0][0] > _COMMONEST:
         return [term]
-    return [Term((word,)) for word in dict.fromkeys([last, *(word for _, word in found)])]
+    return [Term((word,)) for word in dict.fromkeys([last, *(word for _, word in longer)])]
 
 
 def widen(conn: FileConnection, terms: Sequence[Term], limit: int) -> dict[Term, list[Term]]:

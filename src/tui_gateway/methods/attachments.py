@@ -44,14 +44,14 @@ def attach(call: Call, session_id: str, path: str) -> wire.AttachedImage:
     if not path.strip():
         raise RpcError(NOTHING_GIVEN, "Which image? The path is empty.")
     folder = Path(session["cwd"])
-    found, rest = split_path(path, folder)
-    if found is None:
-        found, rest = existing_file(folder, path), ""
-    if found is None:
+    file, rest = split_path(path, folder)
+    if file is None:
+        file, rest = existing_file(folder, path), ""
+    if file is None:
         raise RpcError(NOT_THERE, f"There is no file {path[:200]!r}.")
-    count, size = _attached(session, found)
+    count, size = _attached(session, file)
     return {
-        "attached": True, "path": str(found), "count": count, "remainder": rest, "text": rest,
+        "attached": True, "path": str(file), "count": count, "remainder": rest, "text": rest,
         "bytes": size,
     }  # fmt: skip
 
@@ -112,20 +112,20 @@ def _kept(call: Call, folder: str, name: str, content: bytes) -> Path:
 
 
 def _file(session: dict[str, Any], written: str) -> Path:
-    found = existing_file(Path(session["cwd"]), written)
-    if found is None:
+    file = existing_file(Path(session["cwd"]), written)
+    if file is None:
         raise RpcError(NOT_THERE, f"There is no file {written[:200]!r}.")
-    return found
+    return file
 
 
 @method("image.detach")
 def detach(call: Call, session_id: str, path: str) -> wire.Detached:
     """Leave an image out of the next message again."""
     attached = live.require(call.hub, session_id).setdefault("attached_images", [])
-    found = path in attached
-    if found:
+    is_attached = path in attached
+    if is_attached:
         attached.remove(path)
-    return {"detached": found, "count": len(attached)}
+    return {"detached": is_attached, "count": len(attached)}
 
 
 @method("file.attach", slow=True)
@@ -139,17 +139,17 @@ def attach_file(
     """Let the model read a file: one on this machine by its path, or one that is sent along."""
     session = live.require(call.hub, session_id)
     if path and path.strip():
-        found = _file(session, path)
-        name = found.name
+        file = _file(session, path)
+        name = file.name
     else:
         path = None
-        found = _kept(call, "uploads", name, _given(data_url, None, MAX_FILE))
+        file = _kept(call, "uploads", name, _given(data_url, None, MAX_FILE))
     return {
         "attached": True,
         "name": name,
-        "path": str(found),
-        "ref_path": str(found),
-        "ref_text": f"`{found}`",
+        "path": str(file),
+        "ref_path": str(file),
+        "ref_text": f"`{file}`",
         "uploaded": not path,
     }
 
@@ -170,10 +170,10 @@ def attach_pdf(
     if first_page < 1 or (last_page is not None and last_page < first_page):
         raise RpcError(BAD_PAGES, "Pages count from 1, and the last is not before the first.")
     if path and path.strip():
-        found = _file(session, path)
-        filename = found.name
+        file = _file(session, path)
+        filename = file.name
         try:
-            content = read_file(found, MAX_FILE)
+            content = read_file(file, MAX_FILE)
         except BadMediaError as error:
             raise RpcError(NOT_THERE, str(error)) from error
     else:

@@ -25,12 +25,13 @@ def slash(call: Call, text: str, session_id: str | None = None) -> wire.SlashCom
         session = live.new_session("")
     else:
         session = live.require(call.hub, session_id)
-    found = complete(LiveSurface(call.hub, session_id or "", session), text)
+    completion = complete(LiveSurface(call.hub, session_id or "", session), text)
     return {
         "items": [
-            {"text": item.text, "display": item.display, "meta": item.meta} for item in found[0]
+            {"text": item.text, "display": item.display, "meta": item.meta}
+            for item in completion[0]
         ],
-        "replace_from": found.replace_from,
+        "replace_from": completion.replace_from,
     }
 
 
@@ -55,7 +56,7 @@ def path(call: Call, word: str, session_id: str | None = None) -> wire.PathCompl
 
 
 def _names(place: Path, typed: str) -> list[tuple[str, str]]:
-    found = []
+    names = []
     with os.scandir(place) as entries:
         for number, entry in enumerate(entries):
             if number >= LOOKED_AT:
@@ -66,5 +67,5 @@ def _names(place: Path, typed: str) -> list[tuple[str, str]]:
             if name.startswith(".") and not typed.startswith("."):
                 continue
             is_folder = entry.is_dir()
-            found.append((f"{name}/", "folder") if is_folder else (name, "file"))
-    return sorted(found, key=lambda item: (item[1] != "folder", item[0].lower()))
+            names.append((f"{name}/", "folder") if is_folder else (name, "file"))
+    return sorted(names, key=lambda item: (item[1] != "folder", item[0].lower()))

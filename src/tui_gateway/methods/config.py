@@ -74,9 +74,9 @@ def _value(call: Call, key: str, session: dict[str, Any] | None) -> Any:
         return session["model"]
     if key == "yolo" and session is not None:
         return live.mode_of(session, config) == "full" or config.approvals.mode == "off"
-    found = settings.key_named(settings.SHORT.get(key, key))
-    if found is not None:
-        value = settings.value_of(config, found)
+    known = settings.key_named(settings.SHORT.get(key, key))
+    if known is not None:
+        value = settings.value_of(config, known)
         return value == "off" if key == "yolo" else value
     raise _unknown(key)
 
@@ -138,12 +138,12 @@ def _set_own(call: Call, sid: str, key: str, value: Any) -> wire.ConfigChange:
 
 def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
     name = settings.SHORT.get(key, key)
-    found = settings.key_named(name)
-    if found is None:
+    known = settings.key_named(name)
+    if known is None:
         raise _unknown(key)
-    if found.limits.secret:
+    if known.limits.secret:
         raise RpcError(BAD_KEY, f"{name} is a secret; use model.save_key, which keeps it in .env.")
-    if found.limits.address:
+    if known.limits.address:
         raise RpcError(BAD_KEY, f"{name} is changed with hermes store move, while nothing runs.")
     path = call.config.home / "config.yaml"
     try:
@@ -155,15 +155,15 @@ def _set_global(call: Call, key: str, value: Any) -> wire.ConfigChange:
         raise RpcError(BAD_KEY, str(error)) from error
     except ConfigError as error:
         raise RpcError(BAD_KEY if name in str(error) else NOT_WRITTEN, str(error)) from error
-    told: wire.ConfigChange = {
+    change: wire.ConfigChange = {
         "key": key,
-        "value": settings.value_of(config, found),
+        "value": settings.value_of(config, known),
         "scope": "global",
     }
     warnings = [warning for warning in config.warnings if name in warning]
     if warnings:
-        told["warning"] = " ".join(warnings)
-    return told
+        change["warning"] = " ".join(warnings)
+    return change
 
 
 @method("config.show", slow=True)

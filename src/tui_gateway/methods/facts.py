@@ -24,12 +24,12 @@ _SUMMED = (
 def usage(call: Call, session_id: str) -> wire.Usage:
     """What the conversation has used, over all of its sessions."""
     session = live.require(call.hub, session_id)
-    found = _rows(call.db, live.current_key(session))
-    sums = {name: sum(int(row[name] or 0) for row in found) for name in _SUMMED}
-    costs = [row["estimated_cost_usd"] for row in found if row["estimated_cost_usd"] is not None]
+    rows = _rows(call.db, live.current_key(session))
+    sums = {name: sum(int(row[name] or 0) for row in rows) for name in _SUMMED}
+    costs = [row["estimated_cost_usd"] for row in rows if row["estimated_cost_usd"] is not None]
     return {
         "model": live.info(call.hub, session_id, session)["model"],
-        "api_calls": sum(int(row["api_call_count"] or 0) for row in found),
+        "api_calls": sum(int(row["api_call_count"] or 0) for row in rows),
         "input_tokens": sums["input_tokens"],
         "output_tokens": sums["output_tokens"],
         "cache_read_tokens": sums["cache_read_tokens"],
@@ -107,12 +107,12 @@ def insights(call: Call, days: int = 30, session_id: str | None = None) -> wire.
     if not 0 < days <= 3650:
         raise RpcError(BAD_DAYS, f"days must be from 1 to 3650, not {days}.")
     owner = live.require(call.hub, session_id).get("user_id") if session_id else None
-    found = call.db.usage_since(call.db.clock - days * 86_400, owner)
+    used = call.db.usage_since(call.db.clock - days * 86_400, owner)
     return {
         "days": days,
-        "sessions": found["conversations"],
-        "messages": found["messages"],
-        "tool_calls": found["tool_calls"],
+        "sessions": used["conversations"],
+        "messages": used["messages"],
+        "tool_calls": used["tool_calls"],
         "models": [
             {
                 "model": model["model"],
@@ -121,6 +121,6 @@ def insights(call: Call, days: int = 30, session_id: str | None = None) -> wire.
                 "output_tokens": model["output_tokens"],
                 "cost_usd": model["cost_usd"],
             }
-            for model in found["models"]
+            for model in used["models"]
         ],
     }

@@ -33,19 +33,24 @@ def request(call: Call, session_id: str, platform: str) -> wire.HandoffRequested
     if not db.request_handoff(key, name):
         raise RpcError(UNDER_WAY, "This conversation is being handed over already.")
     home = settings.get("home_channel")
-    told = home.get("name") or home.get("chat_id") if isinstance(home, Mapping) else home
-    return {"queued": True, "session_key": key, "platform": name, "home_name": str(told or "")}
+    named = home.get("name") or home.get("chat_id") if isinstance(home, Mapping) else home
+    return {
+        "queued": True,
+        "session_key": key,
+        "platform": name,
+        "home_name": str(named or ""),
+    }
 
 
 def _state(call: Call, session_id: str) -> tuple[str, wire.HandoffState]:
     session = live.require(call.hub, session_id)
     db = call.db
     key = db.get_compression_tip(live.current_key(session))
-    found = db.get_handoff_state(key) or {"state": "none", "platform": None, "error": None}
+    handoff = db.get_handoff_state(key) or {"state": "none", "platform": None, "error": None}
     return key, {
-        "state": found["state"],
-        "platform": found["platform"] or "",
-        "error": found["error"] or "",
+        "state": handoff["state"],
+        "platform": handoff["platform"] or "",
+        "error": handoff["error"] or "",
     }
 
 

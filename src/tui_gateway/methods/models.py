@@ -49,9 +49,9 @@ def options(
     current = None
     if session_id:
         current = live.info(call.hub, session_id, live.require(call.hub, session_id))
-    found = [_option(config, slug) for slug in KNOWN if slug not in ("responses", "custom")]
+    providers = [_option(config, slug) for slug in KNOWN if slug not in ("responses", "custom")]
     return {
-        "providers": [row for row in found if everything or row["authenticated"]],
+        "providers": [row for row in providers if everything or row["authenticated"]],
         "model": current["model"] if current else config.model.name,
         "provider": current["provider"] if current else config.model.provider,
     }
@@ -150,10 +150,10 @@ def save_key(call: Call, slug: str, api_key: str) -> wire.SavedKey:
         config = call.hub.reload_config()
     except ConfigError as error:
         raise RpcError(KEY_NOT_SAVED, str(error)) from error
-    told: wire.SavedKey = {"provider": _option(config, name)}
+    saved: wire.SavedKey = {"provider": _option(config, name)}
     if config.environ.get(variables[0]) != key:
-        told["warning"] = f"{variables[0]} is also set in the environment, which counts more."
-    return told
+        saved["warning"] = f"{variables[0]} is also set in the environment, which counts more."
+    return saved
 
 
 @method("model.disconnect", slow=True)

@@ -20,27 +20,27 @@ def list_plugins(call: Call) -> wire.Plugins:
     """Every plugin that is there, and whether it is loaded."""
     config = call.config
     choice = read_choice(config.raw)
-    found = find_plugins(config.home, config.environ)
+    plugins = find_plugins(config.home, config.environ)
     return {
-        "plugins": [_info(plugin, choice) for plugin in found],
-        "user_count": sum(plugin.source != "bundled" for plugin in found),
-        "bundled_count": sum(plugin.source == "bundled" for plugin in found),
+        "plugins": [_info(plugin, choice) for plugin in plugins],
+        "user_count": sum(plugin.source != "bundled" for plugin in plugins),
+        "bundled_count": sum(plugin.source == "bundled" for plugin in plugins),
     }
 
 
-def _info(found: Found, choice: Choice) -> wire.PluginInfo:
-    manifest = found.manifest
-    enabled = not found.names & choice.disabled and (
-        found.source == "bundled" or bool(found.names & choice.enabled)
+def _info(plugin: Found, choice: Choice) -> wire.PluginInfo:
+    manifest = plugin.manifest
+    enabled = not plugin.names & choice.disabled and (
+        plugin.source == "bundled" or bool(plugin.names & choice.enabled)
     )
     return {
         "name": manifest.name,
         "version": manifest.version,
         "description": manifest.description,
-        "source": found.source,
+        "source": plugin.source,
         "enabled": enabled,
         "loaded": manifest.name in plugins.loaded_plugins(),
-        "problem": found.problem or plugins.plugin_problems().get(manifest.name, ""),
+        "problem": plugin.problem or plugins.plugin_problems().get(manifest.name, ""),
     }
 
 

@@ -24,8 +24,8 @@ def processes_of(session: Session) -> list[Background]:
     agent = session.get("agent")
     if module is None or agent is None:
         return []
-    found: list[Background] = module.table_of(agent.workspace).all()
-    return found
+    processes: list[Background] = module.table_of(agent.workspace).all()
+    return processes
 
 
 def _all(hub: Hub, session_id: str | None) -> Iterator[tuple[str, Background]]:

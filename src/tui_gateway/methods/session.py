@@ -86,9 +86,9 @@ def _find(call: Call, wanted: str) -> str:
     if live.find_by_key(call.hub, wanted) is not None:
         return wanted  # live, and perhaps not stored yet
     db = call.db
-    found = db.resolve_session_id(wanted) or db.resolve_session_by_title(wanted)
-    if found is not None:
-        return db.resolve_resume_session_id(found)
+    session_id = db.resolve_session_id(wanted) or db.resolve_session_by_title(wanted)
+    if session_id is not None:
+        return db.resolve_resume_session_id(session_id)
     if db.list_waiting(wanted, inbox.SOURCE):
         return wanted
     raise RpcError(NOT_STORED, f"There is no session {wanted[:80]!r}. See session.list.")
@@ -227,10 +227,10 @@ def list_sessions(call: Call, limit: int = 50, query: str | None = None) -> shap
 @method("session.most_recent")
 def most_recent(call: Call) -> shapes.MostRecent:
     """The conversation that was used last; null ids if there is none."""
-    found = list_sessions(call, limit=1)["sessions"]
-    if not found:
+    sessions = list_sessions(call, limit=1)["sessions"]
+    if not sessions:
         return {"session_id": None, "title": None, "started_at": None, "source": None}
-    first = found[0]
+    first = sessions[0]
     return {
         "session_id": first["id"],
         "title": first["title"],

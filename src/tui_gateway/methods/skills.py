@@ -23,21 +23,21 @@ def manage(
         raise RpcError(BAD_ACTION, "action must be one of list, search, inspect.")
     if action == "inspect":
         return _inspect(call, query)
-    found = skills_of(config.home, config.skills)
+    skills = skills_of(config.home, config.skills)
     words = query.lower().split() if action == "search" else []
     matching = [
         _info(skill, category_of(skill, config.home))
-        for skill in found
+        for skill in skills
         if all(word in f"{skill.name} {skill.description}".lower() for word in words)
     ]
     size, number = max(1, min(page_size, 500)), max(1, page)
     shown = matching[(number - 1) * size : number * size]
-    told: wire.Skills = {"installed": len(found), "page": number}
+    result: wire.Skills = {"installed": len(skills), "page": number}
     if action == "list":
-        told["skills"] = shown
+        result["skills"] = shown
     else:
-        told["results"] = shown
-    return told
+        result["results"] = shown
+    return result
 
 
 def _info(skill: Skill, category: str) -> wire.SkillInfo:

@@ -39,11 +39,11 @@ class Keys:
 
     def owner(self, key: str) -> str | None:
         """Whose key this is; every key is looked at, so that time tells nothing."""
-        given, found = _digest(key), None
+        given, known = _digest(key), None
         for name, digest in self._digests.items():
             if hmac.compare_digest(given, digest):
-                found = name
-        return found
+                known = name
+        return known
 
     def require(self, request: Request) -> str:
         """The owner that a request's `Authorization: Bearer` names; raises ApiError."""

@@ -57,12 +57,12 @@ async def read_json(request: Request, limit: int = MAX_BODY) -> dict[str, Any]:
     if not size:
         return {}
     try:
-        found = json.loads(b"".join(chunks))
+        parsed = json.loads(b"".join(chunks))
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"The body is not JSON: {error}", code="invalid_json") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise ApiError(400, "The body must be a JSON object.", code="invalid_json")
-    return found
+    return parsed
 
 
 def _too_large(limit: int) -> ApiError:

@@ -28,9 +28,9 @@ class ResponseEvents:
     def begin(self, id: str) -> bytes:
         """The message is stored, and the response has its id."""
         self.id = id
-        found = response_object(id, self.model, "in_progress", [], asked=self.asked)
-        return self._event("response.created", response=found) + self._event(
-            "response.in_progress", response=found
+        response = response_object(id, self.model, "in_progress", [], asked=self.asked)
+        return self._event("response.created", response=response) + self._event(
+            "response.in_progress", response=response
         )
 
     def of(self, event: Event) -> tuple[bytes, bool]:
@@ -62,8 +62,8 @@ class ResponseEvents:
     def fail(self, error: ApiError) -> bytes:
         """There is no answer."""
         ended = self._end_item("incomplete")
-        found = response_object(self.id, self.model, "failed", [], error=error, asked=self.asked)
-        return ended + self._event("response.failed", response=found)
+        response = response_object(self.id, self.model, "failed", [], error=error, asked=self.asked)
+        return ended + self._event("response.failed", response=response)
 
     def _begin_item(self) -> bytes:
         self._item, self._text = f"msg_{os.urandom(12).hex()}", []

@@ -24,10 +24,10 @@ def response_id(session_id: str, row_id: int) -> str:
 
 def asked_row(given: str) -> int:
     """The message that a response's id names; ApiError if it is no such id."""
-    found = _ID.fullmatch(given)
-    if found is None:
+    match = _ID.fullmatch(given)
+    if match is None:
         raise not_found(given)
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def is_id_of(given: str, session_id: str, row_id: int) -> bool:

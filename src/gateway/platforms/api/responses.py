@@ -78,10 +78,10 @@ async def retrieve(api: Api, owner: str, http: HttpRequest) -> Response:
     if not answered and not api.requests.is_busy(place.key):
         status = "incomplete"
     row = await api.at_hand(api.owned, owner, session_id)
-    found = response_object(
+    response = response_object(
         given, row["model"] or api.model, status, output_of(turn), created_at=turn[0]["timestamp"]
     )
-    return json_response(found, headers=place.headers)
+    return json_response(response, headers=place.headers)
 
 
 async def delete(api: Api, owner: str, http: HttpRequest) -> Response:

@@ -38,7 +38,7 @@ _MESSAGE = (
 async def list_all(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET: the newest first."""
     limit, offset = number(http, "limit", 50, 200), number(http, "offset", 0, 10**8)
-    found = await api.store.list_sessions_rich(
+    rows = await api.store.list_sessions_rich(
         user_id=owner_id(owner), limit=limit + 1, offset=offset, order_by_last_active=True,
         include_children=flag(http.query_params.get("include_children", "")),
         include_archived=flag(http.query_params.get("include_archived", "")),
@@ -47,10 +47,10 @@ async def list_all(api: Api, owner: str, http: HttpRequest) -> Response:
     return json_response(
         {
             "object": "list",
-            "data": [_shown(row, owner) for row in found[:limit]],
+            "data": [_shown(row, owner) for row in rows[:limit]],
             "limit": limit,
             "offset": offset,
-            "has_more": len(found) > limit,
+            "has_more": len(rows) > limit,
         }
     )
 

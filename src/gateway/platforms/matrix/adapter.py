@@ -59,8 +59,8 @@ class MatrixAdapter(PlatformAdapter):
         super().__init__(config, host)
         extra = config.extra
         self.homeserver = str(extra.get("homeserver") or "").rstrip("/")
-        told = str(extra.get("require_mention", True)).lower()
-        self.require_mention = told not in ("false", "no", "off", "0")
+        wanted = str(extra.get("require_mention", True)).lower()
+        self.require_mention = wanted not in ("false", "no", "off", "0")
         self.user_id = ""
         self.names: tuple[str, ...] = ()
         """What people call it in a room."""

@@ -107,9 +107,9 @@ def is_addressed(incoming: Incoming, user_id: str, names: tuple[str, ...]) -> bo
 def without_address(text: str, names: tuple[str, ...]) -> str:
     """`text` without our name at its beginning: "Hermes: hello" is "hello"."""
     for name in names:
-        found = re.match(rf"\s*@?{re.escape(name)}(?:[:,]\s*|\s+|$)", text, re.IGNORECASE)
-        if name and found:
-            return text[found.end() :]
+        match = re.match(rf"\s*@?{re.escape(name)}(?:[:,]\s*|\s+|$)", text, re.IGNORECASE)
+        if name and match:
+            return text[match.end() :]
     return text
 
 
@@ -176,12 +176,12 @@ def _attachment(content: Mapping[str, Any]) -> Attachment | None:
 
 def _mentions(content: Mapping[str, Any]) -> frozenset[str]:
     listed = _mapping(content.get("m.mentions")).get("user_ids")
-    found = (
+    mentioned = (
         {user for user in listed if isinstance(user, str)} if isinstance(listed, list) else set()
     )
     html = _text(content.get("formatted_body")) or ""
-    found.update(re.findall(r"https://matrix\.to/#/(@[^\"'?/]+)", html.replace("%40", "@")))
-    return frozenset(user_id.replace("%3A", ":") for user_id in found)
+    mentioned.update(re.findall(r"https://matrix\.to/#/(@[^\"'?/]+)", html.replace("%40", "@")))
+    return frozenset(user_id.replace("%3A", ":") for user_id in mentioned)
 
 
 def _time(value: Any) -> datetime | None:

@@ -43,30 +43,30 @@ def _block(block: Block) -> str:
 
 def _items(block: Items) -> str:
     """A list; a deeper indent opens a list within the point before it."""
-    found: list[str] = []
+    tags: list[str] = []
     open_lists: list[tuple[int, str]] = []
     for item in block.items:
         tag = "ol" if item.mark else "ul"
         while open_lists and item.indent < open_lists[-1][0]:
             if len(open_lists) > 1:
-                found.append(f"</li></{open_lists.pop()[1]}>")
+                tags.append(f"</li></{open_lists.pop()[1]}>")
             else:
                 open_lists[0] = (item.indent, open_lists[0][1])
         if open_lists and item.indent <= open_lists[-1][0] + 1:
-            found.append("</li>")
+            tags.append("</li>")
             if open_lists[-1][1] != tag:
-                found.append(f"</{open_lists[-1][1]}><{tag}>")
+                tags.append(f"</{open_lists[-1][1]}><{tag}>")
                 open_lists[-1] = (open_lists[-1][0], tag)
         elif len(open_lists) < 8:
             start = item.mark.rstrip(".)").lstrip("0")
-            found.append(f'<ol start="{start}">' if start not in ("", "1") else f"<{tag}>")
+            tags.append(f'<ol start="{start}">' if start not in ("", "1") else f"<{tag}>")
             open_lists.append((item.indent, tag))
         else:
-            found.append("</li>")
+            tags.append("</li>")
         text, box = checked(item)
-        found.append(f"<li>{box + ' ' if box else ''}{_inline(text)}")
-    found += [f"</li></{tag}>" for _, tag in reversed(open_lists)]
-    return "".join(found)
+        tags.append(f"<li>{box + ' ' if box else ''}{_inline(text)}")
+    tags += [f"</li></{tag}>" for _, tag in reversed(open_lists)]
+    return "".join(tags)
 
 
 def _table(block: Table) -> str:

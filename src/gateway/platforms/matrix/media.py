@@ -30,14 +30,14 @@ async def fetch(
 ) -> Path:
     """A message's file on disk, kept by the host; raises MediaError if it cannot be had."""
     limit = host.limits.media_bytes
-    found = _MXC.fullmatch(attachment.url)
-    if found is None:
+    match = _MXC.fullmatch(attachment.url)
+    if match is None:
         raise MediaError(f"{attachment.name} has no address I understand")
     if attachment.encrypted:
         raise MediaError(f"{attachment.name} is encrypted, which I cannot read")
     if attachment.size is not None and attachment.size > limit:
         raise MediaError(f"{attachment.name} is larger than {limit:,} bytes")
-    url = f"{homeserver}/_matrix/client/v1/media/download/{found[1]}/{found[2]}"
+    url = f"{homeserver}/_matrix/client/v1/media/download/{match[1]}/{match[2]}"
     # Two files of one name are two files.
     name = f"{hashlib.sha256(attachment.url.encode()).hexdigest()[:8]}-{safe_name(attachment.name)}"
     try:

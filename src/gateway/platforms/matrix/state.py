@@ -55,9 +55,9 @@ class MatrixState:
 
     def login(self, homeserver: str, user_id: str) -> Login | None:
         """The kept login of an account; `user_id` may be the part before the colon."""
-        found = self._read(self._login)
+        fields = self._read(self._login)
         try:
-            kept = Login(**found)
+            kept = Login(**fields)
         except TypeError:
             return None
         local = kept.user_id.removeprefix("@").partition(":")[0]
@@ -98,13 +98,13 @@ class MatrixState:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        state = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         log.warning("%s cannot be read and is begun anew: %s", path, error)
         return {}
-    return found if isinstance(found, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

@@ -150,26 +150,26 @@ class Reader:
 
     async def _events(self, room_id: str, timeline: Any) -> list[Mapping[str, Any]]:
         """What happened in a room since the last batch, oldest first, as far as it concerns us."""
-        found = [event.source for event in timeline.events]
+        events = [event.source for event in timeline.events]
         token = timeline.prev_batch if timeline.limited else None
         for _ in range(MOST_PAGES):
-            if not token or self._joined_at(found) is not None:
+            if not token or self._joined_at(events) is not None:
                 break
             page = await self._earlier(room_id, token)
-            found[:0] = [event.source for event in reversed(page.chunk)]
+            events[:0] = [event.source for event in reversed(page.chunk)]
             token = page.end if page.end != token else None
         else:
             log.error("%s has more events than were read; the oldest are left out", room_id)
-        joined = self._joined_at(found)
+        joined = self._joined_at(events)
         if joined is None:
-            return found
-        changes = [membership_change(event, self._adapter.user_id) for event in found[:joined]]
+            return events
+        changes = [membership_change(event, self._adapter.user_id) for event in events[:joined]]
         invited = [number for number, change in enumerate(changes) if change == "invite"]
-        return found[invited[-1] :] if invited else found[joined:]
+        return events[invited[-1] :] if invited else events[joined:]
 
-    def _joined_at(self, found: list[Mapping[str, Any]]) -> int | None:
+    def _joined_at(self, events: list[Mapping[str, Any]]) -> int | None:
         me = self._adapter.user_id
-        numbers = [n for n, event in enumerate(found) if membership_change(event, me) == "join"]
+        numbers = [n for n, event in enumerate(events) if membership_change(event, me) == "join"]
         return numbers[-1] if numbers else None
 
     async def _earlier(self, room_id: str, token: str) -> Any:

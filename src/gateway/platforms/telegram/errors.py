@@ -54,5 +54,5 @@ def seconds(error: RetryAfter) -> float:
 
 def says(error: BadRequest, *phrases: str) -> bool:
     """Whether Telegram's explanation has one of these phrases in it."""
-    told = error.message.lower()
-    return any(phrase in told for phrase in phrases)
+    message = error.message.lower()
+    return any(phrase in message for phrase in phrases)

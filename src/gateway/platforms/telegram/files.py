@@ -63,14 +63,14 @@ async def _address(adapter: TelegramAdapter, attachment: Attachment) -> str:
     if adapter.bot is None:
         raise FetchError("Telegram is not connected")
     try:
-        found = await adapter.bot.get_file(attachment.file_id)
+        file = await adapter.bot.get_file(attachment.file_id)
     except BadRequest as error:
         raise FetchError(error.message) from None
     except TelegramError as error:
         raise httpx.TransportError(error.message) from None
-    if not found.file_path:
+    if not file.file_path:
         raise FetchError("Telegram gives no address for it")
-    return found.file_path
+    return file.file_path
 
 
 async def _download(url: str) -> AsyncGenerator[bytes, None]:

@@ -66,10 +66,10 @@ class Poller:
             wanted["offset"] = self._offset
         # The raw update is asked for: one that the library cannot read would block all others.
         # Names of methods may be written in any case; as written here the library lets us.
-        found: Any = await bot.do_api_request(
+        updates: Any = await bot.do_api_request(
             "getupdates", api_kwargs=wanted, read_timeout=POLL_SECONDS + 15
         )
-        return found if isinstance(found, list) else []
+        return updates if isinstance(updates, list) else []
 
     async def _take(self, updates: list[Any]) -> None:
         """Hand updates in, each chat's in order; then they count as acknowledged."""

@@ -86,8 +86,8 @@ def read_update(
 
 def update_id(update: Any) -> int | None:
     """The number by which an update is acknowledged."""
-    found = update.get("update_id") if isinstance(update, Mapping) else None
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    number = update.get("update_id") if isinstance(update, Mapping) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def chat_of(update: Any) -> str:
@@ -235,8 +235,8 @@ def _attachments(message: Mapping[str, Any]) -> list[Attachment]:
         best = max(sizes, key=lambda size: (size.get("width") or 0) * (size.get("height") or 0))
         return [_attachment(best, f"{number}-photo.jpg")]
     for kind, ending in _ENDINGS.items():
-        if found := message.get(kind):
-            return [_attachment(found, f"{number}-{_file_name(found, f'{kind}.{ending}')}")]
+        if file := message.get(kind):
+            return [_attachment(file, f"{number}-{_file_name(file, f'{kind}.{ending}')}")]
     if document := message.get("document"):
         return [_attachment(document, f"{number}-{_file_name(document, 'file')}")]
     if sticker := message.get("sticker"):
@@ -246,14 +246,14 @@ def _attachments(message: Mapping[str, Any]) -> list[Attachment]:
     return []
 
 
-def _file_name(found: Mapping[str, Any], otherwise: str) -> str:
+def _file_name(file: Mapping[str, Any], otherwise: str) -> str:
     """The name its sender gave a file, without the folders it may claim to be in."""
-    return safe_name(clean(found.get("file_name") or ""), otherwise)
+    return safe_name(clean(file.get("file_name") or ""), otherwise)
 
 
-def _attachment(found: Mapping[str, Any], name: str) -> Attachment:
-    size = found.get("file_size")
-    return Attachment(str(found["file_id"]), name, int(size) if size is not None else None)
+def _attachment(file: Mapping[str, Any], name: str) -> Attachment:
+    size = file.get("file_size")
+    return Attachment(str(file["file_id"]), name, int(size) if size is not None else None)
 
 
 def _described(message: Mapping[str, Any]) -> str:

@@ -121,29 +121,29 @@ class WebhookAdapter(HttpAdapter):
                 413, error=f"The body is larger than {self._max_body} bytes, or too slow."
             )
         try:
-            found = delivery_id(request.headers, body, route.secret)
+            delivery = delivery_id(request.headers, body, route.secret)
         except SignatureError as error:
             log.warning("A webhook for %s was refused: %s", route.name, error)
             return _answer(401, error=str(error))
         trust(request.scope)
         event = request.headers.get("x-github-event", "")
         if route.events and event not in route.events:
-            return _answer(202, status="ignored", delivery=found)
+            return _answer(202, status="ignored", delivery=delivery)
         source = SessionSource(
             self.platform,
             route.name,
             chat_name=route.name,
             user_id=route.name,
             user_name=f"webhook {route.name}",
-            thread_id=found,
+            thread_id=delivery,
             role_authorized=True,  # by its signature
         )
         try:
-            await self.on_message(MessageEvent(render(route, body, event), source, found))
+            await self.on_message(MessageEvent(render(route, body, event), source, delivery))
         except StoreError as error:
             log.exception("A webhook for %s could not be stored", route.name)
             return _answer(503, error=f"It could not be stored; send it again. ({error})")
-        return _answer(202, status="accepted", delivery=found)
+        return _answer(202, status="accepted", delivery=delivery)
 
     async def _body(self, request: Request) -> bytes | None:
         """The body; None if it is too large or does not come."""

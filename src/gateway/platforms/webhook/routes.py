@@ -76,18 +76,18 @@ def _route(name: str, given: Any) -> Route:
 def _target(where: str, given: Any) -> SessionSource | None:
     if given in (None, "none", "history"):
         return None
-    told = given if isinstance(given, Mapping) else {}
-    platform, chat_id = str(told.get("platform") or ""), str(told.get("chat_id") or "")
+    fields = given if isinstance(given, Mapping) else {}
+    platform, chat_id = str(fields.get("platform") or ""), str(fields.get("chat_id") or "")
     usable = set(Platform) - {Platform.WEBHOOK, Platform.API_SERVER}
     if platform not in usable or not chat_id:
         raise RouteError(
             f"{where}.deliver must be none, or name a chat: {{platform: telegram, chat_id: '42'}}."
         )
-    thread_id = told.get("thread_id")
+    thread_id = fields.get("thread_id")
     return SessionSource(
         Platform(platform),
         chat_id,
-        chat_type=str(told.get("chat_type") or "dm"),
+        chat_type=str(fields.get("chat_type") or "dm"),
         thread_id=str(thread_id) if thread_id else None,
     )
 
@@ -104,8 +104,8 @@ def render(route: Route, body: bytes, event: str) -> str:
         payload = None
     known = {"body": text, "event": event, "route": route.name}
 
-    def value(found: re.Match[str]) -> str:
-        path = found[1]
+    def value(match: re.Match[str]) -> str:
+        path = match[1]
         text = _cut(known[path] if path in known else _at(payload, path.split(".")), MAX_VALUE)
         return f"\n{outside(text)}\n" if suspicion(text) else text
 

@@ -49,14 +49,14 @@ def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
 
 
 def _check_standard(headers: Mapping[str, str], body: bytes, secret: str) -> None:
-    message_id, told = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    if not message_id or not (told.isascii() and told.isdigit() and len(told) < 15):
+    message_id, sent_at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    if not message_id or not (sent_at.isascii() and sent_at.isdigit() and len(sent_at) < 15):
         raise SignatureError("webhook-id and webhook-timestamp (seconds) are needed.")
-    wanted = sign(secret, message_id, int(told), body)
+    wanted = sign(secret, message_id, int(sent_at), body)
     # Several are allowed, so that a sender may change its secret.
     if not any(_equal(part, wanted) for part in headers["webhook-signature"].split()[:10]):
         raise SignatureError("webhook-signature does not fit the request and the secret.")
-    if abs(time.time() - int(told)) > WINDOW_SECONDS:
+    if abs(time.time() - int(sent_at)) > WINDOW_SECONDS:
         raise SignatureError(f"The request is more than {WINDOW_SECONDS // 60} minutes off.")
 
 
