@@ -104,14 +104,21 @@ class Heart:
         with self._changed:
             self._turns.pop((db, lease), None)
 
+    def give_up(self, db: SessionDB, lease: Lease) -> None:
+        """A turn is not worked on here any more and has not ended: it is to be taken over, by this
+        process too."""
+        with self._changed:
+            self._given_up.add(lease)
+            self._turns.pop((db, lease), None)
+
     def beats_for(self, lease: Lease) -> bool:
         """Whether a turn is worked on here."""
         with self._changed:
             return any(known == lease for _, known in self._turns)
 
     def has_given_up(self, lease: Lease) -> bool:
-        """Whether a turn was stopped here because its server could not be reached: it is to be
-        taken over, by this process too."""
+        """Whether a turn was stopped here because its server could not be reached, or had not been
+        for too long."""
         return lease in self._given_up
 
     def is_sure(self, db: SessionDB, lease: Lease) -> bool:

@@ -369,6 +369,7 @@ class Journal:
         # Where the store is a file, one that could not beat may still have the turn: it says.
         turn = None if db.is_on_server else db.get_turn(lease.conversation_id)
         if turn is None or (turn["fence"], turn["owner"]) != lease[1:]:
+            heart.give_up(db, lease)
             self._lose(lease)
             raise LeaseLostError(lease.conversation_id)
 

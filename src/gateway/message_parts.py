@@ -52,7 +52,9 @@ def goes_on_in(earlier: MessageEvent, later: MessageEvent, seconds: float) -> bo
 
 def select_parts(first: Inbound, waiting: Sequence[Inbound], seconds: float) -> list[Inbound]:
     """`first` and those of the waiting messages that are one message with it, in their order."""
-    known = {inbound.inbox_id: inbound for inbound in (first, *waiting)}
+    known = {first.inbox_id: first}
+    for inbound in waiting:
+        known.setdefault(inbound.inbox_id, inbound)
     ordered = list(known.values())
     if all(inbound.event.order is not None for inbound in ordered):
         ordered.sort(key=lambda inbound: inbound.event.order or 0)

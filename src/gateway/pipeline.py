@@ -100,6 +100,8 @@ class Pipeline:
         self._serves = serves
         self._under_way: dict[str, Platform] = {}
         """What was taken up here and may still wait in the inbox, by its id."""
+        self._left: dict[str, str] = {}
+        """What was accepted here while its chat was not certainly ours, and its chat."""
         self._stored = Places()
         self._taken = Places()
 
@@ -109,8 +111,10 @@ class Pipeline:
         inbound = Inbound(event, key, inbox_id(event, key))
         async with self._stored.place(key):
             if await self._stored_once(inbound):
-                if self._serves(event.source.platform):
+                if self._may_go_on(inbound):
                     self.take_up(inbound)
+                else:
+                    self._put_back(inbound)
             else:
                 log.info("Ignoring duplicate delivery of %s", inbound.inbox_id)
 
@@ -118,6 +122,7 @@ class Pipeline:
         """Let a message that is stored take its way, behind those of its chat before it."""
         if self._db.sync.is_on_server:  # a file's inbox is looked through once
             self._under_way[inbound.inbox_id] = inbound.event.source.platform
+        self._left.pop(inbound.inbox_id, None)
         self._turns.parts.note(inbound.event)
         self._conversations.spawn(self._go_on(inbound))
 
@@ -128,40 +133,55 @@ class Pipeline:
         }
         self._turns.forget_waiting(platform)
 
-    async def resume(self, platforms: Collection[Platform], *, with_own: bool) -> None:
-        """Go on with what the chats of platforms had sent to others and was not begun.
+    def _may_go_on(self, inbound: Inbound) -> bool:
+        """Whether a message's chat is ours, and none before it was left in the inbox."""
+        is_first = inbound.session_key not in self._left.values()
+        return is_first and self._serves(inbound.event.source.platform)
 
-        `with_own`: also with what this process has accepted, when it could not go on with that.
+    def _put_back(self, inbound: Inbound) -> None:
+        """Leave a message in the inbox: whoever has its chat now, or soon, finds it there."""
+        self._under_way.pop(inbound.inbox_id, None)
+        self._left[inbound.inbox_id] = inbound.session_key
+
+    async def resume(self, platforms: Collection[Platform], *, with_own: bool) -> None:
+        """Go on with what the chats of platforms had sent to others, or here while they were not
+        certainly ours, and was not begun.
+
+        `with_own`: with everything that this process has accepted.
         """
-        known = set(self._under_way)
+        holders = await self._list_holders() if self._db.sync.is_on_server else {}
+        known = {*self._under_way, *self._left}
         waiting = await self._db.list_waiting()
+        # From here on nothing is waited for: two looks at once must not take up the same message,
+        # nor one that was begun when the platform was ours, what is another's by now.
         for settled in known - {row["id"] for row in waiting}:
             self._under_way.pop(settled, None)
+            self._left.pop(settled, None)
         for row in waiting:
             if not row["session_key"] or not row["facts"].get("source"):
                 continue  # another front end's
-            is_own = row["owner"] == this_process() and not with_own
-            if is_own or row["id"] in self._under_way:
+            is_own = row["owner"] == this_process() and row["id"] not in self._left
+            if (is_own and not with_own) or row["id"] in self._under_way:
                 continue
             try:
                 event = event_of(row)
             except (KeyError, ValueError, TypeError):
                 log.warning("%s is of a platform that is not known here", row["id"])
                 continue
-            if event.source.platform in platforms and not await self._is_others(row, event):
+            platform = event.source.platform
+            # It may have been accepted by a gateway that has its chat by another account.
+            is_others = row["owner"] in holders.get(platform.value, ())
+            if platform in platforms and self._serves(platform) and not is_others:
                 self.take_up(Inbound(event, row["session_key"], row["id"], waited=True))
 
-    async def _is_others(self, row: Mapping[str, Any], event: MessageEvent) -> bool:
-        """Whether a message was accepted by a gateway that has its chat by another account."""
-        if row["owner"] in (None, this_process()):
-            return False
-        name = event.source.platform.value
-        holders = {
-            lease["owner"]
-            for lease in await self._db.list_platform_leases()
-            if lease["name"].partition(":")[0] == name
-        }
-        return row["owner"] in holders & await self._db.list_live_owners()
+    async def _list_holders(self) -> dict[str, set[str]]:
+        """By platform: the other gateways that live and hold an account of it."""
+        live = await self._db.list_live_owners()
+        holders: dict[str, set[str]] = {}
+        for lease in await self._db.list_platform_leases():
+            if lease["owner"] in live and lease["owner"] != this_process():
+                holders.setdefault(lease["name"].partition(":")[0], set()).add(lease["owner"])
+        return holders
 
     async def _stored_once(self, inbound: Inbound) -> bool:
         event = inbound.event
@@ -184,8 +204,9 @@ class Pipeline:
         Who is stopped in here has not begun: it waits in the inbox for the next start.
         """
         admitted = await self._authorised(inbound) and await self._hooked(inbound)
-        if not self._serves(inbound.event.source.platform):
-            return None  # whoever has its chat now finds it in the inbox
+        if not self._may_go_on(inbound):
+            self._put_back(inbound)
+            return None
         if not admitted or is_answer(self._questions, inbound):
             await self._conversations.drop(inbound.inbox_id)
         elif (line := command_line(self._config.reset_triggers, inbound)) is not None:

@@ -116,6 +116,26 @@ def test_a_file_that_was_slow_does_not_cost_a_turn(tmp_path: Path, monkeypatch: 
     assert done == ["marked"]
 
 
+def test_a_turn_that_is_not_certainly_ours_is_left_to_be_taken_over_here_too(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    from agent import journal
+
+    beating = Heart(seconds=60, unheard_seconds=0.0)
+    monkeypatch.setattr(journal, "heart", beating)
+    done: list[str] = []
+    with own_server() as server:
+        server.create("hermes")
+        with SessionDB(tmp_path / "state.db", server=server.url("hermes")) as db:
+            model = ScriptedModel([calls([Call("mark", {})]), say("an answer")])
+            agent = AIAgent(model, db=db, session_id="s", tools=_marking(done))
+            assert isinstance(agent.run_blocking(Question("hello")), Superseded)
+            turn = db.get_turn("s")
+            assert turn is not None and turn["state"] == "running" and not done
+            lease = Lease("s", turn["fence"], turn["owner"])
+            assert beating.has_given_up(lease) and not beating.beats_for(lease)
+
+
 class _Gateway:
     def __init__(self, lease: PlatformLease) -> None:
         self.lease = lease

@@ -61,6 +61,9 @@ def test_a_split_text_is_one_message_in_any_order(
         assert merged.event.text == whole
         assert merged.inbox_ids == tuple(one.inbox_id for one in parts)
     assert select_parts(later, arrived, 1.0) == [later]
+    again = part(90, timestamp=NOW + timedelta(minutes=1))
+    again.waited = True
+    assert select_parts(later, [*arrived, again], 1.0) == [later], "one that was taken up twice"
 
 
 def test_a_text_that_was_followed_later_is_whole() -> None:

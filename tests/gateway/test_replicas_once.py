@@ -110,6 +110,51 @@ async def test_a_message_that_another_accepted_for_our_chats_is_gone_on_with(
         assert (await chats.local.wait_for(1)) == ["re: by another"]
 
 
+async def test_looks_at_the_same_time_take_up_a_message_once_and_only_where_it_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.recovery.LOOK_SECONDS", 600.0)
+    monkeypatch.setattr("gateway.recovery.PACE_SECONDS", 600.0)
+    async with gateway(tmp_path) as chats:
+        db, pipeline = chats.db, chats.runner.pipeline
+        taken: list[str] = []
+        take_up = pipeline.take_up
+        monkeypatch.setattr(
+            pipeline, "take_up", lambda inbound: [taken.append(inbound.inbox_id), take_up(inbound)]
+        )
+        for name in ("m1", "m2"):
+            db.accept_message(f"local:1:{name}", TO["session_key"], name, source="local",
+                              facts=CHAT, session_key=TO["session_key"])  # fmt: skip
+        tamper(db, f"UPDATE inbox SET owner = '{owner('a')}'")
+
+        async def look() -> None:
+            await pipeline.resume({Platform.LOCAL}, with_own=False)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(pipeline, "_serves", lambda platform: False)
+            await look()
+        assert taken == []
+        await asyncio.gather(look(), look(), look())
+        assert taken == ["local:1:m1", "local:1:m2"]
+        await chats.local.wait_for(1)
+
+
+async def test_messages_that_came_while_the_chat_was_not_certainly_ours_are_answered_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.recovery.LOOK_SECONDS", 600.0)
+    monkeypatch.setattr("gateway.recovery.PACE_SECONDS", 600.0)
+    async with gateway(tmp_path, busy_input_mode="queue") as chats:
+        pipeline = chats.runner.pipeline
+        with monkeypatch.context() as patched:
+            patched.setattr(pipeline, "_serves", lambda platform: False)
+            await chats.local.receive("one")
+        await chats.local.receive("two")
+        assert [row["content"] for row in chats.db.list_waiting()] == ["one", "two"]
+        await pipeline.resume({Platform.LOCAL}, with_own=False)
+        assert await chats.local.wait_for(2) == ["re: one", "re: two"]
+
+
 async def test_a_request_is_gone_on_with_when_who_accepted_it_is_gone(tmp_path: Path) -> None:
     facts = {"request": {"owner": "default", "conversation_id": "c"}}
     with SessionDB(tmp_path / "state.db") as db, acting_as("a"):
