@@ -221,7 +221,12 @@ def watch_all(*watchers: Watcher | None) -> Watcher:
     One that fails is logged and keeps nobody else from hearing: a front end that cannot show
     something must not cost the user the turn.
     """
-    present = [watcher for watcher in watchers if watcher is not None]
+    present: list[Watcher] = []
+    for watcher in watchers:
+        if isinstance(watcher, functools.partial) and watcher.func is tell:
+            present += watcher.args[0]  # several already
+        elif watcher is not None:
+            present.append(watcher)
     return functools.partial(tell, present)
 
 

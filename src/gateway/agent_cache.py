@@ -75,7 +75,9 @@ def guarded(lock: Any) -> Iterator[None]:
 def weight(agent: Any) -> int:
     """Roughly how many bytes an agent keeps in memory: the conversation it holds."""
     messages = getattr(agent, "_session_messages", None) or ()
-    return sum(_ROW_BYTES + len(str(message.get("content") or "")) for message in messages)
+    contents = [message.get("content") or "" for message in messages]
+    texts = (text if isinstance(text, str) else str(text) for text in contents)
+    return _ROW_BYTES * len(contents) + sum(map(len, texts))
 
 
 def oldest_beyond(

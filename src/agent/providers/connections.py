@@ -15,12 +15,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from agent.providers.light_httpx import httpcore, httpx
+from agent.providers.sockets import Backend
 
 log = logging.getLogger(__name__)
 
 KEEP = 128
 """Idle connections that are kept per address."""
 KEEP_SECONDS = 60.0
+
+_BACKEND = Backend()
 
 OPENED = "hermes.opened"
 """The extension of a request that is a list: it gets an entry if a connection was opened for it."""
@@ -76,6 +79,7 @@ class Connections:
             origin,
             ssl_context=self._ssl_context() if origin.scheme == b"https" else None,
             keepalive_expiry=KEEP_SECONDS,
+            network_backend=_BACKEND,
         )
 
     def give_back(self, origin: httpcore.Origin, connection: httpcore.AsyncHTTPConnection) -> None:
