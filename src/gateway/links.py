@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from .link_codes import LinkCodeError, LinkCodes
+from .link_codes import LinkCodeError, offer_code, take_code
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ class Links:
         self,
         store: SessionStore,
         db: AsyncSessionDB,
-        codes: LinkCodes,
         conversations: Conversations,
         authorization: Authorization,
         delivery: Delivery,
@@ -41,7 +40,6 @@ class Links:
     ) -> None:
         self._store = store
         self._db = db
-        self._codes = codes
         self._conversations = conversations
         self._authorization = authorization
         self._delivery = delivery
@@ -53,7 +51,7 @@ class Links:
             raise LinkCodeError("Everybody here would read the code. Write /link to me directly.")
         owner = _owner(source)
         entry = await self._db.at_hand(self._store.get_or_create_session, source)
-        code = self._codes.offer(key, entry.session_id, owner)
+        code = await offer_code(self._db, key, entry.session_id, owner)
         return (
             f"Write this in the other chat, within ten minutes:\n/link {code}\n"
             "Whoever does so reads and writes in this conversation; the code works once."
@@ -64,9 +62,10 @@ class Links:
         store = self._store
         if self._conversations.is_busy(key):
             raise LinkCodeError("An answer is being written here. Wait for it, or /stop it first.")
-        taken = self._codes.take(code, _owner(source))
+        taken = await take_code(self._db, code, _owner(source))
         if taken.session_key == key:
             raise LinkCodeError("This is the chat the code is from. Write it in the other one.")
+        await self._db.at_hand(store.refresh)  # the other chat may be another gateway's
         first = store.entry(taken.session_key)
         if first is None or not await self._are_one(first.session_id, taken.session_id):
             raise LinkCodeError(

@@ -39,7 +39,6 @@ from .delivery import Delivery
 from .dispatch_hook import DispatchHook
 from .expiry import Expiry, prune, watch_expiry
 from .handoff import Handoffs
-from .link_codes import LinkCodes
 from .links import Links, may_see
 from .notes import NoteTurns
 from .pipeline import Pipeline
@@ -139,7 +138,7 @@ class GatewayRunner:
             self.agents, db, store, settings, self.shared_model, options, adapters, self.questions,
             delivery, lambda: self.hooks, self._tasks.spawn,
         )  # fmt: skip
-        links = Links(store, db, LinkCodes(), self.conversations, authorization, delivery, chats)
+        links = Links(store, db, self.conversations, authorization, delivery, chats)
         abandoned = AbandonedTurns(
             db, store, config, settings, self.conversations, authorization, delivery,
             self._tasks.spawn,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .db import SessionDB
     from .inbox import INBOX_ID
     from .lineage import SUB_AGENT
+    from .link_codes import LinkOffer, NoLink
     from .losses import acknowledge_losses, list_losses
     from .outbox import OUTBOX
     from .replicas import Beat, PlatformLease
@@ -65,7 +66,9 @@ __all__ = [
     "InvalidMessageError",
     "Lease",
     "LeaseLostError",
+    "LinkOffer",
     "NewerStoreError",
+    "NoLink",
     "PlatformLease",
     "Recorded",
     "Rotation",
@@ -108,6 +111,8 @@ _LATER = {
     "INBOX_ID": "inbox",
     "LEASE_SECONDS": "turns",
     "Lease": "turns",
+    "LinkOffer": "link_codes",
+    "NoLink": "link_codes",
     "OUTBOX": "outbox",
     "PlatformLease": "replicas",
     "ROW_ID": "turn_log",

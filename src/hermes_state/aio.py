@@ -309,6 +309,8 @@ class AsyncSessionDB:
     is_paired = _InThread(SessionDB.is_paired)
     pairing_pause = _InThread(SessionDB.pairing_pause)
     list_paired = _InThread(SessionDB.list_paired)
+    offer_link = _InThread(SessionDB.offer_link)
+    take_link = _InThread(SessionDB.take_link)
 
     # Background work
     create_delegation = _InThread(SessionDB.create_delegation)

@@ -25,6 +25,7 @@ from . import (
     inbox,
     insights,
     lineage,
+    link_codes,
     listing,
     messages,
     named_files,
@@ -368,6 +369,8 @@ class SessionDB:
     is_paired = _reads(pairing.is_paired)
     pairing_pause = _reads(pairing.pairing_pause)
     list_paired = _reads(pairing.list_paired)
+    offer_link = _writes(link_codes.offer_link)
+    take_link = _writes(link_codes.take_link)
 
     # Background work
     create_delegation = _writes(delegations.create_delegation)

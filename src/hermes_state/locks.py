@@ -78,7 +78,12 @@ ROWS: frozenset[str] = frozenset({
 })  # fmt: skip
 """Writes whose statements guard themselves, or the row that they read (`locked`)."""
 
-NAMED: dict[str, Scope] = {"set_running_turns": ConversationId("turns of all replicas")}
+_LINK_CODES = ConversationId("link codes")
+NAMED: dict[str, Scope] = {
+    "set_running_turns": ConversationId("turns of all replicas"),
+    "offer_link": _LINK_CODES,
+    "take_link": _LINK_CODES,
+}
 """Writes that are alone among their like: their lock is that of a conversation nobody has."""
 
 WHOLE_STORE: frozenset[str] = frozenset({

@@ -42,6 +42,7 @@ _KEYS = {
     "platform_leases": ("name",),
     "pairing_codes": ("code_hash",),
     "paired_users": ("platform", "user_id"),
+    "link_codes": ("code_hash",),
     "search_changes": ("seq",),
     **dict.fromkeys(_NUMBERED_ROWS, ("rowid",)),
 }  # fmt: skip

@@ -16,6 +16,7 @@ our own are further columns and tables:
                              allowed
 - turns, tool_runs           who runs the turn of a conversation, and which of its tools had started
 - replicas, platform_leases  the gateways that share the store, and which of them holds a platform
+- pairing_codes, link_codes  by which strangers ask, and by which a chat lets another in
 - owner (several tables)     the process that is sending, carrying out, taking over or working
 - search_changes             what the search index has to look at again besides new messages
 """
@@ -25,7 +26,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 9
+OWN_SCHEMA_VERSION = 10
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -318,6 +319,17 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "approved_at": "REAL NOT NULL",
         },
         "PRIMARY KEY (platform, user_id)",
+    ),
+    "link_codes": (
+        {
+            "code_hash": "TEXT PRIMARY KEY",
+            "session_key": "TEXT NOT NULL",
+            "session_id": "TEXT NOT NULL",
+            "owner": "TEXT NOT NULL",
+            "expires_at": "REAL NOT NULL",
+            "used_at": "REAL",
+        },
+        "",
     ),
     "search_changes": (
         {

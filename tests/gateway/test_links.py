@@ -10,19 +10,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from agent.scripted import Call, Step, say
 from conversation.door import Origin
 from conversation.mirror import LinkedChats, Mirror
-from gateway import link_codes
 from gateway.config import Platform, PlatformConfig, ResetPolicy
-from gateway.link_codes import LinkCodeError, LinkCodes
 from gateway.platforms.base import MessageEvent
 from gateway.platforms.local.adapter import LocalAdapter
 from gateway.requests import Request, Requests
 from gateway.session import SessionSource
 from hermes_state import AsyncSessionDB, SessionDB
+from hermes_state.link_codes import WRONG_TRIES
 
 from .chats import Chats, echo, gateway
 
@@ -111,7 +108,7 @@ async def test_nobody_gets_in_without_the_code(tmp_path: Path) -> None:
         await until(lambda: not chats.runner.turns.is_busy(chats.key()))
         assert "the chat the code is from" in await chats.ask(f"/link {code}")
         assert "wrong" in await chats.ask(f"/link {code}", chat_id="2", user_id="bob"), "used up"
-        for _ in range(link_codes.WRONG_TRIES - 1):
+        for _ in range(WRONG_TRIES - 1):
             await chats.ask("/link ABCDEFGH", chat_id="2", user_id="bob")
         code = await code_of(chats)
         assert "Too many wrong" in await chats.ask(f"/link {code}", chat_id="2", user_id="bob")
@@ -161,23 +158,6 @@ async def test_what_is_said_in_another_process_is_seen_too(tmp_path: Path) -> No
             assert [chat["session_key"] for chat in LinkedChats(db)(session_id, "window")] == [
                 chats.key("1")
             ]
-
-
-def test_codes_end_are_few_and_work_once() -> None:
-    now = 0.0
-    codes = LinkCodes(lambda: now)
-    given = [codes.offer("k", "s", "ann") for _ in range(link_codes.CODES_PER_PERSON)]
-    with pytest.raises(LinkCodeError, match="Too many codes"):
-        codes.offer("k", "s", "ann")
-    assert codes.take(given[0].lower(), "bob").session_id == "s"
-    with pytest.raises(LinkCodeError, match="wrong"):
-        codes.take(given[0], "bob")
-    assert not any(code in repr(codes._offers) for code in given), "only hashes are kept"
-    now = link_codes.CODE_SECONDS
-    with pytest.raises(LinkCodeError, match="too old"):
-        codes.take(given[1], "bob")
-    codes.offer("k", "s", "ann")
-    assert len(codes._offers) == 1
 
 
 async def test_new_in_one_chat_leaves_the_other_where_it_is(tmp_path: Path) -> None:

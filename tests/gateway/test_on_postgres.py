@@ -15,6 +15,7 @@ from .test_gateway_turns import (
 )
 from .test_links import (
     test_linked_chats_follow_a_compression_together,
+    test_nobody_gets_in_without_the_code,
     test_two_chats_are_in_one_conversation_and_see_each_other,
 )
 from .test_take_over import test_a_gateway_that_runs_takes_over_too
@@ -25,6 +26,7 @@ __all__ = [
     "test_a_message_that_is_delivered_again_does_nothing",
     "test_a_question_is_answered_and_everything_is_stored",
     "test_linked_chats_follow_a_compression_together",
+    "test_nobody_gets_in_without_the_code",
     "test_the_header_keeps_a_conversation",
     "test_two_chats_are_in_one_conversation_and_see_each_other",
 ]

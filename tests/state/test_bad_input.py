@@ -27,6 +27,8 @@ CREATES = {
     "add_note",
     "approve_pairing",
     "offer_pairing",
+    "offer_link",
+    "take_link",
     "append_missing",
     "begin_turn",
     "create_delegation",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes_state import SessionDB, UnknownSessionError
+from hermes_state import LinkOffer, NoLink, SessionDB, UnknownSessionError
 
 from .interleaving import Outcome, Pair, append, chat, live, nothing, one_of, say
 from .raw import query, tamper
@@ -428,3 +428,33 @@ def test_every_wrong_code_is_counted(pair: Pair) -> None:
         assert (db.get_meta("pairing:wrong_tries") or "").partition(":")[2] == "2"
 
     pair.every_way(forget, guess, guess, check)
+
+
+def test_every_wrong_link_code_is_counted(pair: Pair) -> None:
+    def forget(db: SessionDB, name: str) -> None:
+        tamper(db, "DELETE FROM state_meta WHERE key = 'link:wrong_tries'")
+
+    def guess(db: SessionDB, name: str) -> Any:
+        return db.take_link("WRONG", name)
+
+    def check(db: SessionDB, name: str, first: Outcome, second: Outcome) -> None:
+        assert first.result is second.result is NoLink.WRONG
+        tries = json.loads(db.get_meta("link:wrong_tries") or "")
+        assert [who for _, who in tries] == [name, name]
+
+    pair.every_way(forget, guess, guess, check)
+
+
+def test_a_link_code_lets_one_of_two_in(pair: Pair) -> None:
+    codes: dict[str, str] = {}
+
+    def offer(db: SessionDB, name: str) -> None:
+        codes[name] = db.offer_link("key", name, name) or ""
+
+    def take(db: SessionDB, name: str) -> Any:
+        return db.take_link(codes[name], f"{name}-taker")
+
+    def check(db: SessionDB, name: str, first: Outcome, second: Outcome) -> None:
+        assert {first.result, second.result} == {LinkOffer("key", name, name), NoLink.WRONG}
+
+    pair.every_way(offer, take, take, check)

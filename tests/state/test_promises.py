@@ -139,6 +139,10 @@ def furnish_pairing(conn: Connection) -> None:
         (hashlib.sha256(b"hermes-pairing:CODE").hexdigest(),),
     )
     conn.execute("INSERT INTO paired_users VALUES ('telegram', 'friend', 'F', 1)")
+    conn.execute(
+        "INSERT INTO link_codes VALUES (?, 'key', 's', 'friend', 9e9, NULL)",
+        (hashlib.sha256(b"hermes-link:CODE").hexdigest(),),
+    )
 
 
 EXPORT = {"id": "imported", "source": "cli", "started_at": 5.0, "messages": say("a", "b")}
@@ -254,6 +258,9 @@ TABLE = [
     m("offer_pairing", platform="telegram", user_id="stranger"),
     m("approve_pairing", code="CODE"),
     m("revoke_pairing", platform="telegram", user_id="friend"),
+    m("offer_link", session_key="k", session_id="s", owner="friend"),
+    m("take_link", code="CODE", taker="guest"),
+    m("take_link", code="WRONG", taker="guest"),
     m("begin_turn", "s", session_id="s", source="cli", facts={},
       message={**say("later")[0], "_inbox": "waiting"}),
     m("begin_noted_turn", "s", session_id="s", source="cli", facts={}),

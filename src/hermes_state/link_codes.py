@@ -1,0 +1,97 @@
+"""Codes with which one chat lets another into its conversation: once, soon, and not by guessing.
+
+Only hashes are kept. Limits count over all processes that use the store, by the store's clock. A
+used code stays a row until it would have expired, because it counts among those that a person was
+given.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import os
+from typing import NamedTuple
+
+from .codec import encode_text
+from .dialect import Connection, row, value
+from .sessions import get_meta, set_meta
+
+CODE_SECONDS = 600.0
+CODES_PER_PERSON = 5
+"""Codes that one person is given within `CODE_SECONDS`."""
+CODES_AT_ONCE = 200
+WRONG_TRIES = 5
+"""Wrong codes of one person within `CODE_SECONDS`, after which theirs are not looked at."""
+WRONG_TRIES_OF_ALL = 100
+_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+_TRIES_KEY = "link:wrong_tries"
+
+
+class LinkOffer(NamedTuple):
+    """What a code stands for."""
+
+    session_key: str
+    """The chat that gave it."""
+    session_id: str
+    """A session of the conversation that it lets into."""
+    owner: str
+
+
+class NoLink(enum.Enum):
+    """Why a code is not taken."""
+
+    WRONG = "wrong, used or expired"
+    TOO_MANY_TRIES = "too many wrong codes"
+
+
+def offer_link(conn: Connection, session_key: str, session_id: str, owner: str) -> str | None:
+    """A code for a conversation; None if its owner was given too many, or all people were."""
+    now = conn.now()
+    conn.execute("DELETE FROM link_codes WHERE expires_at <= ?", (now,))
+    given = value(conn, "SELECT COUNT(*) FROM link_codes WHERE owner = ?", (owner,))
+    unused = value(conn, "SELECT COUNT(*) FROM link_codes WHERE used_at IS NULL")
+    if given >= CODES_PER_PERSON or unused >= CODES_AT_ONCE:
+        return None
+    code = "".join(_LETTERS[byte % len(_LETTERS)] for byte in os.urandom(8))
+    conn.execute(
+        "INSERT INTO link_codes (code_hash, session_key, session_id, owner, expires_at)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (
+            _hash(code),
+            encode_text(session_key, "session_key"),
+            encode_text(session_id, "session_id"),
+            encode_text(owner, "owner"),
+            now + CODE_SECONDS,
+        ),
+    )
+    return code
+
+
+def take_link(conn: Connection, code: str, taker: str) -> LinkOffer | NoLink:
+    """What a code stands for; it is used up."""
+    now = conn.now()
+    tries = [
+        (tried_at, who)
+        for tried_at, who in json.loads(get_meta(conn, _TRIES_KEY) or "[]")
+        if now - CODE_SECONDS < tried_at <= now
+    ]
+    taker = encode_text(taker, "taker") or ""
+    if sum(who == taker for _, who in tries) >= WRONG_TRIES or len(tries) >= WRONG_TRIES_OF_ALL:
+        return NoLink.TOO_MANY_TRIES
+    code_hash = _hash(code.strip().upper())
+    found = row(
+        conn,
+        "SELECT session_key, session_id, owner FROM link_codes"
+        " WHERE code_hash = ? AND used_at IS NULL AND expires_at > ?",
+        (code_hash, now),
+    )
+    if found is None:
+        set_meta(conn, _TRIES_KEY, json.dumps([*tries, (now, taker)]))
+        return NoLink.WRONG
+    conn.execute("UPDATE link_codes SET used_at = ? WHERE code_hash = ?", (now, code_hash))
+    return LinkOffer(**found)
+
+
+def _hash(code: str) -> str:
+    return hashlib.sha256(f"hermes-link:{code}".encode(errors="surrogatepass")).hexdigest()
