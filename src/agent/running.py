@@ -67,7 +67,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
         if agent._prompt_is_new:
             agent._prompt_is_new = False
             await hooks.session_starts()
-        await run_interruptibly(agent, turn, note_of(request, turn.system))
+        await run_interruptibly(agent, turn, request)
     except StoppedWaitingError:
         turn.interrupted = True
     except NoNotesError:  # another process was first
@@ -158,9 +158,9 @@ def note_of(request: TurnRequest, prompt: str) -> str:
     return "\n\n".join(filter(None, (request.note, further)))
 
 
-async def run_interruptibly(agent: AIAgent, turn: Turn, added: str) -> None:
+async def run_interruptibly(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
     """Run the turn as a task that an interruption from any thread can cancel."""
-    task = asyncio.create_task(recall_and_run(agent, turn, added))
+    task = asyncio.create_task(recall_and_run(agent, turn, request))
     agent._busy.attach(task)
     try:
         await task
@@ -170,17 +170,21 @@ async def run_interruptibly(agent: AIAgent, turn: Turn, added: str) -> None:
         await close(turn)
 
 
-async def recall_and_run(agent: AIAgent, turn: Turn, added: str) -> None:
+async def recall_and_run(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
     """Add what memory, plugins and the request have to say; then let the model work."""
-    messages = turn.journal.messages
-    if has_answer(messages):  # taken over after its last word
-        turn.final_response = messages[-1]["content"]
-        return
+    messages, open_calls = turn.journal.messages, []
+    if isinstance(request, TakenOver):
+        if has_answer(messages):  # taken over after its last word
+            turn.final_response = messages[-1]["content"]
+            return
+        open_calls = unanswered_calls(messages)
     recalled = await agent.learner.recall(turn.asked["content"] if turn.asked else "", messages)
     context = await turn.hooks.context(messages) if turn.hooks else ""
     plan = PLAN_NOTE if agent.workspace.mode == "plan" else ""
-    turn.overlay = "\n\n".join(filter(None, (recalled, context, added, plan)))
-    await run_turn(turn, unanswered_calls(messages))
+    turn.overlay = "\n\n".join(
+        filter(None, (recalled, context, note_of(request, turn.system), plan))
+    )
+    await run_turn(turn, open_calls)
 
 
 async def close_after_fault(turn: Turn, fault: Exception) -> None:

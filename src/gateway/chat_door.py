@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.events import watch_text
 from agent.outcome import NotStarted, TurnOutcome
 from agent.request import DeliverTo, Question, TakenOver, TurnRequest, WaitingNotes
 from conversation.door import Abandoned, Door, Origin
@@ -233,7 +232,7 @@ class ChatDoor(Door[Inbound]):
     def watch(self, inbound: Inbound, agent: Any) -> Watcher | None:
         """The answer's text goes into the chat as it comes."""
         assert inbound.stream is not None
-        return watch_text(inbound.stream.feed)
+        return inbound.stream.watch
 
     def keeps(self, inbound: Inbound, outcome: NotStarted) -> bool:
         """A message that a stop of the gateway kept from beginning waits for the next start."""

@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from agent.events import Event, TextStreamed
+
 from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
 from .splitting import split_message
@@ -58,10 +60,12 @@ class Stream:
         if capabilities is not None and (capabilities.typing or self._edits):
             self._task = asyncio.ensure_future(self._show())
 
-    def feed(self, text: str) -> None:
-        """A piece of the answer."""
-        if self._adapter and len(self._text) <= self._adapter.capabilities.max_length:
-            self._text += text  # what comes later is not shown before the end
+    def watch(self, event: Event) -> None:
+        """Show the answer's text as it comes, and nothing else of the turn."""
+        if type(event) is not TextStreamed or self._adapter is None:
+            return
+        if len(self._text) <= self._adapter.capabilities.max_length:
+            self._text += event.text  # what comes later is not shown before the end
 
     async def stop(self) -> None:
         """The turn is over; what is shown stays until the whole answer takes its place."""
