@@ -19,7 +19,7 @@ from gateway.config import GatewayConfig, Platform, PlatformConfig
 from gateway.platforms.base import MessageEvent
 from gateway.platforms.matrix.adapter import MatrixAdapter
 from gateway.run import GatewayRunner
-from hermes_state import AsyncSessionDB, SessionDB
+from hermes_state import AsyncSessionDB, PlatformLease, SessionDB
 
 from .adapter_conformance import Place
 from .chats import CONFIG, echo
@@ -41,6 +41,33 @@ class Bot:
         adapter = self.runner.adapters[Platform.MATRIX]
         assert isinstance(adapter, MatrixAdapter)
         return adapter
+
+
+class Kept:
+    """What the adapter keeps under a name: in a private file of the home, or, where the store is on
+    a server, with its lease there."""
+
+    def __init__(self, home: Path, name: str) -> None:
+        self._store, self._name = home / "state.db", name
+        self.file = home / "gateway" / f"{name}.json"
+
+    def read(self) -> dict[str, Any]:
+        with SessionDB(self._store) as db:
+            if not db.is_on_server:
+                return dict(json.loads(self.file.read_text()))
+            assert not self.file.exists()
+            (lease,) = db.list_platform_leases()
+            return dict(db.get_kept_for_platform(lease["name"])[self._name])
+
+    def write(self, kept: dict[str, Any]) -> None:
+        """For a gateway that does not run."""
+        with SessionDB(self._store) as db:
+            if db.is_on_server:
+                (held,) = db.list_platform_leases()
+                lease = PlatformLease(held["name"], held["fence"], held["owner"])
+                db.keep_for_platform(lease, {self._name: kept})
+            else:
+                self.file.write_text(json.dumps(kept))
 
 
 @asynccontextmanager

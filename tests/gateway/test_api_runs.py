@@ -115,8 +115,9 @@ async def test_a_run_is_stopped(tmp_path: Path) -> None:
     async with serving(tmp_path, [say("Half", asyncio.Event()), say("Next.")]) as served:
         run_id = await begin(served, session_id="s")
         watching = asyncio.ensure_future(events(served, run_id))
-        while not any(role == "user" for role, _ in served.told("s")):
+        while (await served.http.get(f"/v1/runs/{run_id}")).json()["status"] != "running":
             await asyncio.sleep(0.01)
+        assert any(role == "user" for role, _ in served.told("s"))
         stranger = await served.other.post(f"/v1/runs/{run_id}/stop")
         assert stranger.status_code == 404
         assert (await served.http.post(f"/v1/runs/{run_id}/stop")).status_code == 200

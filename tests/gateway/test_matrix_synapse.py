@@ -21,7 +21,7 @@ from .. import seeds
 from ..state.memory import memory_folder
 from .adapter_conformance import AdapterConformance
 from .chats import asked
-from .matrix_rooms import MatrixPlace, running
+from .matrix_rooms import Kept, MatrixPlace, running
 from .synapse import Between, NotInstalledError, Person, Synapse, install
 
 pytest.importorskip("nio", reason="matrix-nio is not installed: pip install -e '.[matrix]'")
@@ -76,20 +76,19 @@ async def test_invited_joined_asked_and_answered(
         assert "<strong>you</strong>" in content["formatted_body"]
         assert await eve.members(strange) == {eve.user_id}, "strangers are not followed"
         assert gateway.model.calls == 1
-    kept = tmp_path / "gateway" / "matrix-login.json"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert bot.password not in kept.read_text()
-    device = kept.read_text()
+    kept = Kept(tmp_path, "matrix-login")
+    login = kept.read()
+    assert bot.password not in json.dumps(login)
+    assert not kept.file.exists() or stat.S_IMODE(kept.file.stat().st_mode) == 0o600
     async with running(tmp_path, synapse, bot, [ann], password=True):
         await ann.say(room, "again")
         await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: again" in texts)
-        assert kept.read_text() == device, "the login is used again"
-    login = json.loads(device)
+        assert kept.read() == login, "the login is used again"
     await Person(synapse.url, bot.user_id, "", login["access_token"]).call("POST", "logout", {})
     async with running(tmp_path, synapse, bot, [ann], password=True):
         await ann.say(room, "and again")
         await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: and again" in texts)
-        renewed = json.loads(kept.read_text())
+        renewed = kept.read()
         assert renewed["access_token"] != login["access_token"]
         assert renewed["device_id"] == login["device_id"]
 
@@ -117,16 +116,16 @@ async def test_what_comes_again_after_a_restart_is_answered_once(
     tmp_path: Path, synapse: Synapse, people: Callable[[str], Person]
 ) -> None:
     bot, ann = people("bot"), people("ann")
-    place = tmp_path / "gateway" / "matrix-sync.json"
+    place = Kept(tmp_path, "matrix-sync")
     async with running(tmp_path, synapse, bot, [ann]):
         room = await ann.room(bot, direct=True)
         await ann.say(room, "zero")
         await ann.wait_for(room, by=bot.user_id, until=lambda texts: texts == ["re: zero"])
-        before = place.read_text()
+        before = place.read()
         await ann.say(room, "one")
         await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: one" in texts)
     await ann.say(room, "two")  # while nobody listens
-    place.write_text(before)  # as if it had been killed before it could note how far it was
+    place.write(before)  # as if it had been killed before it could note how far it was
     async with running(tmp_path, synapse, bot, [ann]) as gateway:
         # Two that wait together would be one question.
         await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: two" in texts)
