@@ -82,7 +82,7 @@ class Expiry:
         platform = entry.platform.value if entry.platform else ""
         # Among several gateways one claims the end, then tells it: two would both tell it else.
         is_claimed = self.may_end is not None
-        if is_claimed and not await at_hand(self.db, self.store.set_expiry_finalized, entry):
+        if is_claimed and not await self._claim(entry):
             return False
         if not is_told:
             await boundaries.tell(
@@ -102,6 +102,16 @@ class Expiry:
         if self.tell is not None:
             await self.tell(entry)
         return True
+
+    async def _claim(self, entry: SessionEntry) -> bool:
+        """Note a session's end for all gateways; False if another was first, or for the next
+        look."""
+        try:
+            return bool(await at_hand(self.db, self.store.set_expiry_finalized, entry))
+        except Exception:
+            # Nobody was told of it: the next look tries again, and this one goes on with others.
+            log.exception("The end of %s could not be claimed", entry.session_id)
+            return False
 
 
 async def watch_expiry(

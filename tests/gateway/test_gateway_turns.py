@@ -212,6 +212,8 @@ async def test_answers_wait_for_a_platform_that_is_away(tmp_path: Path) -> None:
         release = asyncio.Event()
         chats.model._steps = iter([say(release, "late answer")])
         await chats.say("hello")
+        while not chats.model.requests:  # its turn has begun
+            await asyncio.sleep(0.01)
         del chats.runner.adapters[Platform.LOCAL]
         release.set()
         while not chats.db.list_deliveries():
