@@ -14,6 +14,7 @@ from agent.model import ModelRequest
 from agent.scripted import Step, say
 from conversation import pace
 from conversation.pace import Pace
+from hermes_state import SessionDB
 
 from .chats import Chats, asked, gateway
 from .test_take_over_chats import leave, target, until
@@ -48,13 +49,15 @@ class Model:
 
 async def many_left(home: Path) -> None:
     """A home with many chats, each with a turn that nobody runs."""
+    sessions: dict[str, str] = {}
     async with gateway(home) as chats:
         for chat in map(str, range(MANY)):
             await chats.ask("before", chat_id=chat)
-            leave(
-                chats.db, chats.session_id(chat), f"left {chat}", deliver_to=target(chat),
-                age=60.0 - int(chat),
-            )  # fmt: skip
+            sessions[chat] = chats.session_id(chat)
+    # Not while it runs: it would take them over itself.
+    with SessionDB(home / "state.db") as db:
+        for chat, session_id in sessions.items():
+            leave(db, session_id, f"left {chat}", deliver_to=target(chat), age=60.0 - int(chat))
 
 
 @asynccontextmanager
