@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hermes_state import TakenTurn
+from hermes_state import PlatformLease, TakenTurn
 from tools.base import Mode
 
 from .model import Message
@@ -28,6 +28,8 @@ class DeliverTo:
     """The turn's name; each answer is delivered once under a name made from it."""
     to: Mapping[str, Any]
     """The address: session_key, platform, chat_id, thread_id."""
+    under: PlatformLease | None = None
+    """The lease under which the chat is ours: without it the turn is not begun."""
 
 
 @dataclass(frozen=True, slots=True)

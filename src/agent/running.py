@@ -11,10 +11,10 @@ import dataclasses
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes_base import session_context
-from hermes_state import INBOX_ID, ConversationBusyError, StoreError, at_hand
+from hermes_state import INBOX_ID, UNDER, ConversationBusyError, StoreError, at_hand
 from hermes_state.history import unanswered_calls
 from tools.base import TurnFacts
 from tools.modes import PLAN_NOTE
@@ -129,7 +129,11 @@ async def take_turn(agent: AIAgent, turn: Turn, request: Question | WaitingNotes
     Raises NoNotesError if there is nothing to tell, StoppedWaitingError.
     """
     target = request.deliver_to
-    deliver_to = None if target is None else {"id": target.id, "to": dict(target.to)}
+    deliver_to: dict[str, Any] | None = None
+    if target is not None:
+        deliver_to = {"id": target.id, "to": dict(target.to)}
+        if target.under is not None:
+            deliver_to[UNDER] = target.under
     waiting = False
     while True:
         seen = agent.db.wake.number if agent.db is not None else 0

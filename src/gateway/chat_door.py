@@ -66,6 +66,8 @@ class ChatParts:
     """Binds a chat to the session that a compression moved to."""
     recount: Callable[[str, str], Awaitable[None]]
     """Notes how many messages the session of a chat's agent has now."""
+    serves: Callable[[Platform], bool] = lambda platform: True
+    """Whether the chats of a platform are this gateway's at this moment."""
 
 
 class ChatDoor(Door[Inbound]):
@@ -91,10 +93,18 @@ class ChatDoor(Door[Inbound]):
         return self._parts.store.peek_session_id(self.key) or self.key
 
     async def next(self) -> Inbound | None:
-        """The oldest message that waits; None while the gateway stops."""
+        """The oldest message that waits; None while the gateway stops, or if the chat is another
+        gateway's by now, which finds it in the inbox."""
         if not self._parts.is_running():
             return None
-        return next(iter(await self._waiting()), None)
+        oldest = next(iter(await self._waiting()), None)
+        return None if oldest is None or not self._is_ours(oldest) else oldest
+
+    def _is_ours(self, inbound: Inbound) -> bool:
+        if self._parts.serves(inbound.event.source.platform):
+            return True
+        self.remove(inbound.inbox_ids)
+        return False
 
     async def _waiting(self) -> list[Inbound]:
         """The next messages that passed the stages, oldest first."""
@@ -110,6 +120,8 @@ class ChatDoor(Door[Inbound]):
         waited = await self._turns.parts.complete(inbound, self.admitted.values())
         if waited and not self._parts.is_running():
             return False  # it waits in the inbox, and its further parts with the platform
+        if not self._is_ours(inbound):
+            return False
         with contextlib.suppress(StoreError):  # the turn meets it too, and tells it
             if inbound.is_noted:  # what is told to a conversation does not begin another
                 inbound.entry = store.entry(self.key)
@@ -357,7 +369,7 @@ def request_of(inbound: Inbound, pushes: bool) -> TurnRequest:
             "chat_id": source.chat_id,
             "thread_id": source.thread_id,
         }
-        deliver_to = DeliverTo(inbound.inbox_id, address)
+        deliver_to = DeliverTo(inbound.inbox_id, address, inbound.under)
     if inbound.is_noted:
         return WaitingNotes(deliver_to)
     content = content_of(inbound.event.text, inbound.event.media)

@@ -187,7 +187,7 @@ class ChatTurns:
     ) -> None:
         """Begin with a message that a command made of the person's; `mode` as for `take`."""
         event, name = inbound.event, f"{inbound.inbox_id}:command"
-        further = Inbound(event, inbound.session_key, name, waited=waits)
+        further = Inbound(event, inbound.session_key, name, waited=waits, under=inbound.under)
         await store_inbound(self._db, self._store, further, message)
         event.text = message if isinstance(message, str) else str(message[0].get("text", ""))
         await self.take(further, mode)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from conversation.places import Places
 from hermes_base import plugins
 from hermes_base.process import this_process
+from hermes_state import LeaseLostError
 
 from .commands import Commands, command_line, is_answer
 from .config import GatewayConfig, Platform
@@ -26,7 +27,7 @@ from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
-    from hermes_state import AsyncSessionDB, TakenTurn
+    from hermes_state import AsyncSessionDB, PlatformLease, TakenTurn
 
     from .asking import Questions
     from .authorization import Authorization
@@ -63,6 +64,9 @@ class Inbound:
     """What the chat sees of its turn, once that is prepared."""
     began_in: str = ""
     """The session its turn began in."""
+    under: PlatformLease | None = None
+    """Where several gateways share the store: the lease under which it was taken up. Its turn is
+    not begun under another: so messages of a chat stay in order when it changes hands."""
 
     @property
     def inbox_ids(self) -> tuple[str, ...]:
@@ -85,9 +89,10 @@ class Pipeline:
         hook: DispatchHook,
         commands: Commands,
         serves: Callable[[Platform], bool] = lambda platform: True,
+        lease_of: Callable[[Platform], PlatformLease | None] = lambda platform: None,
     ) -> None:
-        """`serves` says whether a platform's chats are this gateway's; what others' chats send is
-        stored, and theirs to go on with."""
+        """`serves` says whether a platform's chats are this gateway's, and `lease_of` under which
+        lease; what others' chats send is stored, and theirs to go on with."""
         self._config = config
         self._db, self._store = db, store
         self._authorization = authorization
@@ -98,6 +103,7 @@ class Pipeline:
         self.hook = hook
         self._commands = commands
         self._serves = serves
+        self._lease_of = lease_of
         self._under_way: dict[str, Platform] = {}
         """What was taken up here and may still wait in the inbox, by its id."""
         self._left: dict[str, str] = {}
@@ -121,7 +127,13 @@ class Pipeline:
     def take_up(self, inbound: Inbound) -> None:
         """Let a message that is stored take its way, behind those of its chat before it."""
         if self._db.sync.is_on_server:  # a file's inbox is looked through once
-            self._under_way[inbound.inbox_id] = inbound.event.source.platform
+            platform = inbound.event.source.platform
+            try:
+                inbound.under = self._lease_of(platform)
+            except LeaseLostError:
+                self._put_back(inbound)
+                return
+            self._under_way[inbound.inbox_id] = platform
         self._left.pop(inbound.inbox_id, None)
         self._turns.parts.note(inbound.event)
         self._conversations.spawn(self._go_on(inbound))

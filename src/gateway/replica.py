@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import socket
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,9 @@ class Replica:
         self._address = address
         self._held: dict[str, tuple[PlatformLease, float]] = {}
         """By name: a lease, and when it was last known to count, by our own clock."""
+        self._given_up: dict[str, PlatformLease] = {}
+        """Leases that we did not keep, and may still have in the store."""
+        self._changing = threading.Lock()
         self._draining = False
 
     @property
@@ -84,15 +88,16 @@ class Replica:
 
     def heard(self, begun: float, leases: list[PlatformLease], beat: Beat) -> None:
         """The store has taken a beat that was begun at that moment."""
-        for lease in leases:
-            known = self._held.get(lease.name)
-            if known is None or known[0] != lease:
-                continue  # let go of meanwhile
-            if lease in beat.lost:
-                log.warning("The lease %s is another replica's", lease.name)
-                self._held.pop(lease.name, None)
-            else:
-                self._held[lease.name] = lease, begun
+        with self._changing:
+            for lease in leases:
+                known = self._held.get(lease.name)
+                if known is None or known[0] != lease:
+                    continue  # let go of meanwhile
+                if lease in beat.lost:
+                    log.warning("The lease %s is another replica's", lease.name)
+                    self._held.pop(lease.name, None)
+                else:
+                    self._held[lease.name] = lease, begun
         if not beat.is_known and not self._draining:
             self._register()  # we were away for so long that we were forgotten
 
@@ -104,11 +109,18 @@ class Replica:
         return None if known is None else known[0]
 
     def is_sure(self, name: str) -> bool:
-        """Whether a lease is certainly ours at this moment."""
+        """Whether a lease is certainly ours at this moment; one that is not is given up."""
         if not self.is_shared:
             return True
-        known = self._held.get(name)
-        return known is not None and time.monotonic() - known[1] < SURE_SECONDS
+        with self._changing:
+            known = self._held.get(name)
+            if known is None:
+                return False
+            if time.monotonic() - known[1] < SURE_SECONDS:
+                return True
+            # For good: who has found that it is not ours has acted upon that.
+            self._given_up[name] = self._held.pop(name)[0]
+            return False
 
     async def take(self, name: str) -> bool:
         """Take a lease that is free; False while another replica holds it."""
@@ -146,11 +158,13 @@ class Replica:
             await asyncio.sleep(WATCH_SECONDS)
 
     async def release(self, name: str) -> None:
-        """Let another have a lease at once."""
-        known = self._held.pop(name, None)
-        if known is not None:
+        """Let another have a lease at once, one that was given up too."""
+        with self._changing:
+            known = self._held.pop(name, None)
+            lease = self._given_up.pop(name, None) if known is None else known[0]
+        if lease is not None:
             try:
-                await self._db.release_platform(known[0])
+                await self._db.release_platform(lease)
             except StoreError as error:
                 log.warning("The lease %s runs out by itself: %s", name, error)
 

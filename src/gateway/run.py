@@ -151,6 +151,7 @@ class GatewayRunner:
                 self.chat_titles, self.is_running,
                 follow=lambda *chat: self._follow_rotation(*chat),
                 recount=lambda *chat: self._refresh_agent_cache_message_count(*chat),
+                serves=lambda platform: self.supervisor.serves(platform),
             ),
         )  # fmt: skip
         commands = Commands(
@@ -165,6 +166,7 @@ class GatewayRunner:
         self.pipeline = Pipeline(
             config, db, store, authorization, delivery, self.questions, self.turns, self.hook,
             commands, serves=lambda platform: self.supervisor.serves(platform),
+            lease_of=lambda platform: self.supervisor.lease_of(platform),
         )  # fmt: skip
         self.request_parts = RequestParts(db, agents, self.questions, self.turns, self.is_running)
         self.handoffs = Handoffs(

@@ -126,7 +126,8 @@ class Supervisor:
             try:
                 if name is not None and adapter.is_exclusive:
                     await self._wait_for(platform, name)
-                    await self._while_held(name, self._connect_and_serve(platform, adapter))
+                    work = self._connect_and_serve(platform, adapter)
+                    await self._while_held(platform, name, work)
                 elif name is not None:
                     await self._connect(platform, adapter)
                     await self._receive_and_serve(platform, adapter, name)
@@ -207,7 +208,7 @@ class Supervisor:
         while True:
             await self._wait_for(platform, name)
             try:
-                await self._while_held(name, self._hold_chats(platform, adapter))
+                await self._while_held(platform, name, self._hold_chats(platform, adapter))
             except LostPlatformError:
                 log.warning("%s is not served here any more", platform.value)
             self._forget(platform)
@@ -217,7 +218,9 @@ class Supervisor:
         await self._begin(platform, adapter)
         await asyncio.Event().wait()
 
-    async def _while_held(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _while_held(
+        self, platform: Platform, name: str, work: Coroutine[Any, Any, None]
+    ) -> None:
         """Do something as long as a lease is certainly ours. Raises LostPlatformError after it."""
         serving = asyncio.ensure_future(work)
         watching = asyncio.ensure_future(self._replica.wait_lost(name))
@@ -226,6 +229,7 @@ class Supervisor:
             if serving.done():
                 serving.result()
                 return
+            self._forget(platform)
         finally:
             for task in (serving, watching):
                 task.cancel()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .link_codes import LinkOffer, NoLink
     from .losses import acknowledge_losses, list_losses
     from .outbox import OUTBOX
-    from .replicas import Beat, PlatformLease
+    from .replicas import UNDER, Beat, PlatformLease
     from .rotation import Rotation
     from .salvage import is_damaged
     from .search.check import missing_from_index
@@ -58,6 +58,7 @@ __all__ = [
     "ROW_ID",
     "SUB_AGENT",
     "TURN_RUNNING",
+    "UNDER",
     "WALL_MODES",
     "AlreadyTakenError",
     "AsyncSessionDB",
@@ -123,6 +124,7 @@ _LATER = {
     "Started": "tool_runs",
     "TURN_RUNNING": "turns",
     "TakenTurn": "take_over",
+    "UNDER": "replicas",
     "WALL_MODES": "wall_settings",
     "Wake": "wake",
     "acknowledge_losses": "losses",

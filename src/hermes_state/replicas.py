@@ -21,6 +21,9 @@ from .dialect import Connection, row, rows, value
 from .errors import LeaseLostError
 from .turns import LEASE_SECONDS, Lease, beat
 
+UNDER = "_under"
+"""Key under which a turn's `deliver_to` names the lease under which its chat is ours."""
+
 FORGET_SECONDS = 3600.0
 """How long a replica that is gone is shown."""
 

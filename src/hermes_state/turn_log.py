@@ -20,6 +20,7 @@ from .lineage import get_compression_lineage, get_compression_tip
 from .messages import append_messages, load_conversation, message_fields
 from .notes import has_notes, take_notes
 from .outbox import enqueue_deliveries
+from .replicas import UNDER, require_platform
 from .sessions import create_session, reopen_session
 from .tool_runs import REPEATABLE, Started, finish_runs, settle_runs, start_runs, unfinished_runs
 from .turns import TURN_RUNNING, Lease, end_lease, get_turn, holds, require_lease, take_lease
@@ -92,8 +93,12 @@ def begin_turn(
 
     With `leased` the turn is the caller's from here on, and its steps want the lease that is
     returned; ConversationBusyError while another turn runs, but for one that the caller held itself
-    and has `given_up`. `deliver_to` is kept with it.
+    and has `given_up`. `deliver_to` is kept with it; if it names the lease under which the chat is
+    the caller's, and that is another's by now, LeaseLostError.
     """
+    if deliver_to is not None and UNDER in deliver_to:
+        require_platform(conn, deliver_to[UNDER])
+        deliver_to = {name: fact for name, fact in deliver_to.items() if name != UNDER}
     tip, session = _tip(conn, session_id)
     if session is None:
         create_session(conn, tip, source, **facts)

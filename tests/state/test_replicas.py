@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import TypeVar
 import pytest
 
 from hermes_base.process import name_process, this_process
-from hermes_state import LEASE_SECONDS, LeaseLostError, SessionDB
+from hermes_state import INBOX_ID, LEASE_SECONDS, UNDER, LeaseLostError, SessionDB
 from hermes_state.replicas import FORGET_SECONDS
 
 from .owners import acting_as, owner
@@ -340,3 +341,24 @@ def test_background_work_names_its_owner(db: SessionDB) -> None:
     with acting_as("a"):
         db.create_delegation("d", "s", {"goals": ["x"]}, owner_pid=os.getpid())
     assert [one["owner"] for one in db.list_running_delegations()] == [owner("a")]
+
+
+def test_a_turn_of_a_chat_that_another_has_is_not_begun(db: SessionDB) -> None:
+    question = {"role": "user", "content": "?", INBOX_ID: "m"}
+    with acting_as("a"):
+        lease = db.take_platform("local")
+        assert lease is not None
+        db.accept_message("m", "s", "?", source="local")
+        target = {"id": "t", "to": TO, UNDER: lease}
+        fall_silent(db, "a")
+    with acting_as("b"):
+        newer = db.take_platform("local")
+    with acting_as("a"), pytest.raises(LeaseLostError):
+        db.begin_turn("s", question, source="x", facts={}, leased=True, deliver_to=target)
+    assert db.get_session("s") is None
+    assert [row["id"] for row in db.list_waiting()] == ["m"]
+    with acting_as("b"):
+        target = {**target, UNDER: newer}
+        db.begin_turn("s", question, source="x", facts={}, leased=True, deliver_to=target)
+    turn = db.get_turn("s")
+    assert turn is not None and json.loads(turn["deliver_to"]) == {"id": "t", "to": TO}
