@@ -35,6 +35,9 @@ ROWS = (
 OURS = ("engine:Engine", "server:Server", "gateway:Gateway")
 PROCESSES = 8
 """How many want the same thing at once; a test run of the project has fewer."""
+TIMEOUT, SECONDS_A_KILL = 300, 10
+"""When a cell counts as hanging: a test may take as long as in a short run, and so much longer for
+each kill, on a machine that has other things to do."""
 NO_TESTS = 5
 """What pytest says when a choice has left nothing."""
 
@@ -117,12 +120,15 @@ def run_cell(
         }
         chosen = ["-k", only] if only else []
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", str(FOLDER / f"test_{row}.py"), *chosen],
+            [
+                sys.executable, "-m", "pytest", str(FOLDER / f"test_{row}.py"), *chosen,
+                f"--timeout={TIMEOUT + round(kills * SECONDS_A_KILL)}",
+            ],
             env=environment,
             cwd=FOLDER.parents[1],
             capture_output=True,
             text=True,
-        )
+        )  # fmt: skip
         if done.returncode not in (0, NO_TESTS):
             print(done.stdout, done.stderr, flush=True)
         cells: list[report.Facts] = json.loads(found.read_text())["cells"] if found.exists() else []
