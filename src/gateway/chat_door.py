@@ -58,8 +58,6 @@ class ChatParts:
     delivery: Delivery
     questions: Questions
     abandoned: AbandonedTurns
-    titles: dict[str, str]
-    """By key: what a conversation is to be called that has not begun."""
     is_running: Callable[[], bool]
     """False once the gateway is being stopped."""
     follow: Callable[[SessionEntry, str], object]
@@ -314,13 +312,16 @@ class ChatDoor(Door[Inbound]):
 
     async def _set_title(self, source: SessionSource, session_id: str) -> None:
         """Give a new conversation the title it was begun with, now that it has a row."""
-        title = self._parts.titles.pop(self.key, None)
-        if title is None:
+        parts = self._parts
+        entry = parts.store.entry(self.key)
+        if entry is None or entry.wished_title is None:
             return
         try:
-            await self._parts.db.set_session_title(session_id, title)
+            await parts.db.set_session_title(session_id, entry.wished_title)
         except ValueError as error:
-            await self._parts.delivery.say(source, self.key, f"⚠️ The title was not set: {error}")
+            await parts.delivery.say(source, self.key, f"⚠️ The title was not set: {error}")
+        # Last, so that a gateway that goes on with the turn would set it again.
+        await parts.db.at_hand(parts.store.set_wished_title, self.key, None)
 
     async def _tell_reset(self, entry: SessionEntry, source: SessionSource) -> None:
         """Say that a policy has begun a new session, once."""

@@ -1,5 +1,6 @@
 """What a person set for a chat's conversation (`/reasoning`, `/busy`), for as long as the
-chat is in that conversation."""
+chat is in that conversation. It is kept in the chat's routing entry: a restart, or another gateway
+that takes the chat over, finds it there."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from conversation.places import TurnPlaces
 
+    from .session import SessionSource
     from .session_store import SessionStore
 
 _CONVERSATION = "conversation"
 
 
 class ChatOptions:
-    """The options of every chat, in memory."""
+    """The options of every chat."""
 
     def __init__(
         self, store: SessionStore, conversations: TurnPlaces, defaults: dict[str, Any]
@@ -23,22 +25,25 @@ class ChatOptions:
         self._store = store
         self._conversations = conversations
         self._defaults = defaults
-        self._options: dict[str, dict[str, Any]] = {}
 
     def of(self, key: str) -> dict[str, Any]:
-        """The options of the conversation that a chat is in now; those of an earlier one are
-        dropped. What is written into the dictionary is kept."""
-        session_id = self._store.peek_session_id(key)
-        if session_id is None:  # they are for the conversation that begins with the next message
-            return self._options.setdefault(key, {})
-        return self._in(self._conversations.name(session_id), key)
+        """A copy of the options of the conversation that a chat is in now."""
+        entry = self._store.entry(key)
+        if entry is None or entry.options is None:
+            return {}
+        return self._in(self._conversations.name(entry.session_id), key)
+
+    def keep(self, source: SessionSource, options: dict[str, Any]) -> None:
+        """Set the options of the conversation that a chat is in now, or begins with this."""
+        session_id = self._store.get_or_create_session(source).session_id
+        conversation = self._conversations.name(session_id)
+        self._store.set_options(source, {**options, _CONVERSATION: conversation})
 
     def _in(self, conversation: str, key: str) -> dict[str, Any]:
-        options = self._options.setdefault(key, {})
-        if options.get(_CONVERSATION, conversation) != conversation:
-            options.clear()
-        options[_CONVERSATION] = conversation
-        return options
+        entry = self._store.entry(key)
+        options = dict(entry.options) if entry is not None and entry.options is not None else {}
+        # Those of an earlier conversation hold no more.
+        return options if options.pop(_CONVERSATION, None) == conversation else {}
 
     def apply(self, key: str, conversation: str, agent: Any) -> None:
         """Make a chat's agent follow its options in the conversation it is in."""

@@ -89,7 +89,7 @@ class Commands:
         if name == "new":
             answer = await parts.reset(inbound.event)
             if title := parse(line)[1].strip():
-                parts.titles[key] = title
+                await parts.db.at_hand(parts.store.set_wished_title, key, title)
             await delivery.say(source, key, answer)
             return
         await self._emit(f"command:{name}", source, key)
@@ -97,7 +97,10 @@ class Commands:
             await self._restart.ask(inbound, parts.delivery, parts.db)
             return
         options = await parts.db.at_hand(parts.options.of, inbound.session_key)
+        before = dict(options)
         result = await asyncio.to_thread(run, ChatSurface(parts, inbound, options), line)
+        if options != before:
+            await parts.db.at_hand(parts.options.keep, source, options)
         if isinstance(result, Prefill):
             await delivery.say(source, key, _offered(result))
             return

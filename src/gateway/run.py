@@ -99,7 +99,6 @@ class GatewayRunner:
         )
         self.adapters: dict[Platform, PlatformAdapter] = {}
         self.questions = Questions()
-        self.chat_titles: dict[str, str] = {}
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
         self.replica = Replica(
@@ -148,7 +147,7 @@ class GatewayRunner:
             options,
             ChatParts(
                 config, db, store, agents, adapters, delivery, self.questions, abandoned,
-                self.chat_titles, self.is_running,
+                self.is_running,
                 follow=lambda *chat: self._follow_rotation(*chat),
                 recount=lambda *chat: self._refresh_agent_cache_message_count(*chat),
                 serves=lambda platform: self.supervisor.serves(platform),
@@ -157,7 +156,7 @@ class GatewayRunner:
         commands = Commands(
             CommandParts(
                 db, settings, store, authorization, delivery, agents, options, self.turns, links,
-                self.questions, self.chat_titles, self._handle_reset_command, chats.switch_chat,
+                self.questions, self._handle_reset_command, chats.switch_chat,
             ),
             self.restart,
             lambda *event: self.emit_event(*event),

@@ -131,6 +131,10 @@ class SessionEntry:
     origin: SessionSource | None = None
     linked: bool | None = None
     """Whether other chats are (or were) in the same conversation on purpose, and see this one."""
+    options: dict[str, str] | None = None
+    """What a person set for the conversation, with that conversation's name (`chat_options`)."""
+    wished_title: str | None = None
+    """What the conversation is to be called once something is said in it."""
     finalize_failures: int = field(default=0, compare=False)
     """How often the end of this session could not be told; not kept."""
 
@@ -175,6 +179,8 @@ class SessionEntry:
         values["platform"] = _platform(platform)
         origin = values.get("origin")
         values["origin"] = _origin(origin) if isinstance(origin, Mapping) else None
+        if not isinstance(values.get("options"), dict):
+            values["options"] = None
         return cls(**values)
 
 
@@ -194,7 +200,7 @@ _SOURCE_FIELDS = _kept(SessionSource, "delivered_via_upstream_relay")
 _ENTRY_FIELDS = _kept(SessionEntry, "finalize_failures")
 _ZONE = "utc_offset"
 """How many seconds the clock of whoever wrote `updated_at` is ahead of UTC."""
-OPTIONAL = ("model_override", "origin", "linked")
+OPTIONAL = ("model_override", "origin", "linked", "options", "wished_title")
 """The fields that are kept only if they are not None."""
 
 

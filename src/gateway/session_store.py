@@ -214,6 +214,7 @@ class SessionStore:
             model_override=None if reason else entry.model_override,
             origin=source or entry.origin,
             linked=True if others else None,
+            wished_title=entry.wished_title if reason else None,
         )
         return fresh if self._bindings.rebind(entry, fresh, others, RESET_REASON) else None
 
@@ -301,6 +302,14 @@ class SessionStore:
         """The model this chat uses instead of the configured one."""
         entry = self._find(session_key)
         return dict(entry.model_override) if entry and entry.model_override else None
+
+    def set_options(self, source: SessionSource, options: dict[str, str] | None) -> None:
+        """Keep what a person set for a chat, which begins with it if nothing was said there."""
+        self._change(self.get_or_create_session(source).session_key, options=options)
+
+    def set_wished_title(self, session_key: str, title: str | None) -> None:
+        """Keep what a conversation is to be called that has not begun."""
+        self._change(session_key, wished_title=title)
 
     def suspend_session(self, session_key: str) -> bool:
         """Let the next message begin anew, e.g. after a session that keeps breaking restarts."""

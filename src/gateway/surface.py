@@ -45,8 +45,6 @@ class CommandParts:
     turns: ChatTurns
     links: Links
     questions: Questions
-    titles: dict[str, str]
-    """By key: what a conversation is to be called that has not begun."""
     reset: Callable[[MessageEvent], Awaitable[str]]
     """Ends a chat's session and begins a new one; returns what the chat is told."""
     switch_chat: Callable[[str, str, SessionSource], Awaitable[None]]
@@ -111,7 +109,7 @@ class ChatSurface(Surface):
         """Begin anew in this chat."""
         self._in_loop(self._parts.reset(self._inbound.event))
         if title:
-            self._parts.titles[self._key] = title  # set with its first message
+            self._parts.store.set_wished_title(self._key, title)  # set with its first message
 
     def switch_session(self, session_id: str) -> None:
         """Bind the chat to another conversation of the same person."""

@@ -93,6 +93,26 @@ async def test_what_is_set_before_the_first_message_holds_until_the_conversation
         assert "high" not in await chats.ask("/reasoning")
 
 
+async def test_another_gateway_knows_what_was_set_in_a_chat(tmp_path: Path) -> None:
+    async with gateway(tmp_path / "home") as chats:
+        await chats.ask("/reasoning high")
+        await chats.ask("/busy steer")
+    async with gateway(tmp_path / "home") as chats:
+        await chats.ask("hello")
+        assert effort(chats) == "high"
+        assert chats.runner.turns._busy_mode(chats.key()) == "steer"
+        first = chats.session_id()
+        await chats.ask("/new Harbour plans")
+    async with gateway(tmp_path / "home") as chats:
+        assert await chats.ask("hello") == "re: hello"
+        assert effort(chats) is None
+        assert chats.db.get_session_title(chats.session_id()) == "Harbour plans"
+        assert chats.db.get_session_title(first) is None
+        await chats.ask("/title Other plans")
+        await chats.ask("more")
+        assert chats.db.get_session_title(chats.session_id()) == "Other plans", "wished once"
+
+
 async def test_yolo_ends_with_its_conversation(tmp_path: Path) -> None:
     async with gateway(tmp_path / "home") as chats:
         chats.runner.config.platforms[Platform.LOCAL].admins = ("1",)
