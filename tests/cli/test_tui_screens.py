@@ -26,7 +26,7 @@ from hermes_cli.tui.dialog import Dialog
 from hermes_cli.tui.help_screen import HelpScreen, Section
 from hermes_cli.tui.question_dialog import PasswordDialog, QuestionDialog
 from hermes_cli.tui.reasoning import Reasoning
-from hermes_cli.tui.session_picker import SessionPicker
+from hermes_cli.tui.session_picker import Glimpse, SessionPicker
 from hermes_cli.tui.settings import Settings
 from hermes_cli.tui.tool_card import ToolCard
 from hermes_state import SessionDB
@@ -343,6 +343,21 @@ async def test_choosing_a_conversation(tmp_path: Path, size: tuple[int, int]) ->
         await until(pilot, lambda: server.asked("session.resume"))
         assert server.asked("session.resume")[0]["session_id"] == "second"
         await until(pilot, lambda: app.chat.key == "second")
+
+
+async def test_a_preview_may_come_after_the_picker_was_closed(tmp_path: Path) -> None:
+    """A store on a server may take its time."""
+    server = StandIn()
+    server.answers["session.list"] = lambda _: {"sessions": []}
+    async with make_app(server, tmp_path).run_test(size=(120, 40)) as pilot:
+        app = await opened(pilot)
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(app.screen, SessionPicker))
+        picker = app.screen
+        await until(pilot, lambda: "There are none yet." in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.chat and not picker.query(".said"))
+        picker._show(Glimpse([], []), "too late")
 
 
 async def test_a_member_of_the_family_is_chosen_in_the_tree(tmp_path: Path) -> None:

@@ -182,6 +182,8 @@ class SessionPicker(ModalScreen[str | None]):
         self._show(seen, str(session.get("preview") or ""), str(session["id"]))
 
     def _show(self, seen: Glimpse, otherwise: str, session_id: str = "") -> None:
+        if not self.query(".said"):
+            return  # it was closed while the store was asked
         parts = []
         for message in seen.messages:
             text = clean(plain(message["content"])).strip()
