@@ -6,7 +6,7 @@ import asyncio
 import json
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -206,6 +206,34 @@ def test_what_is_kept_is_private_and_for_one_account(tmp_path: Path) -> None:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     (tmp_path / "gateway" / "matrix-sync.json").write_text("{cut")
     assert state.place("https://a", "@bot:a").since == ""
+
+
+class _Shelf:
+    """A store that several gateways share."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Any] = {}
+
+    def read(self) -> dict[str, Any]:
+        return self.kept
+
+    def write(self, kept: Mapping[str, Any]) -> None:
+        self.kept.update(kept)
+
+
+def test_what_is_kept_in_a_shared_store_is_there_for_another_home(tmp_path: Path) -> None:
+    alone = MatrixState(tmp_path / "a")
+    alone.keep_place(Place("https://a", "@bot:a", "s1"))
+    shelf = _Shelf()
+    first, second = MatrixState(tmp_path / "a", shelf), MatrixState(tmp_path / "b", shelf)
+    assert first.place("https://a", "@bot:a").since == "s1", "from before the store was shared"
+    first.keep_place(Place("https://a", "@bot:a", "s2"))
+    first.keep_login(Login("https://a", "@bot:a", "D", "secret"))
+    assert second.place("https://a", "@bot:a").since == "s2"
+    kept = second.login("https://a", "bot")
+    assert kept is not None and kept.device_id == "D"
+    assert not (tmp_path / "b").exists()
+    assert alone.place("https://a", "@bot:a").since == "s1"
 
 
 def message(content: Any, **more: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import contextlib
 import json
 import random
 import signal
+import urllib.request
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from hermes_state import SessionDB
 
 from .. import postgres
 from ..conformance.replicas.checker import _two_pollers
-from ..conformance.replicas.fleet import Fleet, Replica
+from ..conformance.replicas.fleet import KEY, Fleet, Replica
 from ..conformance.replicas.history import History
 from ..conformance.replicas.platform import Telegram
 from ..conformance.replicas.world import EffectServer, ModelServer, read
@@ -200,3 +201,31 @@ async def test_a_turn_that_does_not_end_in_time_goes_on_at_another(tmp_path: Pat
             lambda: any(by == "r2" and text.startswith("done") for by, text in there.shown("c1"))
         )
         assert there.shown("c1")[0] == ("r2", RESTARTING)
+
+
+def ask_api(port: int, name: str) -> str:
+    """What the API of a gateway answers to a program."""
+    body = json.dumps({"model": "hermes", "messages": [{"role": "user", "content": name}]})
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/chat/completions",
+        body.encode(),
+        {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        return str(json.load(response)["choices"][0]["message"]["content"])
+
+
+async def test_turns_are_counted_over_all_gateways_that_live(tmp_path: Path) -> None:
+    async with world(tmp_path, lease=2.0) as there:
+        first = await there.start("r1", max_concurrent_sessions=1)
+        await there.polled_by("r1")
+        second = await there.start("r2", max_concurrent_sessions=1)
+        there.hold_model("r1")
+        await there.telegram.tell("c1", "m1")
+        await there.until(lambda: any(one.name == "m1" for one in there.history.thoughts))
+        asking = asyncio.create_task(asyncio.to_thread(ask_api, second.port, "p1"))
+        done, _ = await asyncio.wait([asking], timeout=1.5)
+        assert not done, "there is room for one turn, and it is taken"
+        there.fleet.kill(first)
+        assert await asking == answer("p1")
+        assert await there.answered("c1", "m1") == "r2"

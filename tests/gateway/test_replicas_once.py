@@ -13,9 +13,10 @@ import pytest
 
 from agent import background
 from gateway.config import Platform, ResetPolicy
+from gateway.platforms.base import SendError
 from gateway.recovery import STOPPED
 from gateway.requests import Requests
-from hermes_state import LEASE_SECONDS, SessionDB
+from hermes_state import LEASE_SECONDS, LeaseLostError, SessionDB
 
 from ..state.owners import acting_as, owner
 from ..state.raw import tamper
@@ -220,3 +221,37 @@ def test_background_work_is_lost_with_its_gateway_and_not_before(tmp_path: Path)
         fall_silent(db)
         assert background.end_lost(db, db.list_running_delegations()) == 1
         assert background.end_lost(db, db.list_running_delegations()) == 0
+
+
+async def test_an_adapter_keeps_its_place_under_the_lease_of_its_platform(tmp_path: Path) -> None:
+    async with gateway(tmp_path, account="7") as chats:
+        shelf = chats.local.host.shelf
+        assert shelf is not None
+        await asyncio.to_thread(shelf.write, {"place": "1"})
+        assert await asyncio.to_thread(shelf.read) == {"place": "1"}
+        assert chats.db.get_kept_for_platform("local:7") == {"place": "1"}
+        tamper(chats.db, f"UPDATE platform_leases SET owner = '{owner('a')}', fence = fence + 1")
+        with pytest.raises(LeaseLostError):
+            await asyncio.to_thread(shelf.write, {"place": "2"})
+        assert chats.db.get_kept_for_platform("local:7") == {"place": "1"}
+
+
+async def test_nothing_is_sent_by_a_gateway_that_may_have_lost_its_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateway(tmp_path) as chats:
+        local = chats.local
+        await local.send("1", "before")
+        # As after a stop: its lease was not confirmed for too long, by its own clock.
+        monkeypatch.setattr("gateway.replica.SURE_SECONDS", 0.0)
+        with pytest.raises(SendError, match="another replica"):
+            await local.send("1", "after")
+        with pytest.raises(SendError):
+            await local.edit("1", local.shown[0].id, "after")
+        assert local.texts() == ["before"]
+        await until(lambda: Platform.LOCAL not in chats.runner.adapters)
+        assert not local.connected
+        monkeypatch.undo()
+        await until(lambda: Platform.LOCAL in chats.runner.adapters)
+        (lease,) = chats.db.list_platform_leases()
+        assert lease["fence"] > 1
