@@ -161,9 +161,13 @@ class Pipeline:
 
         `with_own`: with everything that this process has accepted.
         """
-        holders = await self._list_holders() if self._db.sync.is_on_server else {}
+        holders: dict[str, set[str]] = {}
         known = {*self._under_way, *self._left}
         waiting = await self._db.list_waiting()
+        if waiting and self._db.sync.is_on_server:
+            holders = await self._list_holders()
+            known = {*self._under_way, *self._left}
+            waiting = await self._db.list_waiting()
         # From here on nothing is waited for: two looks at once must not take up the same message,
         # nor one that was begun when the platform was ours, what is another's by now.
         for settled in known - {row["id"] for row in waiting}:

@@ -17,7 +17,7 @@ from .codec import decode_content, decode_json, encode_content, encode_json, enc
 from .dialect import Connection, at_most, row, rows
 from .errors import AlreadyTakenError
 from .lineage import get_compression_lineage
-from .replicas import list_others
+from .replicas import of_those_gone
 
 INBOX_ID = "_inbox"
 """Key under which a message says which row of the inbox it comes from, or which rows: the parts of
@@ -133,8 +133,7 @@ def list_begun(conn: Connection) -> list[dict[str, Any]]:
 
 def list_left_commands(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
     """Those that others were carrying out that are gone; `with_own` as in `list_others`."""
-    known = list_others(conn, with_own)
-    return [message for message in list_begun(conn) if message["owner"] not in known]
+    return of_those_gone(conn, list_begun(conn), with_own)
 
 
 def drop_message(conn: Connection, inbox_id: str) -> bool:

@@ -14,7 +14,7 @@ from hermes_base.process import this_process
 
 from .codec import encode_text
 from .dialect import Connection, rows
-from .replicas import PlatformLease, list_others, require_platform
+from .replicas import PlatformLease, of_those_gone, require_platform
 
 OUTBOX = "_outbox"
 """Key under which a message says where it is to be delivered: id, platform, chat_id, …"""
@@ -130,8 +130,7 @@ def _require_outcome(state: str) -> None:
 
 def list_left_deliveries(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
     """What others were sending that are gone, oldest first; `with_own` as in `list_others`."""
-    known = list_others(conn, with_own)
-    return [row for row in list_deliveries(conn, ("sending",)) if row["owner"] not in known]
+    return of_those_gone(conn, list_deliveries(conn, ("sending",)), with_own)
 
 
 def list_deliveries(

@@ -147,6 +147,16 @@ def list_others(conn: Connection, with_own: bool = False) -> set[str]:
     return list_alive(conn) - {owner} if with_own else list_alive(conn) | {owner}
 
 
+def of_those_gone(
+    conn: Connection, found: list[dict[str, Any]], with_own: bool, column: str = "owner"
+) -> list[dict[str, Any]]:
+    """Those of the rows whose owner is gone; `with_own` as in `list_others`."""
+    if not found:
+        return []  # as nearly always: who lives need not be asked
+    others = list_others(conn, with_own)
+    return [one for one in found if one[column] not in others]
+
+
 def is_owner_alive(conn: Connection, owner: str | None) -> bool:
     """Whether a replica of that name is heard of."""
     heard = value(conn, "SELECT heartbeat_at FROM replicas WHERE owner = ?", (owner,))

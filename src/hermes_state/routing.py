@@ -9,7 +9,7 @@ from hermes_base.process import this_process
 from .changes import note_session_changed
 from .codec import encode_text
 from .dialect import Connection, row, rows, tuples
-from .replicas import list_others
+from .replicas import of_those_gone
 from .sessions import RECOVERABLE_END_REASONS
 from .titles import make_room_for_title
 
@@ -175,11 +175,10 @@ def list_left_handoffs(conn: Connection, with_own: bool = False) -> list[dict[st
 
     `with_own` as in `list_others`.
     """
-    known = list_others(conn, with_own)
     sessions = rows(
         conn, "SELECT * FROM sessions WHERE handoff_state = 'running' ORDER BY started_at, id"
     )
-    return [session for session in sessions if session["handoff_owner"] not in known]
+    return of_those_gone(conn, sessions, with_own, "handoff_owner")
 
 
 def take_left_handoff(conn: Connection, session_id: str, owner: str | None) -> bool:

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 10
+OWN_SCHEMA_VERSION = 11
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -367,6 +367,7 @@ INDEXES: dict[str, str] = {
     "idx_gateway_routing_version": "gateway_routing(scope, version)",
     "idx_inbox_key": "inbox(session_key) WHERE state = 'waiting'",
     "idx_inbox_session": "inbox(session_id, state)",
+    "idx_inbox_begun": "inbox(received_at) WHERE state = 'begun'",
     "idx_inbox_waiting": "inbox(source, received_at) WHERE state = 'waiting'",
     "idx_turns_running": "turns(started_at) WHERE state = 'running'",
     "idx_approvals_pending": "approvals(state, expires_at)",
