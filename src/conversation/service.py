@@ -431,10 +431,14 @@ class Conversations:
 
     async def drain(self, seconds: float) -> list[str]:
         """Let running turns end; those that take longer are interrupted. Returns their keys."""
-        running = list(self._workers.values())
-        if not running:
-            return []
-        _, late = await asyncio.wait(running, timeout=seconds)
+        deadline = time.monotonic() + seconds
+        late: set[asyncio.Task[None]] = set()
+        # Again and again: one may have been on its way here when the first look was taken.
+        while running := {task for task in self._workers.values() if not task.done()}:
+            left = deadline - time.monotonic()
+            _, late = await asyncio.wait(running, timeout=max(0.0, left))
+            if late:
+                break
         begun = [key for key in self.agents if self._workers.get(key) in late]
         for agent in list(self.agents.values()):
             interrupt = getattr(agent, "interrupt", None)

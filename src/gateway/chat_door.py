@@ -115,8 +115,8 @@ class ChatDoor(Door[Inbound]):
     async def gather(self, inbound: Inbound) -> bool:
         """Wait for a message's further parts, and give the chat a session."""
         store = self._parts.store
-        waited = await self._turns.parts.complete(inbound, self.admitted.values())
-        if waited and not self._parts.is_running():
+        await self._turns.parts.complete(inbound, self.admitted.values())
+        if not self._parts.is_running():
             return False  # it waits in the inbox, and its further parts with the platform
         if not self._is_ours(inbound):
             return False

@@ -123,6 +123,15 @@ class Pipeline:
                     self._put_back(inbound)
             else:
                 log.info("Ignoring duplicate delivery of %s", inbound.inbox_id)
+                await self._look_for(inbound)
+
+    async def _look_for(self, inbound: Inbound) -> None:
+        """Go on with a message that another gateway had stored and cannot go on with, before the
+        next of its chat."""
+        platform = inbound.event.source.platform
+        is_known = inbound.inbox_id in self._under_way or inbound.inbox_id in self._left
+        if self._db.sync.is_on_server and not is_known and self._serves(platform):
+            await self.resume({platform}, with_own=False)
 
     def take_up(self, inbound: Inbound) -> None:
         """Let a message that is stored take its way, behind those of its chat before it."""

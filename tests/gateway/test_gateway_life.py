@@ -46,6 +46,61 @@ def boundaries(fired: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, str]]
     return [(name, facts["session_id"]) for name, facts in fired if name in names]
 
 
+async def test_a_message_on_its_way_when_the_gateway_stops_waits_for_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateway(tmp_path) as chats:
+        pipeline = chats.runner.pipeline
+        passes, goes_on = asyncio.Event(), asyncio.Event()
+        authorised = pipeline._authorised
+
+        async def slowly(inbound: Any) -> bool:
+            passes.set()
+            await goes_on.wait()
+            return await authorised(inbound)
+
+        monkeypatch.setattr(pipeline, "_authorised", slowly)
+        await chats.local.receive("hello")
+        await passes.wait()
+        stop_receiving = chats.runner.supervisor.stop_receiving
+
+        async def then_it_goes_on() -> None:
+            await stop_receiving()
+            goes_on.set()
+
+        monkeypatch.setattr(chats.runner.supervisor, "stop_receiving", then_it_goes_on)
+        await chats.runner.stop()
+        assert chats.model.requests == []
+    async with gateway(tmp_path) as chats:
+        assert await chats.local.wait_for(1) == ["re: hello"]
+
+
+async def test_a_turn_that_begins_while_the_gateway_stops_has_its_time_too(
+    tmp_path: Path,
+) -> None:
+    first, second = asyncio.Event(), asyncio.Event()
+    steps = [say("one: ", first, "done"), say("two: ", second, "done")]
+    async with gateway(tmp_path, steps, drain_timeout=30.0) as chats:
+        conversations = chats.runner.conversations
+        await _asked(chats, "1", 1)
+        draining = asyncio.ensure_future(conversations.drain(30.0))
+        await asyncio.sleep(0)  # it has looked who runs
+        await _asked(chats, "2", 2)
+        first.set()
+        await chats.local.wait_for(1, chat_id="1")
+        second.set()
+        assert await draining == []
+        assert chats.local.texts("1") + chats.local.texts("2") == ["one: done", "two: done"]
+
+
+async def _asked(chats: Chats, chat_id: str, count: int) -> None:
+    """A message comes to a chat, and the model is asked for the `count`-th time."""
+    await chats.local.receive("hello", chat_id=chat_id)
+    async with asyncio.timeout(30):
+        while len(chats.model.requests) < count:
+            await asyncio.sleep(0.01)
+
+
 async def test_new_begins_anew_and_tells_it_once_in_order(tmp_path: Path, hooks: Any) -> None:
     async with gateway(tmp_path) as chats:
         await chats.ask("one")

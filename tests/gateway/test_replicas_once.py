@@ -156,6 +156,21 @@ async def test_messages_that_came_while_the_chat_was_not_certainly_ours_are_answ
         assert await chats.local.wait_for(2) == ["re: one", "re: two"]
 
 
+async def test_a_message_that_another_has_stored_meanwhile_is_answered_before_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.recovery.LOOK_SECONDS", 600.0)
+    monkeypatch.setattr("gateway.recovery.PACE_SECONDS", 600.0)
+    async with gateway(tmp_path, busy_input_mode="queue") as chats:
+        # By a gateway that lost the chat while its commit was on its way.
+        chats.db.accept_message("local:1:m1", TO["session_key"], "one", source="local",
+                                facts=CHAT, session_key=TO["session_key"])  # fmt: skip
+        tamper(chats.db, f"UPDATE inbox SET owner = '{owner('a')}'")
+        await chats.local.receive("one", message_id="m1")  # delivered again, here
+        await chats.local.receive("two", message_id="m2")
+        assert await chats.local.wait_for(2) == ["re: one", "re: two"]
+
+
 async def test_a_request_is_gone_on_with_when_who_accepted_it_is_gone(tmp_path: Path) -> None:
     facts = {"request": {"owner": "default", "conversation_id": "c"}}
     with SessionDB(tmp_path / "state.db") as db, acting_as("a"):
