@@ -99,7 +99,10 @@ class ChatDoor(Door[Inbound]):
         return None if oldest is None or not self._is_ours(oldest) else oldest
 
     def _is_ours(self, inbound: Inbound) -> bool:
-        if self._parts.serves(inbound.event.source.platform):
+        """Whether a message's chat is this gateway's. One that was taken up under a lease that was
+        lost meanwhile was forgotten with it; if the chat is ours again, it was taken up again."""
+        is_known = inbound.under is None or inbound.inbox_id in self.admitted
+        if is_known and self._parts.serves(inbound.event.source.platform):
             return True
         self.remove(inbound.inbox_ids)
         return False
@@ -134,15 +137,16 @@ class ChatDoor(Door[Inbound]):
         if not self._parts.is_running():
             return None
         waiting = await retry_until_stored(self.next, "Looking what waits")
-        if waiting is None or waiting.inbox_id == inbound.inbox_id:
-            return inbound if waiting is not None else None
-        waiting.entry = inbound.entry
+        if waiting is not None:  # the same message, perhaps taken up anew, or one before it
+            waiting.entry = inbound.entry
         return waiting
 
     async def collect(self, inbound: Inbound) -> Inbound:
         """The message with its parts, in the session the chat is in now."""
         waiting = await retry_until_stored(self._waiting, "Looking what waits")
         entry = inbound.entry
+        if inbound.under is not None:
+            inbound = self.admitted.get(inbound.inbox_id, inbound)
         inbound = merge_parts(self._turns.parts.of(inbound, waiting))
         self._turns.parts.forget(self.key)
         self.remove(inbound.inbox_ids)

@@ -25,6 +25,10 @@ from .chats import Chats, gateway
 pytestmark = pytest.mark.postgres
 
 CHAT = {"source": {"platform": "local", "chat_id": "1", "user_id": "u1", "chat_type": "dm"}}
+TARGET = {
+    "id": "t",
+    "to": {"session_key": "agent:main:local:dm:1", "platform": "local", "chat_id": "1"},
+}
 TO = {"session_key": "agent:main:local:dm:1", "platform": "local", "chat_id": "1"}
 
 
@@ -270,3 +274,25 @@ async def test_nothing_is_sent_by_a_gateway_that_may_have_lost_its_platform(
         await until(lambda: Platform.LOCAL in chats.runner.adapters)
         (lease,) = chats.db.list_platform_leases()
         assert lease["fence"] > 1
+
+
+async def test_messages_stay_in_order_when_their_chat_is_lost_and_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateway(tmp_path, busy_input_mode="queue") as chats:
+        await chats.ask("hello")
+        db, session_id = chats.db, chats.session_id()
+        other = db.begin_turn(session_id, {"role": "user", "content": "x"}, source="local",
+                              facts={}, leased=True, deliver_to=TARGET).lease  # fmt: skip
+        assert other is not None
+        tamper(db, f"UPDATE turns SET owner = '{owner('a')}'")
+        await chats.say("one")  # it waits for the turn of another gateway
+        await chats.say("two")
+        door = chats.runner.turns.door(chats.key())
+        await until(lambda: len(door.admitted) == 2)
+        monkeypatch.setattr("gateway.replica.SURE_SECONDS", 0.0)
+        await until(lambda: Platform.LOCAL not in chats.runner.adapters)
+        monkeypatch.undo()
+        await until(lambda: Platform.LOCAL in chats.runner.adapters and len(door.admitted) == 2)
+        assert db.end_turn(other._replace(owner=owner("a")))
+        assert await chats.local.wait_for(3) == ["re: hello", "re: one", "re: two"]
