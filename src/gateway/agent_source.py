@@ -75,7 +75,7 @@ class AgentSource:
             self.cache.keep(key, (agent, wanted, count, entry.session_id))
         # A session without a row begins a conversation that goes by its name.
         conversation = str(row["conversation_id"]) if row else entry.session_id
-        self.options.apply(key, conversation, agent)
+        self.options.apply(entry, conversation, agent)
         return agent
 
     def kept_agent(self, key: str, entry: SessionEntry, source: SessionSource) -> AIAgent | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from conversation.places import TurnPlaces
 
-    from .session import SessionSource
+    from .session import SessionEntry, SessionSource
     from .session_store import SessionStore
 
 _CONVERSATION = "conversation"
@@ -31,7 +31,7 @@ class ChatOptions:
         entry = self._store.entry(key)
         if entry is None or entry.options is None:
             return {}
-        return self._in(self._conversations.name(entry.session_id), key)
+        return _options_in(self._conversations.name(entry.session_id), entry)
 
     def keep(self, source: SessionSource, options: dict[str, Any]) -> None:
         """Set the options of the conversation that a chat is in now, or begins with this."""
@@ -39,15 +39,15 @@ class ChatOptions:
         conversation = self._conversations.name(session_id)
         self._store.set_options(source, {**options, _CONVERSATION: conversation})
 
-    def _in(self, conversation: str, key: str) -> dict[str, Any]:
-        entry = self._store.entry(key)
-        options = dict(entry.options) if entry is not None and entry.options is not None else {}
-        # Those of an earlier conversation hold no more.
-        return options if options.pop(_CONVERSATION, None) == conversation else {}
-
-    def apply(self, key: str, conversation: str, agent: Any) -> None:
+    def apply(self, entry: SessionEntry, conversation: str, agent: Any) -> None:
         """Make a chat's agent follow its options in the conversation it is in."""
         from agent.slash.options import apply_options
 
         if hasattr(agent, "workspace"):
-            apply_options(agent, {**self._defaults, **self._in(conversation, key)})
+            apply_options(agent, {**self._defaults, **_options_in(conversation, entry)})
+
+
+def _options_in(conversation: str, entry: SessionEntry) -> dict[str, Any]:
+    options = dict(entry.options or {})
+    # Those of an earlier conversation hold no more.
+    return options if options.pop(_CONVERSATION, None) == conversation else {}
