@@ -99,9 +99,20 @@ class Gateway:
         tell(done=True)
 
     async def take_race(self) -> None:
-        """Tell whether the message that waited, or the turn that was cut off, was answered here."""
-        await self.settled()
+        """Tell whether the message that waited, or the turn that was cut off, was answered here.
+
+        On a server one of several gateways holds the chats; the others see that it took it.
+        """
+        while Platform.LOCAL not in self.runner.recovery.recovered:
+            if self.runner.supervisor.is_elsewhere(Platform.LOCAL) and not await self._is_left():
+                break
+            await asyncio.sleep(0.002)
+        await self.idle()
         tell(won="race" in self.asked)
+
+    async def _is_left(self) -> bool:
+        """Whether the message still waits, or the turn is still abandoned."""
+        return bool(await self.db.list_waiting() or await self.db.list_abandoned_turns())
 
     async def fork(self, origin: str) -> None:
         """Branch in the chat, and go back to where it was."""
