@@ -33,6 +33,11 @@ class ChatOptions:
             return {}
         return _options_in(self._conversations.name(entry.session_id), entry)
 
+    def are_set(self, key: str) -> bool:
+        """Whether a person may have set something for a chat, in whichever conversation."""
+        entry = self._store.entry(key)
+        return entry is not None and entry.options is not None
+
     def keep(self, source: SessionSource, options: dict[str, Any]) -> None:
         """Set the options of the conversation that a chat is in now, or begins with this."""
         session_id = self._store.get_or_create_session(source).session_id

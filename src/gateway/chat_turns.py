@@ -93,7 +93,7 @@ class ChatTurns:
         running = self.door(holder or key)
         if inbound.waited or _was_waiting(inbound.event, running):
             return
-        mode = mode or await self._db.at_hand(self._busy_mode, key)
+        mode = mode or await self._find_busy_mode(key)
         agent = self.conversations.agents.get(running.key)
         if mode == "steer" and hasattr(agent, "steer") and not inbound.event.media:
             waiting = await self._db.list_waiting(session_key=key, limit=LOOK_AHEAD)
@@ -116,7 +116,7 @@ class ChatTurns:
         that an earlier run accepted.
         """
         key = door.key
-        if await self._db.at_hand(self._busy_mode, key) != "interrupt":
+        if await self._find_busy_mode(key) != "interrupt":
             return
         agent = self.conversations.agents.get(holder)
         if key != holder or door.asker is None:
@@ -175,6 +175,13 @@ class ChatTurns:
         """What a message does that comes while a turn runs, in this chat."""
         configured = self._config.busy_input_mode
         return str(self._options.of(key).get("busy") or configured)
+
+    async def _find_busy_mode(self, key: str) -> str:
+        """The same, for coroutines; where nobody set anything it is known at once, so that what
+        waits joins a turn before that has an answer."""
+        if not self._options.are_set(key):
+            return self._config.busy_input_mode
+        return await self._db.at_hand(self._busy_mode, key)
 
     async def queue(self, inbound: Inbound, message: str) -> int:
         """Let a message wait for the end of the running turn, whatever others of its chat do;

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.agent import AIAgent
 from agent.heartbeat import Heart
 from agent.outcome import Superseded
@@ -104,6 +106,7 @@ def test_a_turn_that_was_taken_over_while_its_process_was_stopped_runs_no_tool(
     assert done == []
 
 
+@pytest.mark.sqlite
 def test_a_file_that_was_slow_does_not_cost_a_turn(tmp_path: Path, monkeypatch: Any) -> None:
     from agent import journal
 

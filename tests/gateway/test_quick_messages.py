@@ -17,6 +17,7 @@ from agent.busy_state import MOST_RESTARTS
 from agent.loop import INTERRUPTED, STILL_OPEN
 from agent.model import ModelRequest, ReasoningDelta
 from agent.scripted import Call, Step, say
+from gateway.chat_options import ChatOptions
 from gateway.chat_turns import ChatTurns
 from gateway.pipeline import Inbound
 
@@ -221,6 +222,7 @@ async def test_a_message_does_not_interrupt_the_turn_that_answers_it(
         await take(turns, inbound, mode)
         taken.append(inbound.event.text)
 
+    monkeypatch.setattr(ChatOptions, "are_set", lambda options, key: True)
     monkeypatch.setattr(ChatTurns, "_busy_mode", look_slowly)
     monkeypatch.setattr(ChatTurns, "take", take_and_say)
     steps = [say("one", spoken.set, first, "."), say("two", begun.set, second, ".")]

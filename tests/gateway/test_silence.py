@@ -32,7 +32,8 @@ async def test_the_chat_is_told_once_and_then_answered(tmp_path: Path) -> None:
 
 async def test_a_silent_turn_is_stopped_and_the_chat_told(tmp_path: Path) -> None:
     never = asyncio.Event()
-    yaml = "agent: {gateway_timeout_warning: 0, gateway_timeout: 0.05}\n"
+    # Long enough for the second turn to get its answer, wherever the store is.
+    yaml = "agent: {gateway_timeout_warning: 0, gateway_timeout: 2}\n"
 
     def answer(request: ModelRequest) -> Step:
         return say("Half", never, "whole") if asked(request) == "slow" else echo(request)
