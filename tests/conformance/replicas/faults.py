@@ -54,6 +54,7 @@ class Faults:
         self._busy: set[str] = set()
         """Replicas, or the database, that something is being done to."""
         self._running: set[asyncio.Task[None]] = set()
+        self._database = asyncio.Lock()
         self.problems: list[str] = []
         self.down = (0.0, 1.5)
         """For how many leases a replica that was killed is not started again."""
@@ -97,8 +98,9 @@ class Faults:
 
     async def _make(self, kind: str) -> None:
         if kind in ON_DATABASE:
-            with self._alone(""), self._history.fault(kind):
-                await self._on_database(kind)
+            async with self._database:  # two at once would start it twice, or not at all
+                with self._alone(""), self._history.fault(kind):
+                    await self._on_database(kind)
             return
         free = [one for one in self._fleet.replicas if one.name not in self._busy]
         if not free:

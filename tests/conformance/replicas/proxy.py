@@ -128,6 +128,8 @@ class Balancer:
         there, out = found
         try:
             await asyncio.gather(_copy(reader, out), _copy(there, writer))
+        except asyncio.CancelledError:
+            pass  # the run is over; asyncio would report a handler that is cancelled
         finally:
             for end in (writer, out):
                 end.close()
