@@ -314,7 +314,7 @@ class AIAgent:
                 self._cached_system_prompt = str(stored["system_prompt"])
             else:
                 source = self._prompt_source
-                built = source if isinstance(source, str) else source()
+                built = source if isinstance(source, str) else await at_hand(db, source)
                 remembered = await self.learner.providers.system_prompt_block()
                 parts = (built, instructions, remembered)
                 self._cached_system_prompt = "\n\n".join(filter(None, parts))

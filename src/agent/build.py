@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from hermes_base import plugins
 from hermes_state import SessionDB
+from tools import shared_files
 from tools.base import Asker, Mode, Workspace
 from tools.plugin_tools import plugin_tools
 from tools.registry import Registry
@@ -95,6 +96,7 @@ def build_agent(
         tools = tools.usable(lambda tool: tool.toolset != "memory")
 
     def prompt() -> str:
+        shared_files.refresh(db, config.home)
         return build_system_prompt(
             config.home,
             where,

@@ -6,10 +6,11 @@ and however: by name, with its session, or because it has grown old.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,6 +102,17 @@ def open_store(home: Path, environ: Mapping[str, str] | None = None) -> hermes_s
     db = open_place(find_store(home, environ))
     db.on_conversations_deleted = lambda conversations: forget(home, conversations)
     return db
+
+
+@contextlib.contextmanager
+def open_if_server(place: StorePlace) -> Iterator[hermes_state.SessionDB | None]:
+    """A store on a server, which has the memories and skills of all machines (see
+    `tools.shared_files`); None for a file, which is not opened."""
+    if place.server is None:
+        yield None
+        return
+    with open_place(place) as db:
+        yield db
 
 
 def forget(home: Path, conversations: list[str]) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .connection import damage_marker
     from .db import SessionDB
     from .inbox import INBOX_ID
+    from .kept_files import KEPT_FILE_BYTES, FileChange, KeptFile
     from .lineage import SUB_AGENT
     from .link_codes import LinkOffer, NoLink
     from .losses import acknowledge_losses, list_losses
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INBOX_ID",
+    "KEPT_FILE_BYTES",
     "LEASE_SECONDS",
     "OUTBOX",
     "ROW_ID",
@@ -64,7 +66,9 @@ __all__ = [
     "AsyncSessionDB",
     "Beat",
     "ConversationBusyError",
+    "FileChange",
     "InvalidMessageError",
+    "KeptFile",
     "Lease",
     "LeaseLostError",
     "LinkOffer",
@@ -109,7 +113,10 @@ in here is this package's own business."""
 _LATER = {
     "AsyncSessionDB": "aio",
     "Beat": "replicas",
+    "FileChange": "kept_files",
     "INBOX_ID": "inbox",
+    "KEPT_FILE_BYTES": "kept_files",
+    "KeptFile": "kept_files",
     "LEASE_SECONDS": "turns",
     "Lease": "turns",
     "LinkOffer": "link_codes",

@@ -298,6 +298,10 @@ class AsyncSessionDB:
     offer_link = _InThread(SessionDB.offer_link)
     take_link = _InThread(SessionDB.take_link)
 
+    # Files that are one for all machines
+    list_kept_files = _InThread(SessionDB.list_kept_files)
+    change_kept_files = _InThread(SessionDB.change_kept_files)
+
     # Background work
     create_delegation = _InThread(SessionDB.create_delegation)
     finish_delegation = _InThread(SessionDB.finish_delegation)

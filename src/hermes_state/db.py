@@ -24,6 +24,7 @@ from . import (
     family,
     inbox,
     insights,
+    kept_files,
     lineage,
     link_codes,
     listing,
@@ -357,6 +358,10 @@ class SessionDB:
     list_paired = _reads(pairing.list_paired)
     offer_link = _writes(link_codes.offer_link)
     take_link = _writes(link_codes.take_link)
+
+    # Files that are one for all machines
+    list_kept_files = _reads(kept_files.list_kept_files)
+    change_kept_files = _writes(kept_files.change_kept_files)
 
     # Background work
     create_delegation = _writes(delegations.create_delegation)

@@ -83,6 +83,7 @@ NAMED: dict[str, Scope] = {
     "set_running_turns": ConversationId("turns of all replicas"),
     "offer_link": _LINK_CODES,
     "take_link": _LINK_CODES,
+    "change_kept_files": ConversationId("kept files"),
 }
 """Writes that are alone among their like: their lock is that of a conversation nobody has."""
 

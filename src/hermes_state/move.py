@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from . import schema
 from .dialect import Connection, tuples, value
 from .errors import StoreError, StoreUnavailableError
-from .move_ends import COUNTED, MOVING_KEY, End, open_end
+from .move_ends import COUNTED, MOVING_KEY, End, FileEnd, open_end
 
 BATCH = 1000
 _NUMBERED_ROWS = ("inbox", "async_delegations", "delivery_obligations")
@@ -43,11 +43,14 @@ _KEYS = {
     "pairing_codes": ("code_hash",),
     "paired_users": ("platform", "user_id"),
     "link_codes": ("code_hash",),
+    "kept_files": ("path",),
     "search_changes": ("seq",),
     **dict.fromkeys(_NUMBERED_ROWS, ("rowid",)),
 }  # fmt: skip
 _DEPENDENT = ("messages", "session_model_usage")
 """Tables whose rows name a session, and go with it."""
+_OF_SERVERS = ("kept_files",)
+"""Tables that only a server needs: beside a store in a file, what they hold is in the home."""
 _CHANGES = "search_changes"
 _HALF_PAIR = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
@@ -245,6 +248,9 @@ class _Move:
         with self._target.transaction():
             self._target.set_counters(counters)
             self._target.conn.execute("DELETE FROM state_meta WHERE key = ?", (MOVING_KEY,))
+            if isinstance(self._target, FileEnd):
+                for table in _OF_SERVERS:
+                    self._target.conn.execute(f"DELETE FROM {table}")
 
 
 _STORE_ID = "SELECT value FROM state_meta WHERE key = 'store_id'"

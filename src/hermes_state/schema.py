@@ -17,6 +17,7 @@ our own are further columns and tables:
 - turns, tool_runs           who runs the turn of a conversation, and which of its tools had started
 - replicas, platform_leases  the gateways that share the store, and which of them holds a platform
 - pairing_codes, link_codes  by which strangers ask, and by which a chat lets another in
+- kept_files                 memories and skills, where several machines share them
 - owner (several tables)     the process that is sending, carrying out, taking over or working
 - search_changes             what the search index has to look at again besides new messages
 """
@@ -328,6 +329,18 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "owner": "TEXT NOT NULL",
             "expires_at": "REAL NOT NULL",
             "used_at": "REAL",
+        },
+        "",
+    ),
+    "kept_files": (
+        {
+            "path": "TEXT PRIMARY KEY",
+            "content": "TEXT",
+            "encoding": "TEXT NOT NULL",
+            "executable": "INTEGER NOT NULL",
+            "version": "INTEGER NOT NULL",
+            "updated_at": "REAL NOT NULL",
+            "updated_by": "TEXT NOT NULL",
         },
         "",
     ),

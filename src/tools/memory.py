@@ -13,7 +13,9 @@ from typing import Literal, TypedDict
 
 from hermes_base import files
 from hermes_base.files import write_private
+from hermes_state import SessionDB
 
+from . import shared_files
 from .base import Tool, ToolContext, ToolError, tool
 from .screening import suspicion
 
@@ -64,22 +66,38 @@ def memory(
     settings = context.workspace.settings.get("memory") or {}
     if target == "user" and not settings.get("user_profile", True):
         raise ToolError("Nothing is kept about the person here: the settings say so.")
-    path = memory_path(context.workspace.home, target)
-    with locked(path):
-        entries = read_entries(path)
-        for operation in wanted:
-            entries = changed(entries, operation)
-        text = SEPARATOR.join(entries)
-        limit = FILES[target][1]
-        if len(text) > limit:
-            raise ToolError(
-                f"That makes {len(text)} characters; at most {limit} are kept in {path.name}. "
-                "Replace or remove entries first, or say it more briefly. Current entries:\n"
-                + "\n".join(f"- {entry}" for entry in read_entries(path))
-            )
-        write_private(path, text + "\n" if text else "")
-    used = f"{len(text)} of {limit} characters"
-    return f"Saved; {path.name} has {len(entries)} entries ({used}). The next session reads it."
+    home = context.workspace.home
+    entries = change_entries(home, target, wanted, context.db)
+    name, limit = FILES[target]
+    used = f"{len(SEPARATOR.join(entries))} of {limit} characters"
+    return f"Saved; {name} has {len(entries)} entries ({used}). The next session reads it."
+
+
+def change_entries(
+    home: Path, target: str, operations: list[Operation], db: SessionDB | None
+) -> list[str]:
+    """Change a memory file, on every machine if the store `db` is a server; returns its entries.
+
+    Raises ToolError if an entry is unfit, not there, or one too many.
+    """
+    path = memory_path(home, target)
+
+    def write() -> list[str]:
+        with locked(path):
+            before = entries = read_entries(path)
+            for operation in operations:
+                entries = changed(entries, operation)
+            text = SEPARATOR.join(entries)
+            if len(text) > (limit := FILES[target][1]):
+                raise ToolError(
+                    f"That makes {len(text)} characters; at most {limit} are kept in {path.name}. "
+                    "Replace or remove entries first, or say it more briefly. Current entries:\n"
+                    + "\n".join(f"- {entry}" for entry in before)
+                )
+            write_private(path, text + "\n" if text else "")
+            return entries
+
+    return shared_files.change(db, home, write)
 
 
 def memory_path(home: Path, target: str) -> Path:

@@ -21,7 +21,7 @@ from agent.config import load_config
 from agent.home import ConfigError
 from agent.store import find_store, open_store
 from gateway.status import GatewayLock
-from hermes_state import SessionDB, StoreUnavailableError
+from hermes_state import FileChange, SessionDB, StoreUnavailableError
 
 from .. import postgres
 from ..ports import free_port
@@ -170,9 +170,11 @@ def test_nobody_loads_the_driver_who_does_not_use_it(hermes: Any, server: Any) -
 
 
 def test_conversations_move_to_a_server_and_back(rome: Any, address: str) -> None:
+    rome("memory", "add", "Likes tea.")
     before = rome("sessions", "export", "--all").out
     said = rome("store", "move", "--to", address, "--yes")
     assert said.code == 0, said
+    assert "1 files of memories/ and skills/ went along" in said.out
     assert "2 sessions, 4 messages" in said.out
     assert "each compared" in said.out
     assert not (rome.home / "state.db").exists()
@@ -182,8 +184,16 @@ def test_conversations_move_to_a_server_and_back(rome: Any, address: str) -> Non
     assert find_store(rome.home).server == address
     assert rome("sessions", "export", "--all").out == before
     assert "kept in" in rome.fails("store", "move", "--to", address, "--yes")
+    with SessionDB(rome.home / "x.db", server=address) as db:
+        (memory,) = db.list_kept_files().files
+        assert memory.content == b"Likes tea.\n"
+        changed = FileChange(memory.path, b"Likes wine.\n", version=memory.version)
+        assert db.change_kept_files([changed]) is not None
     said = rome("store", "move", "--to", "file", "--yes")
     assert said.code == 0, said
+    assert (rome.home / "memories" / "MEMORY.md").read_text() == "Likes wine.\n"
+    with SessionDB(rome.home / "state.db") as db:
+        assert db.list_kept_files().files == [], "beside a file they are files"
     assert "still holds everything" in said.out
     assert (rome.home / "config.yaml").read_text() == "store: file\n"
     assert find_store(rome.home).server is None

@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from hermes_state import SessionDB
+from hermes_state import FileChange, SessionDB
 from hermes_state.dialect import rows
 from hermes_state.replicas import PlatformLease
 from hermes_state.schema import TABLES
@@ -22,6 +22,7 @@ _PLAUSIBLE: dict[str, Any] = {
     "Any": "text",
     "Lease": Lease(UNKNOWN, 1, "nobody"),
     "Iterable[Lease]": [Lease(UNKNOWN, 1, "nobody")],
+    "Iterable[FileChange]": [FileChange(UNKNOWN, b"text")],
     "PlatformLease": PlatformLease(UNKNOWN, 1, "nobody"),
     "list[str]": [UNKNOWN],
     "list[int]": [10**9],

@@ -29,6 +29,7 @@ CREATES = {
     "offer_pairing",
     "offer_link",
     "take_link",
+    "change_kept_files",
     "append_missing",
     "begin_turn",
     "create_delegation",

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from hermes_base.process import this_process
-from hermes_state import PlatformLease, SessionDB, StoreFullError
+from hermes_state import FileChange, PlatformLease, SessionDB, StoreFullError
 from hermes_state.dialect import Connection
 from hermes_state.schema import TABLES
 from hermes_state.tool_runs import Started
@@ -261,6 +261,7 @@ TABLE = [
     m("offer_link", session_key="k", session_id="s", owner="friend"),
     m("take_link", code="CODE", taker="guest"),
     m("take_link", code="WRONG", taker="guest"),
+    m("change_kept_files", changes=[FileChange("memories/a", b"a"), FileChange("skills/b", b"b")]),
     m("begin_turn", "s", session_id="s", source="cli", facts={},
       message={**say("later")[0], "_inbox": "waiting"}),
     m("begin_noted_turn", "s", session_id="s", source="cli", facts={}),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from agent.home import hermes_home
-from hermes_base.files import write_private
+from agent.store import find_store, open_if_server
 from hermes_cli.command_run import UserError
+from tools import shared_files
 from tools.base import ToolError
-from tools.memory import FILES, SEPARATOR, Operation, changed, locked, memory_path, read_entries
+from tools.memory import FILES, Operation, change_entries, memory_path, read_entries
 
 from .output import bold, print_json, visible
 
@@ -42,6 +42,8 @@ def add_parser(commands: Any) -> None:
 def show(args: argparse.Namespace) -> int:
     """Print both files, entry by entry."""
     home = hermes_home()
+    with open_if_server(find_store(home)) as db:
+        shared_files.refresh(db, home)
     found = {target: read_entries(memory_path(home, target)) for target in FILES}
     if args.json:
         print_json(found)
@@ -58,28 +60,10 @@ def change(args: argparse.Namespace) -> int:
     target = "user" if args.user else "memory"
     operation = Operation(action=args.action, content=args.text, old_text=args.text)
     try:
-        count = change_entries(hermes_home(), target, [operation])
+        home = hermes_home()
+        with open_if_server(find_store(home)) as db:
+            entries = change_entries(home, target, [operation], db)
     except ToolError as error:
         raise UserError(str(error)) from error
-    print(f"There are {count} entries now. The next conversation reads them.")
+    print(f"There are {len(entries)} entries now. The next conversation reads them.")
     return 0
-
-
-def change_entries(home: Path, target: str, operations: list[Operation]) -> int:
-    """Change a memory file as the agent's own tool does; returns how many entries it has then.
-
-    Raises ToolError if an entry is unfit, not there, or one too many.
-    """
-    path = memory_path(home, target)
-    with locked(path):
-        entries = read_entries(path)
-        for operation in operations:
-            entries = changed(entries, operation)
-        text = SEPARATOR.join(entries)
-        if len(text) > (limit := FILES[target][1]):
-            raise ToolError(
-                f"That makes {len(text)} characters; at most {limit} are kept in {path.name}. "
-                "Remove something first, or say it more briefly."
-            )
-        write_private(path, text + "\n" if text else "")
-    return len(entries)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from agent.config import load_config
+from agent.config import Config, load_config
+from agent.store import find_store, open_if_server
 from hermes_cli.command_parser import meant
 from hermes_cli.command_run import UserError
-from tools.skills.index import skills_of
+from tools import shared_files
+from tools.skills.index import Skill, skills_of
 
 from .output import print_json, print_table
 
@@ -37,7 +39,7 @@ def list_all(args: argparse.Namespace) -> int:
     """Print every skill with what it is for."""
     config = load_config()
     folder = config.home / "skills"
-    found = skills_of(config.home, config.skills)
+    found = _current_skills(config)
     if args.json:
         print_json([{**skill._asdict(), "folder": str(skill.folder)} for skill in found])
     elif found:
@@ -49,10 +51,17 @@ def list_all(args: argparse.Namespace) -> int:
     return 0
 
 
+def _current_skills(config: Config) -> list[Skill]:
+    """The skills, with what other machines have changed."""
+    with open_if_server(find_store(config.home)) as db:
+        shared_files.refresh(db, config.home)
+    return skills_of(config.home, config.skills)
+
+
 def show(args: argparse.Namespace) -> int:
     """Print a skill's SKILL.md."""
     config = load_config()
-    found = {skill.name: skill for skill in skills_of(config.home, config.skills)}
+    found = {skill.name: skill for skill in _current_skills(config)}
     if args.name not in found:
         raise UserError(f"There is no skill {args.name!r}.{meant(args.name, found)}")
     path = found[args.name].folder / "SKILL.md"

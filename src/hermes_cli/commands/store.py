@@ -12,7 +12,7 @@ from agent.config.schema import FILE_STORE, StoreSettings
 from agent.config.store import VARIABLE, address_of
 from agent.config.write import set_config_value, set_dotenv_value
 from agent.home import hermes_home
-from agent.store import StorePlace, find_store, open_place, require_driver
+from agent.store import StorePlace, find_store, open_if_server, open_place, require_driver
 from gateway.status import GatewayLock, GatewayRunningError
 from hermes_base.redaction import register_secret
 from hermes_cli.command_run import UserError
@@ -24,6 +24,7 @@ from hermes_state.address import (
     problem_of,
     with_password_from,
 )
+from tools import shared_files
 
 from .output import confirm, print_json, progress
 
@@ -140,7 +141,13 @@ def move(args: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
     try:
         confirm(f"Copy everything from {here} to {target}{_and_use(args)}?", args.yes)
+        with open_if_server(here) as db:
+            shared_files.refresh(db, home)
         _copy(here, target)
+        with open_if_server(target) as db:
+            brought = shared_files.refresh(db, home)
+        if brought:
+            print(f"{brought} files of memories/ and skills/ went along.")
         if not args.copy_only:
             _use(home, here, target, args.to)
     finally:

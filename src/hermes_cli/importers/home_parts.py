@@ -17,9 +17,8 @@ from typing import Any, Literal
 
 from conversation.event_hooks import NOT_AGREED
 from hermes_base.files import sweep_partial, write_private
-from hermes_cli.commands.memory import change_entries
 from tools.base import ToolError
-from tools.memory import FILES, Operation, memory_path, read_entries
+from tools.memory import FILES, Operation, change_entries, memory_path, read_entries
 
 PARTIAL = ".importing-"
 """How the name of a folder begins that is not copied to its end yet."""
@@ -145,7 +144,8 @@ def _memory_steps(source: Path, home: Path) -> Iterator[Step]:
 def _remember(home: Path, target: str, entry: str) -> Callable[[], str | None]:
     def remember() -> str | None:
         try:
-            change_entries(home, target, [Operation(action="add", content=entry)])
+            # A server's store gets it with the next session, as what is edited by hand.
+            change_entries(home, target, [Operation(action="add", content=entry)], None)
         except ToolError as error:
             return str(error).splitlines()[0]
         return None

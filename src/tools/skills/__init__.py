@@ -16,6 +16,7 @@ from typing import Literal
 from hermes_base import plugins
 from hermes_base.files import write_private
 
+from .. import shared_files
 from ..base import Tool, ToolContext, ToolError, tool
 from ..screening import marked, suspicion
 from .index import Skill, category_of, check_skill, list_skills, skills_of
@@ -100,8 +101,30 @@ def skill_manage(
     file_path: a file in references/, templates/, scripts/ or assets/
     file_content: that file's text
     """
-    if action == "create":
-        return create(context, name, content, category)
+
+    def manage() -> str:
+        if action == "create":
+            return create(context, name, content, category)
+        return manage_skill(
+            context, action, name, content, old_string, new_string, replace_all, file_path,
+            file_content,
+        )  # fmt: skip
+
+    return shared_files.change(context.db, context.workspace.home, manage)
+
+
+def manage_skill(
+    context: ToolContext,
+    action: ManageAction,
+    name: str,
+    content: str | None,
+    old_string: str | None,
+    new_string: str | None,
+    replace_all: bool,
+    file_path: str | None,
+    file_content: str | None,
+) -> str:
+    """Change a skill that is there."""
     skill = find_skill(context, name)
     if not skill.folder.is_relative_to(context.workspace.home / "skills"):
         raise ToolError(f"{name} is in {skill.folder}, which is only read. Make one of your own.")

@@ -1,0 +1,307 @@
+"""Memories and skills are one for all machines whose store is the same server.
+
+The files of the home stay what everybody reads, edits and runs; they are copies of rows of the
+store. Two moments bring them together: before a session begins (`refresh`), and around a change by
+a tool or a command (`change`), which is made again if another machine was first. A manifest in the
+home says which version each file had when it was last the same in both places:
+
+- changed in the store only: the home gets it;
+- changed in the home only, by hand: the store gets it;
+- changed in both: the store's counts; the home's is put into `backups/` and said;
+- deleted by hand: it comes back. What a tool or a command deletes is deleted everywhere.
+
+With a store in a file nothing is done: there is one home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, TypeVar
+
+from hermes_base.files import locked, write_private
+from hermes_state import (
+    KEPT_FILE_BYTES,
+    FileChange,
+    KeptFile,
+    SessionDB,
+    StoreBusyError,
+    StoreError,
+)
+
+log = logging.getLogger(__name__)
+
+FOLDERS = ("memories", "skills")
+MOST_FILES = 2000
+MANIFEST = "shared-files.json"
+_ATTEMPTS = 20
+
+R = TypeVar("R")
+
+
+def refresh(db: SessionDB | None, home: Path) -> int:
+    """Bring the home and the store together; returns how many files the store was given.
+
+    A server that is away leaves the home as it is.
+    """
+    if not _is_on_server(db):
+        return 0
+    assert db is not None
+    try:
+        with locked(home / f"{MANIFEST}.lock"):
+            return _Copies(db, home).refresh()
+    except (StoreError, OSError) as error:
+        log.warning("Memories and skills are those that this machine has: %s", error)
+        return 0
+
+
+def change(db: SessionDB | None, home: Path, work: Callable[[], R]) -> R:
+    """Run what changes memories or skills of the home, and share that.
+
+    It is run again, on the newest files, if another machine has changed one of the same files
+    meanwhile. Raises StoreError, with nothing changed, if the server cannot be asked.
+    """
+    if not _is_on_server(db):
+        return work()
+    assert db is not None
+    with locked(home / f"{MANIFEST}.lock"):
+        copies = _Copies(db, home)
+        for _ in range(_ATTEMPTS):
+            copies.refresh()
+            result = work()
+            if copies.share():
+                return result
+    raise StoreBusyError("Other machines keep changing the same memories and skills.")
+
+
+def _is_on_server(db: SessionDB | None) -> bool:
+    return getattr(db, "is_on_server", False) is True  # not what stands in for a store
+
+
+class _Seen(NamedTuple):
+    """A file when it was last the same in both places."""
+
+    version: int
+    digest: str
+    """Empty for one that is deleted."""
+    stamp: tuple[int, ...]
+    """The home's file, when it was changed, its size, whether it can be run: while these are the
+    same, so is it."""
+
+
+class _Copies:
+    """The files of a home as copies of the store's; for one at a time."""
+
+    def __init__(self, db: SessionDB, home: Path) -> None:
+        self._db, self._home = db, home
+        self._store = str(db.get_meta("store_id"))
+        self._version = 0
+        self._seen: dict[str, _Seen] = {}
+        kept = _read_manifest(home / MANIFEST)
+        self._is_first = kept.get("store") != self._store
+        if not self._is_first:
+            self._version = int(kept["version"])
+            self._seen = {
+                path: _Seen(version, digest, tuple(stamp))
+                for path, (version, digest, stamp) in kept["files"].items()
+            }
+
+    def refresh(self) -> int:
+        """Take what changed in the store, and share what was changed by hand; returns how many."""
+        for _ in range(_ATTEMPTS):
+            self._take()
+            edited = self._changes(with_deleted=False)
+            if not edited or self._store_changes(edited):
+                break
+        if self._is_first and edited:
+            log.warning(
+                "%d files of memories/ and skills/ were brought into %s, for all machines that"
+                " use it", len(edited), self._db.location,
+            )  # fmt: skip
+        self._is_first = False
+        self._save()
+        return len(edited)
+
+    def share(self) -> bool:
+        """Store what a work has changed; False, and the home is put back, if somebody was first."""
+        changes = self._changes(with_deleted=True)
+        if not changes or self._store_changes(changes):
+            self._save()
+            return True
+        newest = {file.path: file for file in self._db.list_kept_files().files}
+        for change in changes:
+            self._put(newest.get(change.path) or KeptFile(change.path, None, False, 0))
+        self._save()
+        return False
+
+    def _take(self) -> None:
+        """Give the home what changed in the store."""
+        changes = self._db.list_kept_files(self._version)
+        if changes.is_all:  # a new home, or a store that was put back
+            there = {file.path for file in changes.files}
+            self._seen = {path: seen for path, seen in self._seen.items() if path in there}
+        here = dict(self._files())
+        for file in changes.files:
+            self._take_file(file, here.get(file.path))
+        self._version = changes.version
+        # What is missing here without having been deleted comes back.
+        lost = [path for path, seen in self._seen.items() if seen.digest and path not in here]
+        lost = [path for path in lost if not (self._home / path).exists()]
+        if lost:
+            for file in self._db.list_kept_files().files:
+                if file.path in lost:
+                    self._put(file)
+
+    def _take_file(self, file: KeptFile, here: Path | None) -> None:
+        seen = self._seen.get(file.path)
+        if seen is not None and seen.version == file.version:
+            return
+        if here is not None:
+            content = here.read_bytes()
+            is_edited = seen is None or _digest(content, _can_run(here)) != seen.digest
+            if is_edited and content != file.content:
+                self._put_aside(file.path, content)
+        self._put(file)
+
+    def _put(self, file: KeptFile) -> None:
+        """Make a file of the home what the store has."""
+        path = self._home / file.path
+        if not _is_inside(self._home, file.path):
+            log.warning("%s is left out: it would lie elsewhere", file.path)
+            return
+        if file.content is None:
+            path.unlink(missing_ok=True)
+            self._remove_empty(path.parent)
+        else:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(path, file.content, mode=0o700 if file.executable else 0o600)
+        self._note(file.path, file.version, file.content)
+
+    def _put_aside(self, path: str, content: bytes) -> None:
+        aside = self._home / "backups" / f"files-{time.strftime('%Y%m%d-%H%M%S')}" / path
+        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(aside, content)
+        log.warning(
+            "%s was changed here and on another machine; what was here is kept at %s", path, aside
+        )
+
+    def _changes(self, *, with_deleted: bool) -> list[FileChange]:
+        """What is different in the home from what the store is known to have."""
+        changes, present = [], set()
+        for name, path in self._files():
+            present.add(name)
+            seen = self._seen.get(name)
+            if seen is not None and seen.stamp == _stamp(path):
+                continue
+            content = path.read_bytes()
+            version = seen.version if seen is not None else 0
+            if seen is not None and seen.digest == _digest(content, _can_run(path)):
+                self._note(name, version, content)
+            else:
+                changes.append(FileChange(name, content, _can_run(path), version))
+        if with_deleted:
+            changes += [
+                FileChange(name, None, version=seen.version)
+                for name, seen in self._seen.items()
+                if seen.digest and name not in present and not (self._home / name).exists()
+            ]
+        return changes
+
+    def _store_changes(self, changes: list[FileChange]) -> bool:
+        versions = self._db.change_kept_files(changes)
+        if versions is None:
+            return False
+        for change in changes:
+            self._note(change.path, versions[change.path], change.content)
+        # Numbers in between would be others', whose changes are still to be taken.
+        if min(versions.values()) == self._version + 1:
+            self._version = max(versions.values())
+        return True
+
+    def _note(self, path: str, version: int, content: bytes | None) -> None:
+        if content is None:
+            self._seen[path] = _Seen(version, "", ())
+        else:
+            here = self._home / path
+            self._seen[path] = _Seen(version, _digest(content, _can_run(here)), _stamp(here))
+
+    def _files(self) -> Iterator[tuple[str, Path]]:
+        """The files that are shared: their names below the home, and where they are."""
+        count = 0
+        for top in FOLDERS:
+            for place, folders, names in os.walk(self._home / top):
+                folders[:] = sorted(one for one in folders if not _is_left_out(one))
+                for name in sorted(names):
+                    path = Path(place, name)
+                    if _is_left_out(name) or path.is_symlink() or not path.is_file():
+                        continue
+                    if path.stat().st_size > KEPT_FILE_BYTES:
+                        log.warning("%s is too large to be shared; it stays here", path)
+                        continue
+                    count += 1
+                    if count > MOST_FILES:
+                        log.warning("More than %d files are not shared", MOST_FILES)
+                        return
+                    yield path.relative_to(self._home).as_posix(), path
+
+    def _remove_empty(self, folder: Path) -> None:
+        tops = {self._home / top for top in FOLDERS}
+        while folder not in tops and folder != self._home:
+            try:
+                folder.rmdir()
+            except OSError:
+                return  # something is in it
+            folder = folder.parent
+
+    def _save(self) -> None:
+        files = dict(sorted(self._seen.items()))
+        kept = {"store": self._store, "version": self._version, "files": files}
+        text = json.dumps(kept, indent=0)
+        path = self._home / MANIFEST
+        with contextlib.suppress(OSError):  # read again below
+            if path.read_text(encoding="utf-8") == text:
+                return
+        write_private(path, text, durable=False)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        log.warning("%s cannot be read; the files are compared anew: %s", path, error)
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def _is_left_out(name: str) -> bool:
+    return name.startswith(".") or name.endswith(".lock") or name == "__pycache__"
+
+
+def _is_inside(home: Path, path: str) -> bool:
+    """Whether a name of the store leads into the folders that are shared, and not out of them."""
+    parts = PurePosixPath(path).parts
+    if len(parts) < 2 or parts[0] not in FOLDERS or ".." in parts or path.startswith("/"):
+        return False
+    top = (home / parts[0]).resolve()
+    return (home / path).resolve().is_relative_to(top)
+
+
+def _digest(content: bytes, can_run: bool) -> str:
+    return f"{hashlib.sha256(content).hexdigest()}{'x' if can_run else ''}"
+
+
+def _can_run(path: Path) -> bool:
+    return bool(path.stat().st_mode & 0o100)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    facts = path.stat()
+    return facts.st_ino, facts.st_mtime_ns, facts.st_size, facts.st_mode & 0o100
