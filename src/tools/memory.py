@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from hermes_base import files
 from hermes_base.files import write_private
-from hermes_state import SessionDB
 
 from . import shared_files
 from .base import Tool, ToolContext, ToolError, tool
 from .screening import suspicion
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
 
 SEPARATOR = "\n§\n"
 FILES = {"memory": ("MEMORY.md", 4000), "user": ("USER.md", 2000)}

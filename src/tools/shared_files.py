@@ -23,17 +23,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import hermes_state  # its names are looked up when they are used: only a server needs them
 from hermes_base.files import locked, write_private
-from hermes_state import (
-    KEPT_FILE_BYTES,
-    FileChange,
-    KeptFile,
-    SessionDB,
-    StoreBusyError,
-    StoreError,
-)
+from hermes_state import StoreBusyError, StoreError
+
+if TYPE_CHECKING:
+    from hermes_state import FileChange, KeptFile, SessionDB
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +133,7 @@ class _Copies:
             return True
         newest = {file.path: file for file in self._db.list_kept_files().files}
         for change in changes:
-            self._put(newest.get(change.path) or KeptFile(change.path, None, False, 0))
+            self._put(newest.get(change.path) or hermes_state.KeptFile(change.path, None, False, 0))
         self._save()
         return False
 
@@ -204,10 +201,10 @@ class _Copies:
             if seen is not None and seen.digest == _digest(content, _can_run(path)):
                 self._note(name, version, content)
             else:
-                changes.append(FileChange(name, content, _can_run(path), version))
+                changes.append(hermes_state.FileChange(name, content, _can_run(path), version))
         if with_deleted:
             changes += [
-                FileChange(name, None, version=seen.version)
+                hermes_state.FileChange(name, None, version=seen.version)
                 for name, seen in self._seen.items()
                 if seen.digest and name not in present and not (self._home / name).exists()
             ]
@@ -241,7 +238,7 @@ class _Copies:
                     path = Path(place, name)
                     if _is_left_out(name) or path.is_symlink() or not path.is_file():
                         continue
-                    if path.stat().st_size > KEPT_FILE_BYTES:
+                    if path.stat().st_size > hermes_state.KEPT_FILE_BYTES:
                         log.warning("%s is too large to be shared; it stays here", path)
                         continue
                     count += 1
