@@ -15,6 +15,7 @@ import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent.events import watch_all
@@ -28,6 +29,7 @@ from hermes_state import TURN_RUNNING, Lease, StoreError, is_abandoned
 
 from .abandoned import is_unsure
 from .door import Abandoned, Door, NotNowError
+from .listening import listener_of
 from .mirror import Linked, LinkedChats, Mirror
 from .pace import Pace, watch_progress
 from .patience import retry_until_stored
@@ -350,10 +352,18 @@ class Conversations:
                 silence,
                 events.watch if events is not None else None,
             )
-            outcome = await door.run(agent, request, watch)
+            with self._reachable(agent):
+                outcome = await door.run(agent, request, watch)
         if events is not None:
             await events.end(outcome)
         return outcome
+
+    def _reachable(self, agent: Any) -> AbstractContextManager[None]:
+        """Let other processes stop, tell and watch an agent's turn."""
+        db = self._db.sync
+        if getattr(agent, "db", None) is not db:  # it stands in for one, or has no store
+            return contextlib.nullcontext()
+        return listener_of(db).hearing(agent, lambda: self.places.name(agent.session_id))
 
     async def _settle_inbox(
         self, door: Door[W], work: W, question: Question, outcome: NotStarted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,11 @@ from .relay import Relay
 if TYPE_CHECKING:
     from agent.agent import AIAgent
     from agent.events import Watcher
+    from hermes_state import SessionDB
+
+    from .distant_view import DistantView
+    from .events import Numbered
+    from .relay import View
 
 PUBLISHED = "published"
 """The name of an agent's watcher that publishes."""
@@ -49,6 +54,23 @@ def open_log(home: Path, conversation_id: str) -> ConversationLog:
     """The log of a conversation that turns run in here, offered to the processes of a home."""
     relay_of(home).listen()
     return LOGS.log(conversation_id)
+
+
+def follow_turn(
+    db: SessionDB, home: Path, turn: Mapping[str, Any], show: Callable[[Numbered], None]
+) -> View | DistantView | None:
+    """Watch a turn of another process in a thread; None if that is not possible.
+
+    One of this machine is watched directly; any other through the store, if that is a server.
+    """
+    from .distant_view import follow_distant
+    from .relay import follow
+
+    conversation_id = str(turn["conversation_id"])
+    view = follow(home, str(turn["owner"]), conversation_id, show)
+    if view is not None or not db.is_on_server:
+        return view
+    return follow_distant(db, conversation_id, show)
 
 
 def relay_of(home: Path) -> Relay:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .kept_files import KEPT_FILE_BYTES, FileChange, KeptFile
     from .lineage import SUB_AGENT
     from .link_codes import LinkOffer, NoLink
+    from .locks import EVENTS, SIGNALS
     from .losses import acknowledge_losses, list_losses
     from .outbox import OUTBOX
     from .replicas import UNDER, Beat, PlatformLease
@@ -51,21 +52,27 @@ if TYPE_CHECKING:
     from .turns import LEASE_SECONDS, TURN_RUNNING, Lease, is_abandoned
     from .wake import Wake
     from .wall_settings import WALL_MODES
+    from .watches import EVERYBODY, WATCH_SECONDS, EventBatch
 
 __all__ = [
+    "EVENTS",
+    "EVERYBODY",
     "INBOX_ID",
     "KEPT_FILE_BYTES",
     "LEASE_SECONDS",
     "OUTBOX",
     "ROW_ID",
+    "SIGNALS",
     "SUB_AGENT",
     "TURN_RUNNING",
     "UNDER",
     "WALL_MODES",
+    "WATCH_SECONDS",
     "AlreadyTakenError",
     "AsyncSessionDB",
     "Beat",
     "ConversationBusyError",
+    "EventBatch",
     "FileChange",
     "InvalidMessageError",
     "KeptFile",
@@ -113,6 +120,9 @@ in here is this package's own business."""
 _LATER = {
     "AsyncSessionDB": "aio",
     "Beat": "replicas",
+    "EVENTS": "locks",
+    "EVERYBODY": "watches",
+    "EventBatch": "watches",
     "FileChange": "kept_files",
     "INBOX_ID": "inbox",
     "KEPT_FILE_BYTES": "kept_files",
@@ -126,6 +136,7 @@ _LATER = {
     "ROW_ID": "turn_log",
     "Recorded": "turn_log",
     "Rotation": "rotation",
+    "SIGNALS": "locks",
     "SUB_AGENT": "lineage",
     "SessionDB": "db",
     "Started": "tool_runs",
@@ -133,6 +144,7 @@ _LATER = {
     "TakenTurn": "take_over",
     "UNDER": "replicas",
     "WALL_MODES": "wall_settings",
+    "WATCH_SECONDS": "watches",
     "Wake": "wake",
     "acknowledge_losses": "losses",
     "at_hand": "aio",

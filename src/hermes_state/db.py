@@ -41,6 +41,7 @@ from . import (
     rotation,
     routing,
     sessions,
+    signals,
     take_over,
     titles,
     tool_runs,
@@ -50,6 +51,7 @@ from . import (
     usage,
     views,
     wall_settings,
+    watches,
 )
 from .connection import BUSY_TIMEOUT
 from .dialect import Connection
@@ -109,12 +111,13 @@ def _write_on_server(
 
 
 @functools.cache
-def _lock_of(method: Callable[..., Any]) -> tuple[Callable[..., str | None], bool]:
-    """Whose lock a method needs, from its arguments; whether others wait for what it writes."""
+def _lock_of(method: Callable[..., Any]) -> tuple[Callable[..., str | None], bool | str]:
+    """Whose lock a method needs, from its arguments; whether others wait for what it writes, or
+    the topic of those who do."""
     from . import locks
 
     name = next(name for name, own in vars(SessionDB).items() if own is method)
-    return locks.scope_of(method, name), name not in locks.QUIET
+    return locks.scope_of(method, name), locks.TOPICS.get(name) or name not in locks.QUIET
 
 
 def default_path() -> Path:
@@ -174,12 +177,12 @@ class SessionDB:
         return self._database.clock
 
     def _execute_write(
-        self, work: Callable[[Connection], R], about: str | None = None, *, tell: bool = True
+        self, work: Callable[[Connection], R], about: str | None = None, *, tell: bool | str = True
     ) -> R:
         """Run `work(connection)` in one write transaction and return what it returns.
 
         On a server it is alone in the conversation of the session `about`, or in the store, and
-        with `tell` whoever waits for a change is woken.
+        with `tell` whoever waits for a change is woken, or for one of that topic.
         """
         if self._database.is_server:
             return self._database.write(work, about, tell)
@@ -348,6 +351,21 @@ class SessionDB:
     list_platform_leases = _reads(replicas.list_platform_leases)
     keep_for_platform = _writes(replicas.keep_for_platform)
     get_kept_for_platform = _reads(replicas.get_kept_for_platform)
+
+    # Turns of other processes
+    send_signal = _writes(signals.send_signal)
+    list_signals = _reads(signals.list_signals)
+    take_signal = _writes(signals.take_signal)
+    settle_signal = _writes(signals.settle_signal)
+    get_signal_outcome = _reads(signals.get_signal_outcome)
+    withdraw_signal = _writes(signals.withdraw_signal)
+    watch_turn = _writes(watches.watch_turn)
+    renew_watch = _writes(watches.watch_turn)
+    end_watch = _writes(watches.end_watch)
+    list_watches = _reads(watches.list_watches)
+    add_events = _writes(watches.add_events)
+    list_events = _reads(watches.list_events)
+    drop_events = _writes(watches.drop_events)
 
     # Who may talk
     offer_pairing = _writes(pairing.offer_pairing)

@@ -68,6 +68,8 @@ ROWS: frozenset[str] = frozenset({
     "forget_delivered",
     "register_replica", "beat_replica", "drain_replica", "leave_replicas",
     "take_platform", "release_platform", "keep_for_platform",
+    "send_signal", "take_signal", "settle_signal", "withdraw_signal",
+    "watch_turn", "renew_watch", "end_watch", "add_events", "drop_events",
     "note_preview", "forget_preview",
     "create_delegation", "finish_delegation", "lose_delegation", "add_note", "drop_notes",
     "update_binding",
@@ -103,8 +105,17 @@ QUIET: frozenset[str] = frozenset({
     "append_message", "append_messages", "update_token_counts",
     "record_auxiliary_usage", "note_preview", "forget_preview", "refresh_compression_lock",
     "update_system_prompt", "forget_taken", "forget_delivered",
+    "take_signal", "withdraw_signal", "renew_watch", "drop_events",
 })  # fmt: skip
 """Writes that nobody in another process waits for: they wake nobody."""
+
+SIGNALS, EVENTS = "signals", "events"
+
+TOPICS: dict[str, str] = {
+    **dict.fromkeys(("send_signal", "settle_signal", "watch_turn", "end_watch"), SIGNALS),
+    "add_events": EVENTS,
+}
+"""Writes that wake only those who wait for their topic."""
 
 
 def scope_of(function: Callable[..., Any], name: str) -> Callable[..., Scope]:

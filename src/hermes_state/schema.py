@@ -18,6 +18,8 @@ our own are further columns and tables:
 - replicas, platform_leases  the gateways that share the store, and which of them holds a platform
 - pairing_codes, link_codes  by which strangers ask, and by which a chat lets another in
 - kept_files                 memories and skills, where several machines share them
+- signals                    what processes tell the one that runs a conversation's turn
+- watches, watched_events    who watches a turn from another machine, and what they are shown
 - owner (several tables)     the process that is sending, carrying out, taking over or working
 - search_changes             what the search index has to look at again besides new messages
 """
@@ -27,7 +29,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 11
+OWN_SCHEMA_VERSION = 12
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -300,6 +302,38 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "kept": "TEXT",
         },
         "",
+    ),
+    "signals": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "conversation_id": "TEXT NOT NULL",
+            "started_at": "REAL NOT NULL",
+            "kind": "TEXT NOT NULL",
+            "payload": "TEXT",
+            "made_at": "REAL NOT NULL",
+            "taken_at": "REAL",
+            "outcome": "TEXT",
+        },
+        "",
+    ),
+    "watches": (
+        {
+            "conversation_id": "TEXT NOT NULL",
+            "viewer": "TEXT NOT NULL",
+            "since": "INTEGER NOT NULL",
+            "until": "REAL NOT NULL",
+        },
+        "PRIMARY KEY (conversation_id, viewer)",
+    ),
+    "watched_events": (
+        {
+            "conversation_id": "TEXT NOT NULL",
+            "number": "INTEGER NOT NULL",
+            "viewer": "TEXT NOT NULL",
+            "lines": "TEXT NOT NULL",
+            "made_at": "REAL NOT NULL",
+        },
+        "PRIMARY KEY (conversation_id, number, viewer)",
     ),
     "pairing_codes": (
         {

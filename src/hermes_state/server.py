@@ -173,11 +173,14 @@ class ServerDatabase:
 
     # Works
 
-    def write(self, work: Callable[[Connection], T], about: Scope = STORE, tell: bool = True) -> T:
+    def write(
+        self, work: Callable[[Connection], T], about: Scope = STORE, tell: bool | str = True
+    ) -> T:
         """Run `work` in one transaction: all of it is durable when this returns, or none.
 
         A work whose transaction was lost, or met another's, is run again; it must not have effects
-        outside of it. `about` is whose lock it needs; with `tell` whoever waits is woken.
+        outside of it. `about` is whose lock it needs; with `tell` whoever waits is woken, or for
+        the topic it names.
         """
         self.require_open()
         scope, tries = about, 0
@@ -202,7 +205,7 @@ class ServerDatabase:
         connection: ServerConnection,
         work: Callable[[Connection], T],
         scope: Scope,
-        tell: bool,
+        tell: bool | str,
     ) -> T:
         begun = connection.run_script(f"BEGIN; {_lock(connection, scope)}").fetchone()
         assert begun is not None
@@ -219,9 +222,11 @@ class ServerDatabase:
                 raise psycopg.OperationalError(f"the connection was lost: {lost}") from lost
         return result
 
-    def _commit(self, connection: ServerConnection, tell: bool) -> None:
+    def _commit(self, connection: ServerConnection, tell: bool | str) -> None:
         """Commit with a mark; _LostCommitError if nobody knows whether it counts."""
         notify = f"NOTIFY {CHANNEL}; " if tell else ""
+        if isinstance(tell, str):
+            notify = f"NOTIFY {CHANNEL}, '{tell}'; "
         is_first = connection.commits == 0
         try:
             if is_first:

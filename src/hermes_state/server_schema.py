@@ -29,6 +29,9 @@ STORE_LOCK = 0x4865726D6573  # "Hermes"
 NUMBERED_ROWS = frozenset({"inbox", "async_delegations", "delivery_obligations"})
 """Tables that are read in the order in which rows came; SQLite counts those by itself."""
 
+UNLOGGED = frozenset({"watched_events"})
+"""Tables that a server which crashed may forget: they cost it no log."""
+
 COMMIT_MARKS = "commit_marks"
 
 _TYPES = {"TEXT": "text", "INTEGER": "bigint", "REAL": "double precision"}
@@ -122,7 +125,8 @@ def _create_table(table: str) -> str:
     constraints = schema.TABLES[table][1]
     if constraints:
         parts.append(constraints)
-    return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(parts)})"
+    kind = "UNLOGGED TABLE" if table in UNLOGGED else "TABLE"
+    return f"CREATE {kind} IF NOT EXISTS {table} ({', '.join(parts)})"
 
 
 def require_fit(conn: ServerConnection, where: str) -> None:

@@ -40,7 +40,7 @@ class ServerWake(Wake):
                     try:
                         connection.execute(f"LISTEN {CHANNEL}")
                         failures = 0
-                        self.ring()  # what was written before we listened
+                        self._ring_all()  # what was written before we listened
                         if self._follow(connection, ended):
                             return
                     finally:
@@ -51,9 +51,14 @@ class ServerWake(Wake):
                 failures += 1
                 if select.select([ended], [], [], wait)[0]:
                     return
-                self.ring()
+                self._ring_all()
         finally:
             os.close(ended)
+
+    def _ring_all(self) -> None:
+        self.ring()
+        for topic in list(self._topics.values()):
+            topic.ring()
 
     def _follow(self, connection: psycopg.Connection[Any], ended: int) -> bool:
         """Ring with every notification, until the end; False if the connection is lost."""
@@ -62,8 +67,15 @@ class ServerWake(Wake):
             if ended in ready:
                 return True
             connection.pgconn.consume_input()
-            heard = False
-            while connection.pgconn.notifies() is not None:
-                heard = True
-            if heard:
+            heard = set()
+            while (told := connection.pgconn.notifies()) is not None:
+                heard.add(told.extra.decode(errors="replace"))
+            self._hear(heard)
+
+    def _hear(self, heard: set[str]) -> None:
+        """Wake those who wait for these topics; for "" those who wait for any change."""
+        for name in heard:
+            if not name:
                 self.ring()
+            elif (topic := self._topics.get(name)) is not None:
+                topic.ring()

@@ -220,7 +220,7 @@ def forget_session(conn: Connection, session_id: str, conversation_id: str) -> N
         " AND EXISTS (SELECT 1 FROM sessions WHERE conversation_id = ?1)",
         (conversation_id, session_id),
     )
-    for table in ("turns", "tool_runs"):
+    for table in ("turns", "tool_runs", "signals", "watches", "watched_events"):
         conn.execute(
             f"DELETE FROM {table} WHERE conversation_id = ?1"
             " AND NOT EXISTS (SELECT 1 FROM sessions WHERE conversation_id = ?1)",

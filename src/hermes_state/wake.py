@@ -52,8 +52,15 @@ class Wake:
         self._futures: set[asyncio.Future[None]] = set()
         self._thread: threading.Thread | None = None
         self._stop: int | None = None
+        self._topics: dict[str, Topic] = {}
         self.number = 0
         """Another one after every change that was noticed."""
+
+    def topic(self, name: str) -> Topic:
+        """For whoever waits for one kind of change (`locks.TOPICS`) and is not to be woken by all
+        the others. A file does not tell them apart: there nobody is woken before its time-out."""
+        with self._changed:
+            return self._topics.setdefault(name, Topic(self))
 
     def ring(self) -> None:
         """Something was committed here, or has changed that a waiting thread must see."""
@@ -103,6 +110,8 @@ class Wake:
         if stop is not None:
             os.close(stop)
         self.ring()
+        for topic in list(self._topics.values()):
+            topic.ring()
         if thread is not None and thread is not threading.current_thread():
             thread.join(5)
 
@@ -167,6 +176,17 @@ class Wake:
             if due and due[0] <= now:
                 due = [moment for moment in due if moment > now]
                 self.ring()
+
+
+class Topic(Wake):
+    """One kind of change, noticed by the wake it belongs to."""
+
+    def __init__(self, of: Wake) -> None:
+        super().__init__(None)
+        self._of = of
+
+    def _listen(self) -> None:
+        self._of._listen()
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -154,6 +154,7 @@ class Watcher:
             viewing.begin(self._hub, sid, session)  # by another one, perhaps
         else:
             session["elsewhere"] = False
+            viewing.await_end(session)
             viewing.end(self._hub, sid, session)
             history.reload(self._hub, sid, session)
             prompts.run_waiting(self._hub, sid, session, is_opened=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from conversation import abandoned
 from conversation.busy import offer
 from conversation.door import Abandoned
+from hermes_state import StoreError
 
 from . import asking, history, live
 from .hub import Hub, Session
@@ -85,6 +86,27 @@ def _stop(session: Session) -> bool:
         ring()  # it waits for another process's turn
     asking.withdraw_all(session)
     return running or stopped
+
+
+def stop_elsewhere(hub: Hub, sid: str, session: Session) -> bool:
+    """Have the turn stopped that another process runs; False if none does.
+
+    Its answer is waited for in a thread: other calls must not wait meanwhile.
+    """
+    from agent.elsewhere import NotHeardError, stop_elsewhere
+
+    db, key = hub.get_db(), live.current_key(session)
+    if not abandoned.runs_elsewhere(db, key):
+        return False
+
+    def stop() -> None:
+        try:
+            stop_elsewhere(db, key)
+        except (NotHeardError, StoreError) as error:
+            hub.emit("status.update", sid, {"kind": "notice", "text": str(error)})
+
+    threading.Thread(target=stop, name="hermes-stop", daemon=True).start()
+    return True
 
 
 @contextlib.contextmanager

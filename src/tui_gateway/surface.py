@@ -103,10 +103,10 @@ class LiveSurface(Surface):
         return set_title(self._hub, self._sid, self._session, title)
 
     def stop(self) -> bool:
-        """Stop the running turn, and take its questions back."""
+        """Stop the running turn, and take its questions back; or that of another process."""
         stopped = prompts.interrupt(self._session)
         asking.withdraw_all(self._session)
-        return stopped
+        return stopped or self.stop_elsewhere()
 
     def queue(self, text: str) -> int:
         """Keep a message until the turn is over."""

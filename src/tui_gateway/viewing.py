@@ -1,7 +1,8 @@
 """A turn that another process runs in a live conversation, shown here as it streams.
 
-Its events come from that process (`conversation.relay`) and become those of the protocol like the
-ones of our own turns. When it has ended, the history is read anew (`other_processes`).
+Its events come from that process, or from its machine through the store (`conversation.watching`),
+and become those of the protocol like the ones of our own turns. When it has ended, the history is
+read anew (`other_processes`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from .hub import Hub, Session
 if TYPE_CHECKING:
     from conversation.events import Numbered
 
+LAST_SECONDS = 0.5
+
 _NOT_SHOWN = ("NoteStored", "BackgroundFinished", "ReviewFinished")
 """Events that are about the other process's own work, not about the conversation's."""
 
@@ -23,7 +26,7 @@ _NOT_SHOWN = ("NoteStored", "BackgroundFinished", "ReviewFinished")
 def begin(hub: Hub, sid: str, session: Session) -> None:
     """Show the turn that another process runs in a session's conversation, if one does."""
     from agent.home import hermes_home
-    from conversation.relay import follow
+    from conversation.watching import follow_turn
     from hermes_base.process import this_process
 
     turn = abandoned.open_turn(hub.get_db(), live.current_key(session))
@@ -40,13 +43,20 @@ def begin(hub: Hub, sid: str, session: Session) -> None:
         if session.get("viewed") == wanted:
             _show(hub, sid, session, numbered.event)
 
-    view = follow(hermes_home(), turn["owner"], turn["conversation_id"], show)
+    view = follow_turn(hub.get_db(), hermes_home(), turn, show)
     with session["history_lock"]:
         if session.get("viewed") == wanted:
             session["view"] = view
             return
     if view is not None:
         view.close()  # it has ended while we connected
+
+
+def await_end(session: Session) -> None:
+    """The turn is over: wait a moment for its last events, which come by another way."""
+    ended = getattr(session.get("view"), "turn_ended", None)
+    if ended is not None:
+        ended.wait(LAST_SECONDS)
 
 
 def end(hub: Hub, sid: str, session: Session) -> None:

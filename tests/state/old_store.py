@@ -250,7 +250,8 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'messages_fts%'"
         " AND name NOT IN ('sqlite_sequence', 'search_changes', 'approvals', 'approval_grants',"
         " 'inbox', 'turns', 'tool_runs', 'pairing_codes', 'paired_users',"
-        " 'replicas', 'platform_leases', 'link_codes', 'kept_files')"
+        " 'replicas', 'platform_leases', 'link_codes', 'kept_files', 'signals', 'watches',"
+        " 'watched_events')"
     ).fetchall():
         names = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
         columns = sorted(set(names) - own.get(table, set()))

@@ -8,6 +8,7 @@ from hermes_state.dialect import rows
 from hermes_state.replicas import PlatformLease
 from hermes_state.schema import TABLES
 from hermes_state.turns import Lease
+from hermes_state.watches import EventBatch
 
 from .raw import query
 
@@ -24,6 +25,7 @@ _PLAUSIBLE: dict[str, Any] = {
     "Iterable[Lease]": [Lease(UNKNOWN, 1, "nobody")],
     "Iterable[FileChange]": [FileChange(UNKNOWN, b"text")],
     "PlatformLease": PlatformLease(UNKNOWN, 1, "nobody"),
+    "Iterable[EventBatch]": [EventBatch(1, UNKNOWN, "{}")],
     "list[str]": [UNKNOWN],
     "list[int]": [10**9],
     "dict[str, str]": {UNKNOWN: "text"},

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from hermes_base.process import this_process
-from hermes_state import FileChange, PlatformLease, SessionDB, StoreFullError
+from hermes_state import EventBatch, FileChange, PlatformLease, SessionDB, StoreFullError
 from hermes_state.dialect import Connection
 from hermes_state.schema import TABLES
 from hermes_state.tool_runs import Started
@@ -119,6 +119,17 @@ def furnish(db: SessionDB) -> None:
     db._execute_write(age)
 
 
+def furnish_signals(conn: Connection) -> None:
+    """What another process tells the one that runs a turn, and one that watches it."""
+    conn.execute(
+        "INSERT INTO signals (id, conversation_id, started_at, kind, made_at)"
+        " SELECT 'signal', conversation_id, started_at, 'stop', started_at FROM turns"
+        " WHERE conversation_id = 'running'"
+    )
+    conn.execute("INSERT INTO watches VALUES ('running', 'v', 0, 9e9)")
+    conn.execute("INSERT INTO watched_events VALUES ('running', 3, '', '{}', 9e9)")
+
+
 def furnish_turns(db: SessionDB) -> None:
     """A turn that runs, with a tool, and one that was cut off in the middle of a tool."""
     ask = {"role": "assistant", "content": "", "tool_calls": [
@@ -126,6 +137,7 @@ def furnish_turns(db: SessionDB) -> None:
     for name in ("running", "cut-off"):
         lease = db.begin_turn(name, say("go")[0], source="cli", facts={}, leased=True).lease
         db.record_step(name, [ask], lease=lease, starts=[Started("t", "send", "effectful")])
+    db._execute_write(furnish_signals)
     db._execute_write(
         lambda conn: conn.execute(
             "UPDATE turns SET heartbeat_at = 0 WHERE conversation_id = 'cut-off'"
@@ -253,6 +265,15 @@ TABLE = [
     m("take_platform", name="free"),
     m("release_platform", lease=PlatformLease("held", 1, this_process())),
     m("keep_for_platform", lease=PlatformLease("held", 1, this_process()), kept={"place": "2"}),
+    m("send_signal", session_id="running", kind="stop", payload={"a": 1}),
+    m("take_signal", signal_id="signal"),
+    m("settle_signal", signal_id="signal", outcome="stopped"),
+    m("withdraw_signal", signal_id="signal"),
+    m("watch_turn", conversation_id="running", viewer="w", since=2),
+    m("renew_watch", conversation_id="running", viewer="v", since=2),
+    m("end_watch", conversation_id="running", viewer="v"),
+    m("add_events", conversation_id="running", batches=[EventBatch(4, "", "{}")]),
+    m("drop_events", conversation_id="running"),
     m("note_preview", turn="t", message_id="1"),
     m("forget_preview", turn="shown"),
     m("offer_pairing", platform="telegram", user_id="stranger"),

@@ -108,9 +108,18 @@ class Surface:
     # The turn
 
     def stop(self) -> bool:
-        """Stop the running turn; False if none runs."""
+        """Stop the running turn, here or in another process; False if none runs."""
         agent = self.agent
-        return agent is not None and agent.interrupt()
+        return (agent is not None and agent.interrupt()) or self.stop_elsewhere()
+
+    def stop_elsewhere(self) -> bool:
+        """Stop the turn that another process runs in the conversation; False if none does."""
+        from agent.elsewhere import NotHeardError, stop_elsewhere
+
+        try:
+            return stop_elsewhere(self.db, self.session_id)
+        except NotHeardError as error:
+            raise CommandError(str(error)) from error
 
     def queue(self, text: str) -> int:
         """Keep a message until the running turn is over; returns how many wait."""

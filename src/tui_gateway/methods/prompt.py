@@ -68,10 +68,15 @@ def steer(call: Call, session_id: str, text: str) -> shapes.Steered:
 
 @method("session.interrupt")
 def interrupt(call: Call, session_id: str) -> shapes.Status:
-    """Stop the running turn; what it did is stored, and what waits is run next."""
+    """Stop the running turn; what it did is stored, and what waits is run next.
+
+    A turn that another process runs is told to stop; a notice says if that did not hear of it.
+    """
     session = live.require(call.hub, session_id)
     stopped = prompts.interrupt(session)
     asking.withdraw_all(session)
+    if not stopped and session.get("elsewhere"):
+        stopped = prompts.stop_elsewhere(call.hub, session_id, session)
     return {"status": "interrupted" if stopped else "idle"}
 
 

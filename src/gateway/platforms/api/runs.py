@@ -17,7 +17,9 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from agent.elsewhere import NotHeardError, stop_elsewhere
 from agent.events import Event, Watcher
+from conversation.abandoned import runs_elsewhere
 from gateway.requests import Request
 
 from .context import Api, Place
@@ -146,6 +148,8 @@ class Runs:
         try:
             result = await api.at_hand(api.earlier, session_id, run_id)
         except ApiError:
+            if await api.at_hand(runs_elsewhere, api.db, session_id):
+                return {**shown, "status": "running"}
             return {**shown, "status": "failed", "error": "It was cut off by a restart."}
         if result.failed:
             return {**shown, "status": "failed", "error": result.error}
@@ -191,12 +195,30 @@ class Runs:
 
     async def stop(self, api: Api, owner: str, http: HttpRequest) -> Response:
         """POST /v1/runs/{run_id}/stop: what it did is kept."""
+        run_id = http.path_params["run_id"]
+        if run_id not in self._runs:
+            return await self._stop_elsewhere(owner, run_id, http)
         run = self._find(owner, http)
         if not run.is_over:
             if self._active.get(run.key) is not run or not api.interrupt(run.key):
                 raise ApiError(409, "It has not begun yet.", code="run_not_active")
             run.status = "stopping"
         return json_response({"run_id": run.id, "status": run.status})
+
+    async def _stop_elsewhere(self, owner: str, run_id: str, http: HttpRequest) -> Response:
+        """Stop a run that another process carries out."""
+        api = self._api
+        shown = await self._from_store(owner, run_id, http)
+        if shown["status"] == "running":
+            session_id = await api.at_hand(api.own_id, owner, str(shown["session_id"]))
+            try:
+                stopped = await asyncio.to_thread(stop_elsewhere, api.db, session_id)
+            except NotHeardError as error:
+                raise ApiError(503, str(error), code="run_not_reached") from error
+            shown["status"] = "stopping" if stopped else shown["status"]
+        elif shown["status"] == "queued":
+            raise ApiError(409, "It has not begun yet.", code="run_not_active")
+        return json_response({"run_id": run_id, "status": shown["status"]})
 
 
 def _said(body: dict[str, Any]) -> Said:

@@ -1,0 +1,78 @@
+"""Turns that another process runs, reached through the store: stopped, or told something.
+
+Whoever runs turns is told by a notification and looks by itself every few seconds, so an answer may
+take that long. A message for such a turn stays in the inbox until the turn has read it; a stop that
+nobody has taken in time is withdrawn, and whoever asked for it is told so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hermes_state import SIGNALS
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+STOP, STEER = "stop", "steer"
+"""Kinds of signals."""
+
+TAKEN, ENDED, UNKNOWN = "taken", "ended", "unknown"
+"""What becomes of a signal: the turn was told, it had ended by then, its process does not know the
+kind (it is of another version)."""
+
+ANSWER_SECONDS = 6.0
+"""For the process that runs the turn to take a signal; it looks three times in that time."""
+
+LOOK_SECONDS = 0.5
+"""Between two looks for the answer, should its notification be lost."""
+
+
+class NotHeardError(Exception):
+    """The process that runs the turn did not take the signal in time; it never will."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Another process runs this turn and has not answered: it is busy, or cut off from the"
+            " store. Try again."
+        )
+
+
+def stop_elsewhere(db: SessionDB, session_id: str) -> bool:
+    """Stop the turn that another process runs in a conversation; False if none runs any more.
+
+    Waits for that process's answer. Raises NotHeardError.
+    """
+    return _signal(db, session_id, STOP) == TAKEN
+
+
+def steer_elsewhere(db: SessionDB, session_id: str, text: str, inbox_id: str) -> bool:
+    """Have the turn of another process read a message of the inbox; False if none runs.
+
+    Does not wait: a message that is not read in that turn is answered after it.
+    """
+    return db.send_signal(session_id, STEER, {"text": text, "inbox_id": inbox_id}) is not None
+
+
+def _signal(
+    db: SessionDB, session_id: str, kind: str, payload: Mapping[str, Any] | None = None
+) -> str | None:
+    signal_id = db.send_signal(session_id, kind, payload)
+    if signal_id is None:
+        return None
+    # A file does not tell one change from another.
+    changes = db.wake.topic(SIGNALS) if db.is_on_server else db.wake
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while True:
+        seen = changes.number
+        outcome = db.get_signal_outcome(signal_id)
+        left = deadline - time.monotonic()
+        if outcome is not None or left <= 0:
+            break
+        changes.wait(seen, min(LOOK_SECONDS, left))
+    was_taken = db.withdraw_signal(signal_id)
+    if outcome is None and not was_taken:
+        raise NotHeardError
+    return outcome or TAKEN

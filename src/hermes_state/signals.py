@@ -1,0 +1,99 @@
+"""Signals: what a process tells the one that runs a conversation's turn, wherever that runs.
+
+The row is the truth. A notification says that there is one, and whoever runs turns looks by itself
+now and then. The turn is named by its conversation and its beginning: a process that has taken it
+over gets the signal, the conversation's next turn does not.
+
+    waiting     taken_at is empty: nobody has seen it, and whoever sent it may withdraw it
+    taken       the turn's owner acts on it
+    settled     `outcome` says what became of it
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hermes_base.process import this_process
+
+from .codec import decode_json, encode_json, encode_text
+from .dialect import Connection, row, rows
+from .turns import TURN_RUNNING, is_abandoned
+
+FORGET_SECONDS = 60.0
+"""A signal of this age is nobody's: whoever sent it has waited for seconds only."""
+
+
+def send_signal(
+    conn: Connection, session_id: str, kind: str, payload: Mapping[str, Any] | None = None
+) -> str | None:
+    """Tell the owner of the turn that runs in a session's conversation; returns the signal's id.
+
+    None if no turn runs there, or its owner is gone.
+    """
+    now = conn.now()
+    turn = row(
+        conn,
+        "SELECT t.* FROM turns t WHERE t.conversation_id ="
+        " COALESCE((SELECT conversation_id FROM sessions WHERE id = ?1), ?1)",
+        (session_id,),
+    )
+    if turn is None or turn["state"] != TURN_RUNNING or is_abandoned(turn, now):
+        return None
+    conn.execute("DELETE FROM signals WHERE made_at < ?", (now - FORGET_SECONDS,))
+    signal_id = os.urandom(12).hex()
+    conn.execute(
+        "INSERT INTO signals (id, conversation_id, started_at, kind, payload, made_at)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            signal_id,
+            turn["conversation_id"],
+            turn["started_at"],
+            encode_text(kind, "kind"),
+            encode_json(dict(payload), "payload") if payload else None,
+            now,
+        ),
+    )
+    return signal_id
+
+
+def list_signals(conn: Connection) -> list[dict[str, Any]]:
+    """The signals that wait for turns of this process, oldest first."""
+    found = rows(
+        conn,
+        "SELECT s.* FROM signals s JOIN turns t ON t.conversation_id = s.conversation_id"
+        " AND t.started_at = s.started_at WHERE s.taken_at IS NULL AND t.owner = ?"
+        " AND t.state = 'running' ORDER BY s.made_at, s.id",
+        (this_process(),),
+    )
+    for signal in found:
+        signal["payload"] = decode_json(signal["payload"]) or {}
+    return found
+
+
+def take_signal(conn: Connection, signal_id: str) -> bool:
+    """Take a signal to act on it; False if it was withdrawn or taken."""
+    conn.execute(
+        "UPDATE signals SET taken_at = ? WHERE id = ? AND taken_at IS NULL", (conn.now(), signal_id)
+    )
+    return conn.changes() > 0
+
+
+def settle_signal(conn: Connection, signal_id: str, outcome: str) -> None:
+    """Say what became of a signal that was taken."""
+    conn.execute(
+        "UPDATE signals SET outcome = ? WHERE id = ?", (encode_text(outcome, "outcome"), signal_id)
+    )
+
+
+def get_signal_outcome(conn: Connection, signal_id: str) -> str | None:
+    """What became of a signal; None as long as that is open."""
+    found = row(conn, "SELECT outcome FROM signals WHERE id = ?", (signal_id,))
+    return None if found is None else found["outcome"]
+
+
+def withdraw_signal(conn: Connection, signal_id: str) -> bool:
+    """Wait for a signal no longer: whoever has not taken it never will. True if it was taken."""
+    found = row(conn, "DELETE FROM signals WHERE id = ? RETURNING taken_at", (signal_id,))
+    return found is not None and found["taken_at"] is not None
