@@ -90,7 +90,7 @@ def test_a_turn_that_does_not_hear_is_said_not_to(
     assert far.rows("signals") == 0
 
 
-def test_a_message_is_read_by_the_turn(far: Far) -> None:
+def test_a_message_for_the_turn_is_taken_and_waits_until_it_is_read(far: Far) -> None:
     far.db.accept_message("m", SESSION, "Be brief", source="tui")
     assert steer_elsewhere(far.db, SESSION, "Be brief", "m")
     far.until(lambda: not far.rows("signals"))
