@@ -66,6 +66,21 @@ def is_doubtful(header: bytes) -> bool:
     )
 
 
+def says_too_few(path: Path, header: bytes) -> bool:
+    """Whether the file has more pages than its header says; SQLite would not read the others.
+
+    With a log beside it that may well be so: the header follows with the log's last pages.
+    """
+    if not header or _number(header, 24) != _number(header, 92):
+        return False  # then SQLite goes by the size of the file
+    with contextlib.suppress(FileNotFoundError):
+        if path.with_name(path.name + "-wal").stat().st_size:
+            return False
+    page_size = struct.unpack_from(">H", header, 16)[0]
+    size = _number(header, 28) * (65536 if page_size == 1 else page_size)
+    return 0 < size < path.stat().st_size
+
+
 def _number(header: bytes, offset: int) -> int:
     return int(struct.unpack_from(">I", header, offset)[0])
 

@@ -9,7 +9,7 @@ import apsw
 
 from .connection import Database, damage_marker, is_hollow
 from .errors import StoreCorruptedError, StoreUnavailableError
-from .file_header import is_doubtful, is_wrong, read_header
+from .file_header import is_doubtful, is_wrong, read_header, says_too_few
 from .migrations import prepare, refuse_newer
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def _header(path: Path) -> bytes:
 
 
 def _has_doubtful_header(path: Path) -> bool:
-    return is_doubtful(_header(path))
+    header = _header(path)
+    return is_doubtful(header) or says_too_few(path, header)
 
 
 def _prepared(path: Path, busy_timeout: float) -> Database:

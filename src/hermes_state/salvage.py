@@ -28,7 +28,7 @@ from .connection import (
     translated,
 )
 from .dialect import value
-from .file_header import is_doubtful, is_wrong, mended_copy, read_header
+from .file_header import is_doubtful, is_wrong, mended_copy, read_header, says_too_few
 from .losses import note_loss
 from .migrations import prepare
 from .opening import FileConnection
@@ -125,7 +125,8 @@ def salvage(path: Path) -> SalvageReport:
 def _readable(moved: Path, copy: Path) -> Iterator[Path]:
     """The damaged file itself or, if its header is wrong, a copy in which that is mended."""
     header = read_header(moved)
-    if not is_wrong(header) and not is_doubtful(header) and _is_open_to_sqlite(moved):
+    is_odd = is_wrong(header) or is_doubtful(header) or says_too_few(moved, header)
+    if not is_odd and _is_open_to_sqlite(moved):
         yield moved
         return
     try:

@@ -73,6 +73,19 @@ def test_no_wrong_byte_costs_a_message(whole: bytes, path: Path, offset: int) ->
         path.parent.mkdir()
 
 
+@pytest.mark.parametrize("missing", [1, 2, 5, 20])
+def test_a_header_that_says_too_few_pages_costs_no_message(
+    whole: bytes, path: Path, missing: int
+) -> None:
+    """Wherever the last message lies: what is beyond would not be read, and be written over."""
+    pages = int.from_bytes(whole[28:32], "big")
+    path.write_bytes(whole[:28] + (pages - missing).to_bytes(4, "big") + whole[32:])
+    with SessionDB(path) as db:
+        assert len(read_back(db)) == MESSAGES
+        check_sound(db)
+        assert db.salvage_report is not None
+
+
 @pytest.mark.parametrize("offset", [0, 17, 18, 20, 47, 59])
 def test_what_is_only_in_the_log_is_brought_over_too(whole: bytes, path: Path, offset: int) -> None:
     path.write_bytes(whole)

@@ -193,7 +193,7 @@ def test_all_connections_of_the_process_are_in_use(db: SessionDB) -> None:
 
 def test_a_full_disk(made: list[str], tmp_path: Path, database: str) -> None:
     folder = Path(tempfile.mkdtemp(prefix="hermes-tiny-"))
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)]
     if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
         folder.rmdir()
         pytest.skip("needs root, to mount a file system that is small enough to be filled")
@@ -205,7 +205,7 @@ def test_a_full_disk(made: list[str], tmp_path: Path, database: str) -> None:
                 connection.execute("CREATE DATABASE x TEMPLATE template0 TABLESPACE tiny")
             with SessionDB(tmp_path / "state.db", server=server.url("x")) as db:
                 fill(db)
-                room = ["mount", "-o", "remount,size=64m", str(folder)]
+                room = ["mount", "-o", "remount,size=96m", str(folder)]
                 subprocess.run(room, check=True)
                 assert append(db, "s")
     finally:
