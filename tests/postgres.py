@@ -288,6 +288,7 @@ def address_of(database: str) -> str:
     return os.environ[ADDRESS].replace("DATABASE", database)
 
 
+@functools.cache
 def start_for_run() -> None:
     """Start the server, before the processes that share the tests and their children."""
     with _registry() as connection:

@@ -54,7 +54,7 @@ def database(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         yield kind
         return
     # Here, and not in a child of the test, which would have a server of its own.
-    postgres.address_of("postgres")
+    postgres.start_for_run()
     stores = postgres.Stores()
     monkeypatch.setattr(hermes_state.db, "open_store", stores.open_store)
     yield kind
