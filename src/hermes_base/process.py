@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 _PROC = Path("/proc")
 _LARGEST_PID = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A process as it was seen at one moment."""
 
     pid: int

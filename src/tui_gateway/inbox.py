@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from conversation.door import Abandoned
 from hermes_base.process import is_gone, this_process
@@ -25,8 +25,7 @@ OWNER = "accepted_by"
 """Which process a prompt was sent to: as long as it lives, nobody else runs it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(NamedTuple):
     """A prompt and the row of the inbox it has."""
 
     content: Any
