@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import NamedTuple, Protocol
 
+from hermes_base.clock import elapsed
 from hermes_state import LEASE_SECONDS, Beat, Lease, PlatformLease, SessionDB, StoreError
 
 log = logging.getLogger(__name__)
@@ -50,10 +50,14 @@ class Heart:
     """Beats for the turns of one process."""
 
     def __init__(
-        self, seconds: float = BEAT_SECONDS, unheard_seconds: float = UNHEARD_SECONDS
+        self,
+        seconds: float = BEAT_SECONDS,
+        unheard_seconds: float = UNHEARD_SECONDS,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         self._seconds = seconds
         self._unheard_seconds = unheard_seconds
+        self._clock = clock
         self._turns: dict[tuple[SessionDB, Lease], _Turn] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -84,10 +88,10 @@ class Heart:
     ) -> None:
         """Beat for a turn from now on; `lost` is called if it must not be worked on any more.
 
-        `since` is a moment (`time.monotonic`) at which its lease had not been taken yet.
+        `since` is a moment (`hermes_base.clock.elapsed`) at which its lease had not been taken yet.
         """
         with self._changed:
-            self._turns[db, lease] = _Turn(lost, time.monotonic() if since is None else since)
+            self._turns[db, lease] = _Turn(lost, self._clock() if since is None else since)
             self._start()
 
     def _start(self) -> None:
@@ -130,7 +134,7 @@ class Heart:
         if turn is None:
             return False
         confirmed = max(turn.begun, self._heard.get(db, 0.0))
-        return time.monotonic() - confirmed < self._unheard_seconds
+        return self._clock() - confirmed < self._unheard_seconds
 
     def _beat_on(self) -> None:
         pause = threading.Event()  # nobody sets it: a wait of its own, not woken by new turns
@@ -150,7 +154,7 @@ class Heart:
                 by_store.setdefault(db, []).append(lease)
         for db, leases in by_store.items():
             is_server = db.is_on_server
-            begun = time.monotonic()
+            begun = self._clock()
             try:
                 if is_server:
                     lost = self._beat_apart(db, leases)
@@ -168,7 +172,7 @@ class Heart:
     def _beat_apart(self, db: SessionDB, leases: list[Lease]) -> list[Lease]:
         """Beat in a thread of its own, for which this one waits for a moment only."""
         if db not in self._beats:
-            begun = time.monotonic()
+            begun = self._clock()
             self._beats[db] = _in_thread(lambda: self._beat_once(db, leases, begun)), begun
         beat, begun = self._beats[db]
         if not wait([beat], timeout=self._seconds / 5).done:
@@ -188,7 +192,7 @@ class Heart:
         return beat.lost_turns
 
     def _give_up_unheard(self, db: SessionDB) -> None:
-        edge = time.monotonic() - self._unheard_seconds
+        edge = self._clock() - self._unheard_seconds
         if self._heard.get(db, 0.0) >= edge:
             return
         with self._changed:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from hermes_base.clock import elapsed
 from hermes_state import (
     INBOX_ID,
     OUTBOX,
@@ -160,7 +161,7 @@ class Journal:
             self.messages.append(message)
             return
         self._writing = asyncio.Lock()  # of this turn's event loop
-        since = time.monotonic()
+        since = elapsed()
         recorded = await self._async_db.begin_turn(
             self.session_id,
             message,
@@ -238,7 +239,7 @@ class Journal:
         if self._async_db is None:
             return False
         self._writing = asyncio.Lock()
-        since = time.monotonic()
+        since = elapsed()
         recorded = await self._async_db.begin_noted_turn(
             self.session_id,
             source=self.source,

@@ -14,11 +14,11 @@ import json
 import logging
 import socket
 import threading
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agent.heartbeat import heart
+from hermes_base.clock import elapsed
 from hermes_base.version import __version__
 from hermes_state import LEASE_SECONDS, Beat, PlatformLease, StoreError
 
@@ -47,13 +47,18 @@ class Replica:
     """One gateway of those that share a store."""
 
     def __init__(
-        self, db: AsyncSessionDB, config: Mapping[str, Any], address: str | None = None
+        self,
+        db: AsyncSessionDB,
+        config: Mapping[str, Any],
+        address: str | None = None,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         """`config` is what all of them should be told alike; a digest of it is shown, and the
         `address` of this one."""
         self._db = db
         self._digest = digest_of(config)
         self._address = address
+        self._clock = clock
         self._held: dict[str, tuple[PlatformLease, float]] = {}
         """By name: a lease, and when it was last known to count, by our own clock."""
         self._given_up: dict[str, PlatformLease] = {}
@@ -116,7 +121,7 @@ class Replica:
             known = self._held.get(name)
             if known is None:
                 return False
-            if time.monotonic() - known[1] < SURE_SECONDS:
+            if self._clock() - known[1] < SURE_SECONDS:
                 return True
             # For good: who has found that it is not ours has acted upon that.
             self._given_up[name] = self._held.pop(name)[0]
@@ -128,7 +133,7 @@ class Replica:
             return True
         if self._draining:
             return False
-        begun = time.monotonic()
+        begun = self._clock()
         lease = await self._db.take_platform(name)
         if lease is None:
             return False

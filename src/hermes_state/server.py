@@ -22,6 +22,8 @@ from typing import Literal, TypeVar
 import psycopg
 from psycopg import errors as pg
 
+from hermes_base.clock import elapsed
+
 from . import server_schema
 from .address import shown
 from .dialect import Connection
@@ -81,7 +83,7 @@ class ServerDatabase:
         self._closed = False
         self._pid = os.getpid()
         self._is_prepared = False
-        self._clock = (time.time(), time.monotonic())
+        self._clock = (time.time(), elapsed())
         """The server's clock when it was last read, and this process's at that moment."""
         self._prepare()
         self._is_prepared = True
@@ -90,7 +92,7 @@ class ServerDatabase:
     def clock(self) -> float:
         """The server's clock, counted on from when a work last read it; asks nobody."""
         read, at = self._clock
-        return read + time.monotonic() - at
+        return read + elapsed() - at
 
     # Connections
 
@@ -136,7 +138,7 @@ class ServerDatabase:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if time.monotonic() - connection.last_used < IDLE_SECONDS or _is_alive(connection):
+            if elapsed() - connection.last_used < IDLE_SECONDS or _is_alive(connection):
                 return connection
             connection.raw.close()
 
@@ -146,7 +148,7 @@ class ServerDatabase:
         if raw.closed or raw.broken or not is_idle or self._closed:
             raw.close()
             return
-        connection.last_used = time.monotonic()
+        connection.last_used = elapsed()
         self._idle.append(connection)
 
     def _drop_idle(self) -> None:

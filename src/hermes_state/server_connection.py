@@ -19,6 +19,8 @@ from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.types.numeric import FloatDumper, Int8Dumper
 from psycopg.types.string import StrDumper
 
+from hermes_base.clock import elapsed
+
 from .address import problem_of, shown
 from .errors import StoreUnavailableError
 
@@ -242,7 +244,7 @@ class ServerConnection:
         """Under which commits of this connection are marked, once it has written."""
         self.commits = 0
         """The number of its last commit, marked in the store with it."""
-        self.last_used = time.monotonic()
+        self.last_used = elapsed()
 
     def execute(self, statement: str, values: Any = (), /) -> ServerCursor:
         """Run a statement; its result has come whole."""
@@ -273,7 +275,7 @@ class ServerConnection:
 
     def set_clock(self, server_time: float) -> None:
         """The server's clock has just been read."""
-        self._clock = (server_time, time.monotonic())
+        self._clock = (server_time, elapsed())
 
     def forget_clock(self) -> tuple[float, float] | None:
         """A transaction is over: the next one reads the clock anew. Returns what it has read, and
@@ -288,7 +290,7 @@ class ServerConnection:
             self.set_clock(server_time)
         assert self._clock is not None
         read, at = self._clock
-        return read + time.monotonic() - at
+        return read + elapsed() - at
 
     def damage(self) -> list[str]:
         """Nothing: the server looks after its files itself, with checksums where it was told to."""

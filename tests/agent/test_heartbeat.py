@@ -15,7 +15,8 @@ from agent.heartbeat import Heart
 from agent.outcome import Superseded
 from agent.request import Question
 from agent.scripted import Call, ScriptedModel, calls, say
-from hermes_state import Beat, Lease, PlatformLease, SessionDB
+from hermes_base.clock import elapsed
+from hermes_state import LEASE_SECONDS, Beat, Lease, PlatformLease, SessionDB
 from tools.base import ToolContext, tool
 from tools.registry import Registry
 
@@ -38,7 +39,7 @@ def test_a_turn_is_given_up_while_its_server_does_not_answer(tmp_path: Path) -> 
             lost = threading.Event()
             beating = Heart(seconds=0.05, unheard_seconds=0.5)
             beating.begin(db, lease, lost.set)
-            begun = time.monotonic()
+            begun = elapsed()
             while beating._heard.get(db, 0.0) < begun + 1.0:  # longer than what is given up after
                 time.sleep(0.01)
             assert not lost.is_set() and not beating.has_given_up(lease)
@@ -50,6 +51,27 @@ def test_a_turn_is_given_up_while_its_server_does_not_answer(tmp_path: Path) -> 
             assert beating.has_given_up(lease)
             turn = db.get_turn(lease.conversation_id)
             assert turn is not None and turn["state"] == "running", "left to be taken over"
+
+
+def test_a_machine_that_was_suspended_gives_its_turns_up_when_it_wakes_up(
+    tmp_path: Path,
+) -> None:
+    with own_server() as server:
+        server.create("hermes")
+        with SessionDB(tmp_path / "state.db", server=server.url("hermes")) as db:
+            asleep = 0.0
+            beating = Heart(seconds=600, clock=lambda: elapsed() + asleep)
+            lost = threading.Event()
+            lease = _begin(db)
+            beating.begin(db, lease, lost.set)
+            assert beating.is_sure(db, lease)
+            asleep = LEASE_SECONDS  # what the process itself slept through
+            assert not beating.is_sure(db, lease), "nothing is done under it"
+            db._execute_write(
+                lambda conn: conn.execute("UPDATE turns SET fence = fence + 1, owner = 'another'")
+            )
+            beating.beat()
+            assert lost.is_set() and not beating.beats_for(lease)
 
 
 def test_a_turn_that_was_given_up_writes_nothing_more(tmp_path: Path, monkeypatch: Any) -> None:
@@ -148,7 +170,7 @@ class _Gateway:
         return [self.lease]
 
     def heard(self, begun: float, leases: list[PlatformLease], beat: Beat) -> None:
-        assert leases == [self.lease] and begun <= time.monotonic()
+        assert leases == [self.lease] and begun <= elapsed()
         self.beats.append(beat)
 
 

@@ -12,10 +12,12 @@ from unittest.mock import patch
 import pytest
 
 from agent import background
+from agent.heartbeat import heart
 from gateway.config import Platform, ResetPolicy
 from gateway.platforms.base import SendError
 from gateway.recovery import STOPPED
 from gateway.requests import Requests
+from hermes_base.clock import elapsed
 from hermes_state import LEASE_SECONDS, LeaseLostError, SessionDB
 
 from ..state.owners import acting_as, owner
@@ -272,6 +274,25 @@ async def test_nothing_is_sent_by_a_gateway_that_may_have_lost_its_platform(
         assert not local.connected
         monkeypatch.undo()
         await until(lambda: Platform.LOCAL in chats.runner.adapters)
+        (lease,) = chats.db.list_platform_leases()
+        assert lease["fence"] > 1
+
+
+async def test_nothing_is_sent_by_a_gateway_whose_machine_was_suspended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateway(tmp_path) as chats:
+        local, replica = chats.local, chats.runner.replica
+        await local.send("1", "before")
+        # Its processes have not noticed anything: the clock that counts the sleep has.
+        monkeypatch.setattr(replica, "_clock", lambda: elapsed() + LEASE_SECONDS)
+        monkeypatch.setattr(heart, "_clock", lambda: elapsed() + LEASE_SECONDS)
+        with pytest.raises(SendError, match="another replica"):
+            await local.send("1", "after")
+        assert local.texts() == ["before"]
+        await until(lambda: Platform.LOCAL not in chats.runner.adapters)
+        await until(lambda: Platform.LOCAL in chats.runner.adapters)
+        await local.send("1", "under a new lease")
         (lease,) = chats.db.list_platform_leases()
         assert lease["fence"] > 1
 
