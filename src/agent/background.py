@@ -42,7 +42,7 @@ GIVEN_UP_AFTER = 86_400.0
 
 Runner = Callable[["AIAgent", Task], Awaitable[str]]
 """Runs a sub-agent to its end and returns its report."""
-Told = Callable[[str, str, str], None]
+OnEnd = Callable[[str, str, str], None]
 """Called with id, state and report when work has ended and this is stored."""
 
 
@@ -55,7 +55,7 @@ class Run:
     db: SessionDB
     tasks: list[Task]
     children: list[AIAgent]
-    told: Told
+    on_end: OnEnd
     stopping: bool = False
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -129,7 +129,7 @@ def _work(run: Run, run_child: Runner) -> None:
     finally:
         _forget(run)
     if stored:
-        run.told(run.id, state, report)
+        run.on_end(run.id, state, report)
 
 
 async def _run_children(run: Run, run_child: Runner) -> list[str | BaseException]:

@@ -125,7 +125,7 @@ class Delegation:
             parent.db,
             tasks,
             [self._new_agent(task, asker) for task in tasks],
-            self._told,
+            self._announce_end,
         )
         try:
             background.begin(run, parent.session_id, self._run_and_close)
@@ -139,7 +139,7 @@ class Delegation:
         finally:
             child.close()
 
-    def _told(self, delegation_id: str, state: str, report: str) -> None:
+    def _announce_end(self, delegation_id: str, state: str, report: str) -> None:
         count_stored()
         parent = self._parent
         parent.announce(BackgroundFinished(parent.session_id, delegation_id, state, report))

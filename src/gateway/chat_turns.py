@@ -43,10 +43,10 @@ class ChatTurns:
 
     def door(self, key: str) -> ChatDoor:
         """The door of a chat."""
-        found = self._doors.get(key)
-        if found is None:
-            found = self._doors[key] = ChatDoor(self._chat_parts, self, key)
-        return found
+        door = self._doors.get(key)
+        if door is None:
+            door = self._doors[key] = ChatDoor(self._chat_parts, self, key)
+        return door
 
     def forget(self, door: ChatDoor) -> None:
         """Keep nothing of a chat in which nothing waits or runs."""

@@ -28,7 +28,7 @@ def load_gateway_config(config: Config) -> GatewayConfig:
     reset = config.raw.get("session_reset") or section.get("session_reset") or {}
     platforms = config.section("platforms")
     allow_all = _is_true(config.environ.get("GATEWAY_ALLOW_ALL_USERS"))
-    found = GatewayConfig(
+    gateway = GatewayConfig(
         platforms=_platforms(platforms, config.environ, allow_all),
         reset=_policy(reset),
         reset_by_type=_policies(_either(config, "reset_by_type")),
@@ -40,12 +40,12 @@ def load_gateway_config(config: Config) -> GatewayConfig:
     for name in GATEWAY_KEYS:
         value = section.get(name, config.raw.get(name))
         if value is not None:
-            _set(found, name, value)
+            _set(gateway, name, value)
     guard = _mapping(_either(config, "restart_loop_guard"))
     for name, key in (("max_restarts", "max_restarts"), ("restart_window", "window")):
         if guard.get(key) is not None:
-            _set(found, name, guard[key])
-    return found
+            _set(gateway, name, guard[key])
+    return gateway
 
 
 def _either(config: Config, name: str) -> Any:

@@ -157,8 +157,8 @@ class Delivery:
     async def preview_of(self, turn: str) -> str | None:
         """The message that shows a turn's answer already, if that is known."""
         try:
-            found: str | None = await self._db.get_preview(turn)
-            return found
+            message_id: str | None = await self._db.get_preview(turn)
+            return message_id
         except StoreError as error:
             log.warning("The preview of %s is not known now: %s", turn, error)
             return None
@@ -343,8 +343,8 @@ class Delivery:
         except Exception as error:
             # Not the adapter's to raise; but the chats must not wait for a restart because of it.
             log.exception("%s failed while it was sending", row["platform"])
-            told = f"{type(error).__name__}: {error}"
-            raise SendError(told, unsure=True, permanent=True) from error
+            reason = f"{type(error).__name__}: {error}"
+            raise SendError(reason, unsure=True, permanent=True) from error
 
     async def _report_unsure(self, row: dict[str, Any], reason: str) -> None:
         """An answer may have been shown or not: say so rather than send it twice."""
@@ -395,7 +395,9 @@ class Delivery:
                     raise
                 log.info("The preview in %s cannot be replaced: %s", row["chat_id"], error)
                 stream.message_id = None  # deleted by somebody: the answer is a new message
-        self._streams = {name: one for name, one in self._streams.items() if one is not stream}
+        self._streams = {
+            name: other for name, other in self._streams.items() if other is not stream
+        }
         return stream.message_id is not None
 
     async def _replaced_left(

@@ -38,7 +38,7 @@ class NoteTurns:
     store: SessionStore
     authorization: Authorization
     turns: ChatTurns
-    told: dict[str, float] = field(default_factory=dict)
+    resting_until: dict[str, float] = field(default_factory=dict)
     """By key: until when no further turn is begun that nobody asked for."""
 
     async def look(self, platforms: Collection[Platform]) -> int:
@@ -61,12 +61,12 @@ class NoteTurns:
             if not await self.authorization.admits(source):
                 continue  # whoever may no longer talk here is told nothing either
             key = entry.session_key
-            if time.monotonic() < self.told.get(key, 0.0):
+            if time.monotonic() < self.resting_until.get(key, 0.0):
                 continue
             name = f"note:{key}:{os.urandom(6).hex()}"
             inbound = Inbound(MessageEvent("", source), key, name, is_noted=True)
             if await self.turns.tell(key, inbound):
                 # If it fails before it has taken the notes, that must not be tried all the time.
-                self.told[key] = time.monotonic() + AGAIN_SECONDS
+                self.resting_until[key] = time.monotonic() + AGAIN_SECONDS
                 begun += 1
         return begun

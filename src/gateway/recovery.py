@@ -112,6 +112,8 @@ class Recovery:
         for row in await self.db.list_left_commands(with_own):
             if row["source"] in names and row["session_key"] and "source" in row["facts"]:
                 source = SessionSource.from_dict(row["facts"]["source"])
-                told = STOPPED.format(command=row["content"])
-                await self.delivery.say(source, row["session_key"], told, name=f"{row['id']}:begun")
+                notice = STOPPED.format(command=row["content"])
+                await self.delivery.say(
+                    source, row["session_key"], notice, name=f"{row['id']}:begun"
+                )
                 await self.turns.conversations.drop(row["id"])

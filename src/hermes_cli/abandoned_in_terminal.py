@@ -42,15 +42,15 @@ def take_over(
 def abandoned_elsewhere(db: SessionDB, settings: AgentSettings) -> str | None:
     """A line about another conversation whose answer was cut off not long ago; None without one."""
     freshness = settings.gateway_auto_continue_freshness
-    found = [
+    turns = [
         turn
         for turn in db.list_abandoned_turns()
         if turn["source"] == "cli" and turn["age"] < freshness
     ]
-    if not found:
+    if not turns:
         return None
-    last = found[-1]
-    more = f" ({len(found) - 1} more were cut off too)" if len(found) > 1 else ""
+    last = turns[-1]
+    more = f" ({len(turns) - 1} more were cut off too)" if len(turns) > 1 else ""
     return (
         f"The answer in {_name(db, last)} was cut off. Go on with it:"
         f" hermes chat --resume {last['session_id']}{more}"

@@ -240,8 +240,8 @@ class Chat:
 
     def _talk(self, interrupts: Interrupts) -> int:
         mode = self.agent.workspace.mode
-        told = "" if mode == "guarded" else f" · mode {mode}"
-        complain(f"Hermes · {self.agent.model}{told} · /help for commands, /exit to leave")
+        mode_note = "" if mode == "guarded" else f" · mode {mode}"
+        complain(f"Hermes · {self.agent.model}{mode_note} · /help for commands, /exit to leave")
         edit_lines(self.config.home / "chat_history", self._completions)
         self._see_to_abandoned()
         warned = False
@@ -370,13 +370,13 @@ class Chat:
     def _session_to_resume(self) -> str | None:
         wanted = self._options.resume
         if wanted is not None:
-            found = self.db.resolve_session_id(wanted) or self.db.resolve_session_by_title(wanted)
-            if found is None:
+            session = self.db.resolve_session_id(wanted) or self.db.resolve_session_by_title(wanted)
+            if session is None:
                 raise UsageError(
                     f"There is no conversation {wanted!r} (or several begin with it). "
                     "Leave --resume away to begin a new one, or use --continue for the last."
                 )
-            return self.db.get_compression_tip(found)
+            return self.db.get_compression_tip(session)
         if self._options.continue_last:
             recent = self.db.list_sessions_rich(
                 source="cli", limit=1, order_by_last_active=True, min_message_count=1
@@ -395,12 +395,12 @@ def edit_lines(path: Path, completions: Callable[[str], list[str]]) -> None:
         return
     import atexit
 
-    found: list[str] = []
+    candidates: list[str] = []
 
     def complete(line: str, number: int) -> str | None:
         if number == 0:
-            found[:] = completions(line) if line.startswith("/") else []
-        return found[number] if number < len(found) else None
+            candidates[:] = completions(line) if line.startswith("/") else []
+        return candidates[number] if number < len(candidates) else None
 
     readline.set_completer(complete)
     readline.set_completer_delims("")  # a candidate is a whole line

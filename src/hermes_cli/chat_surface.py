@@ -161,8 +161,8 @@ def carry_out(
 
 def complete_line(surface: ChatSurface, line: str) -> list[str]:
     """The whole lines that a line being typed could become."""
-    found = complete(surface, line)
-    return [line[: found.replace_from] + item.text for item in found.items]
+    completions = complete(surface, line)
+    return [line[: completions.replace_from] + item.text for item in completions.items]
 
 
 def with_images(text: str, images: list[Path]) -> Content:

@@ -54,14 +54,14 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; what is left over is a mistake, and maybe a misspelt option."""
-        found, left = self.parse_known_args(args, namespace)
+        parsed, left = self.parse_known_args(args, namespace)
         if left:
             options = {
                 name for parser in self._all_parsers() for name in parser._option_string_actions
             }
             hints = "".join(meant(option, options) for option in left if option.startswith("-"))
             self.error(f"what is {' '.join(left)!r} for?{hints}")
-        return found
+        return parsed
 
     def _all_parsers(self) -> Iterable[argparse.ArgumentParser]:
         waiting: list[argparse.ArgumentParser] = [self]

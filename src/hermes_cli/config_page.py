@@ -172,10 +172,10 @@ VARIABLES = {
 
 def documented() -> dict[str, Row]:
     """Every key on the page by its name."""
-    found = {row.name: row for row in (*map(_schema_row, KEYS), *_gateway_rows())}
+    rows = {row.name: row for row in (*map(_schema_row, KEYS), *_gateway_rows())}
     for row in (*REST, *_platform_rows()):
-        found.setdefault(row.name, row)
-    return found
+        rows.setdefault(row.name, row)
+    return rows
 
 
 def generated() -> dict[str, str]:

@@ -108,8 +108,8 @@ def _status(home: Path, args: argparse.Namespace) -> int:
     if pid is not None:
         facts = read_runtime_status(home)
     if args.json:
-        told = {**facts, "running": pid is not None, "pid": pid, "replicas": _replicas(home)}
-        print(json.dumps(told))
+        shown = {**facts, "running": pid is not None, "pid": pid, "replicas": _replicas(home)}
+        print(json.dumps(shown))
         return 0 if pid is not None else 3
     if pid is None:
         print("No gateway is running. Start it with: hermes gateway start")
@@ -157,12 +157,12 @@ _ACTIONS = {
 def _pairing(home: Path, args: argparse.Namespace) -> int:
     with open_store(home) as db:
         if args.pairing_action == "list":
-            found = db.list_paired()
-            for person in found:
+            people = db.list_paired()
+            for person in people:
                 state = "asks to be let in" if person["waiting"] else "may talk"
                 user, name = visible(person["user_id"]), visible(person["user_name"] or "")
                 print(f"{person['platform']:12} {user:20} {name:20} {state}")
-            if not found:
+            if not people:
                 print("Nobody yet.")
             return 0
         if args.pairing_action == "approve":

@@ -187,15 +187,15 @@ def unpack(path: Path, folder: Path) -> dict[str, Any]:
         raise UserError(f"{path} is no backup, or is damaged: {error}.") from error
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise UserError(f"{path} is no backup, or is damaged: {error}.") from error
-    found = {
+    checksums = {
         file.relative_to(folder).as_posix(): _checksum(file)
         for file in folder.rglob("*")
         if file.is_file()
     }
-    if found != facts.get("files"):
-        wrong = sorted(set(found.items()) ^ set((facts.get("files") or {}).items()))
+    if checksums != facts.get("files"):
+        wrong = sorted(set(checksums.items()) ^ set((facts.get("files") or {}).items()))
         raise NotDone(f"{path} is damaged: {wrong[0][0]} is not what was put in.")
-    if STORE in found:
+    if STORE in checksums:
         try:
             copy = check_copy(folder / STORE)
         except StoreError as error:

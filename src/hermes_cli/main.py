@@ -70,8 +70,8 @@ def build_parser(command: str | None = EVERY) -> Parser:
 def _describe(module: str, commands: Any) -> None:
     from importlib import import_module
 
-    found = import_module(module)
-    describe = getattr(found, "add_parser", None) or found.add_parsers
+    command_module = import_module(module)
+    describe = getattr(command_module, "add_parser", None) or command_module.add_parsers
     describe(commands)
 
 

@@ -109,12 +109,12 @@ def list_servers(config: Config) -> int:
     if not servers:
         print(f"No MCP servers. Add them as mcp_servers in {config.home / 'config.yaml'}.")
         return 0
-    found: dict[str, list[str]] = {f"mcp-{name}": [] for name in servers}
+    tools_by_server: dict[str, list[str]] = {f"mcp-{name}": [] for name in servers}
     try:
         for tool in load_mcp_tools(tool_settings(config), config.home):
-            found.setdefault(tool.toolset, []).append(tool.name)
+            tools_by_server.setdefault(tool.toolset, []).append(tool.name)
     finally:
         close_mcp()
-    for toolset, names in found.items():
+    for toolset, names in tools_by_server.items():
         print(f"{toolset.removeprefix('mcp-')}: {', '.join(names) or 'no tools; see the log'}")
-    return 0 if all(found.values()) else 1
+    return 0 if all(tools_by_server.values()) else 1

@@ -54,7 +54,7 @@ def _line(replica: Mapping[str, Any], own: str | None) -> str:
 def differences(replicas: Sequence[Mapping[str, Any]]) -> list[str]:
     """What is not alike among the gateways that live, one sentence each."""
     living = [replica for replica in replicas if replica["is_alive"]]
-    found = []
+    sentences = []
     for column, what in (
         ("config_digest", "were told different things by their config.yaml"),
         ("version", "are of different versions"),
@@ -64,5 +64,5 @@ def differences(replicas: Sequence[Mapping[str, Any]]) -> list[str]:
             hosts.setdefault(str(replica[column]), []).append(visible(replica["host"]) or "?")
         if len(hosts) > 1:
             groups = "; ".join(", ".join(group) for group in hosts.values())
-            found.append(f"Gateways of this store {what}: {groups}.")
-    return found
+            sentences.append(f"Gateways of this store {what}: {groups}.")
+    return sentences

@@ -73,14 +73,14 @@ def mask_config(text: str) -> tuple[str, list[str]]:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
-    found: list[tuple[int, int, str]] = []
+    secrets: list[tuple[int, int, str]] = []
     if root is not None:
-        _collect(root, "", False, found)
-    pieces = [(start, end, _instead(text[start:end], place)) for start, end, place in found]
+        _collect(root, "", False, secrets)
+    pieces = [(start, end, _instead(text[start:end], place)) for start, end, place in secrets]
     pieces += _comments(text, scalars)
     for start, end, instead in sorted(pieces, reverse=True):
         text = text[:start] + instead + text[end:]
-    return text, [place for _, _, place in found]
+    return text, [place for _, _, place in secrets]
 
 
 def _instead(written: str, place: str) -> str:
@@ -91,23 +91,23 @@ def _instead(written: str, place: str) -> str:
     return '""'
 
 
-def _collect(node: Any, place: str, is_secret: bool, found: list[tuple[int, int, str]]) -> None:
+def _collect(node: Any, place: str, is_secret: bool, secrets: list[tuple[int, int, str]]) -> None:
     import yaml
 
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             name = str(key.value)
             inner = f"{place}.{name}" if place else name
-            _collect(value, inner, is_secret or _is_secret_name(name, value), found)
+            _collect(value, inner, is_secret or _is_secret_name(name, value), secrets)
     elif isinstance(node, yaml.SequenceNode):
         for number, value in enumerate(node.value):
-            _collect(value, f"{place}[{number}]", is_secret, found)
+            _collect(value, f"{place}[{number}]", is_secret, secrets)
     elif _is_secret(node, is_secret):
         start, end = node.start_mark.index, node.end_mark.index
         if node.style in ("|", ">"):
             end -= 1  # its last line break belongs to what follows
-        if (start, end, place) not in found:
-            found.append((start, end, place))
+        if (start, end, place) not in secrets:
+            secrets.append((start, end, place))
 
 
 def _is_secret_name(name: str, value: Any) -> bool:
@@ -131,11 +131,11 @@ def _comments(text: str, scalars: list[tuple[int, int]]) -> list[tuple[int, int,
     """The comments in which a secret stands, and what stands there instead."""
     from hermes_base.redaction import redact
 
-    found = []
+    masked_comments = []
     for match in re.finditer(r"(?:^|(?<=[ \t]))#.*$", text, re.MULTILINE):
         if any(start < match.start() < end for start, end in scalars):
             continue
         masked = redact(match[0])
         if masked != match[0]:
-            found.append((match.start(), match.end(), masked))
-    return found
+            masked_comments.append((match.start(), match.end(), masked))
+    return masked_comments

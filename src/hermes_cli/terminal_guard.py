@@ -31,10 +31,10 @@ def harmless(text: str) -> str:
     return text if text.isascii() and text.isprintable() else _OBEYED.sub(_shown, text)
 
 
-def _shown(found: re.Match[str]) -> str:
-    if found[1]:
-        return "\n" if found[1] == "\r\n" else found[1]
-    return found[0].encode("unicode_escape").decode()
+def _shown(match: re.Match[str]) -> str:
+    if match[1]:
+        return "\n" if match[1] == "\r\n" else match[1]
+    return match[0].encode("unicode_escape").decode()
 
 
 class _Guarded:

@@ -74,10 +74,10 @@ class GroupWriter:
         # Nothing else is ready to run in this iteration: there is nobody to wait for.
         if not queue.is_due and not getattr(loop, "_ready", True) and queue.run_alone(job):
             return job.result
-        job.told = loop.create_future()
+        job.reply = loop.create_future()
         queue.add(job, loop)
         try:
-            return await job.told
+            return await job.reply
         except asyncio.CancelledError:
             if not job.known and queue.drop(job):
                 raise
@@ -102,9 +102,9 @@ def cancel_later() -> None:
 class _Waiting(Job):
     """A work, and the coroutine that waits for what comes of it."""
 
-    __slots__ = ("known", "told")
+    __slots__ = ("known", "reply")
 
-    told: asyncio.Future[Any]
+    reply: asyncio.Future[Any]
 
     def __init__(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         super().__init__(work, *args, **kwargs)
@@ -113,22 +113,22 @@ class _Waiting(Job):
     def tell(self) -> None:
         """Let the coroutine go on, unless it was cancelled; then `outcome` is over."""
         self.known = True
-        if self.told.done():
+        if self.reply.done():
             return
         if isinstance(self.error, StopIteration):  # which a coroutine cannot raise
-            self.told.set_exception(RuntimeError("A work has raised StopIteration"))
+            self.reply.set_exception(RuntimeError("A work has raised StopIteration"))
         elif self.error is not None:
-            self.told.set_exception(self.error)
+            self.reply.set_exception(self.error)
         else:
-            self.told.set_result(self.result)
+            self.reply.set_result(self.result)
 
     async def outcome(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait until the outcome is known, however often this is cancelled."""
-        self.told = loop.create_future()
+        self.reply = loop.create_future()
         while not self.known:
             with contextlib.suppress(asyncio.CancelledError):  # the first is raised afterwards
-                await asyncio.wait([self.told])
-        self.told.exception()  # looked at; the one who waited is told that it was cancelled
+                await asyncio.wait([self.reply])
+        self.reply.exception()  # looked at; the one who waited is told that it was cancelled
 
 
 class _LoopQueue:
@@ -182,7 +182,7 @@ class _LoopQueue:
         batch: list[_Waiting] = []
         while self._waiting and len(batch) < GROUP_WORKS:
             job = self._waiting.popleft()
-            if job.told.cancelled():  # and has not heard of it yet
+            if job.reply.cancelled():  # and has not heard of it yet
                 job.known = True
             else:
                 batch.append(job)

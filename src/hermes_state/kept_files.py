@@ -61,7 +61,7 @@ def list_kept_files(conn: Connection, since: int = 0) -> KeptChanges:
     version = int(get_meta(conn, _VERSION) or 0)
     # A store that was put back from a backup may have a lower number: everything counts as changed.
     after = since if since <= version else 0
-    found = [
+    changed = [
         KeptFile(path, _decoded(content, encoding), bool(executable), number)
         for path, content, encoding, executable, number in tuples(
             conn,
@@ -70,7 +70,7 @@ def list_kept_files(conn: Connection, since: int = 0) -> KeptChanges:
             (after,),
         )
     ]
-    return KeptChanges(version, found, after == 0)
+    return KeptChanges(version, changed, after == 0)
 
 
 def change_kept_files(conn: Connection, changes: Iterable[FileChange]) -> dict[str, int] | None:
@@ -111,10 +111,10 @@ def change_kept_files(conn: Connection, changes: Iterable[FileChange]) -> dict[s
 
 
 def _version_of(conn: Connection, path: str) -> int:
-    found = value(
+    version = value(
         conn, "SELECT version FROM kept_files WHERE path = ?", (encode_text(path, "path"),)
     )
-    return int(found or 0)
+    return int(version or 0)
 
 
 def _encoded(content: bytes | None) -> tuple[str | None, str]:

@@ -80,17 +80,17 @@ def take_link(conn: Connection, code: str, taker: str) -> LinkOffer | NoLink:
     if sum(who == taker for _, who in tries) >= WRONG_TRIES or len(tries) >= WRONG_TRIES_OF_ALL:
         return NoLink.TOO_MANY_TRIES
     code_hash = _hash(code.strip().upper())
-    found = row(
+    offer = row(
         conn,
         "SELECT session_key, session_id, owner FROM link_codes"
         " WHERE code_hash = ? AND used_at IS NULL AND expires_at > ?",
         (code_hash, now),
     )
-    if found is None:
+    if offer is None:
         set_meta(conn, _TRIES_KEY, json.dumps([*tries, (now, taker)]))
         return NoLink.WRONG
     conn.execute("UPDATE link_codes SET used_at = ? WHERE code_hash = ?", (now, code_hash))
-    return LinkOffer(**found)
+    return LinkOffer(**offer)
 
 
 def _hash(code: str) -> str:

@@ -118,23 +118,27 @@ def list_replicas(conn: Connection) -> list[dict[str, Any]]:
     for lease in list_platform_leases(conn):
         if lease["owner"]:
             held.setdefault(lease["owner"], []).append(lease["name"])
-    found = rows(
+    replicas = rows(
         conn,
         "SELECT r.*, (SELECT COUNT(*) FROM turns t WHERE t.owner = r.owner"
         " AND t.state = 'running') AS running FROM replicas r ORDER BY r.started_at, r.owner",
     )
-    for replica in found:
+    for replica in replicas:
         replica["holds"] = held.get(replica["owner"], [])
         replica["silent"] = now - replica["heartbeat_at"]
         replica["is_alive"] = _is_heard(replica["owner"], replica["heartbeat_at"], now)
-    return found
+    return replicas
 
 
 def list_alive(conn: Connection) -> set[str]:
     """The owners that live."""
     now = conn.now()
-    found = rows(conn, "SELECT owner, heartbeat_at FROM replicas")
-    return {one["owner"] for one in found if _is_heard(one["owner"], one["heartbeat_at"], now)}
+    replicas = rows(conn, "SELECT owner, heartbeat_at FROM replicas")
+    return {
+        replica["owner"]
+        for replica in replicas
+        if _is_heard(replica["owner"], replica["heartbeat_at"], now)
+    }
 
 
 def list_others(conn: Connection, with_own: bool = False) -> set[str]:
@@ -148,13 +152,13 @@ def list_others(conn: Connection, with_own: bool = False) -> set[str]:
 
 
 def of_those_gone(
-    conn: Connection, found: list[dict[str, Any]], with_own: bool, column: str = "owner"
+    conn: Connection, owned: list[dict[str, Any]], with_own: bool, column: str = "owner"
 ) -> list[dict[str, Any]]:
     """Those of the rows whose owner is gone; `with_own` as in `list_others`."""
-    if not found:
+    if not owned:
         return []  # as nearly always: who lives need not be asked
     others = list_others(conn, with_own)
-    return [one for one in found if one[column] not in others]
+    return [row for row in owned if row[column] not in others]
 
 
 def is_owner_alive(conn: Connection, owner: str | None) -> bool:
@@ -278,7 +282,8 @@ def set_running_turns(conn: Connection, count: int, limit: int | None = None) ->
     if limit is not None:
         alive = list_alive(conn)
         running = {
-            one["owner"]: one["turns"] for one in rows(conn, "SELECT owner, turns FROM replicas")
+            replica["owner"]: replica["turns"]
+            for replica in rows(conn, "SELECT owner, turns FROM replicas")
         }
         before = running.pop(owner, 0)
         others = sum(turns for name, turns in running.items() if name in alive)

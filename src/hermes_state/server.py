@@ -268,7 +268,7 @@ class ServerDatabase:
                 raw = self.connect()
                 try:
                     with raw.transaction():
-                        found = raw.execute(
+                        mark = raw.execute(
                             f"INSERT INTO {server_schema.COMMIT_MARKS} (id, seq) VALUES (%s, 0)"
                             " ON CONFLICT (id) DO UPDATE SET seq ="
                             f" -abs({server_schema.COMMIT_MARKS}.seq) RETURNING seq",
@@ -276,7 +276,7 @@ class ServerDatabase:
                         ).fetchone()
                 finally:
                     raw.close()
-                return found is not None and abs(found[0]) == number
+                return mark is not None and abs(mark[0]) == number
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if time.monotonic() > deadline:
                     raise StoreOutcomeUnknownError(

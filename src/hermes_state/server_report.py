@@ -187,16 +187,16 @@ ORDER BY 1
 
 def _strange_rules(conn: ServerConnection) -> Iterator[Remark]:
     """What others have given the tables that may change, hide or drop rows."""
-    found = column(
+    rules = column(
         conn,
         "WITH ours AS (SELECT oid, relname, relrowsecurity FROM pg_class WHERE relkind = 'r'"
         " AND relnamespace = (SELECT relnamespace FROM pg_class"
         f" WHERE oid = to_regclass('state_meta'))) {_STRANGE}",
     )
-    if found:
+    if rules:
         yield Remark(
             "wrong",
-            f"The tables have {', '.join(found[:5])}, which Hermes has not made.",
+            f"The tables have {', '.join(rules[:5])}, which Hermes has not made.",
             "Whatever changes or drops rows there breaks what is promised: drop it.",
         )
 
@@ -290,12 +290,12 @@ def usage(conn: ServerConnection) -> Usage:
 
 
 def _connections(conn: ServerConnection, wanted: int) -> Iterator[Remark]:
-    found = usage(conn)
+    connections = usage(conn)
     text = (
-        f"{found.used} of {found.allowed} connections are used, {found.ours} of them by other"
-        f" connections of Hermes; a process takes up to {wanted + 1}."
+        f"{connections.used} of {connections.allowed} connections are used, {connections.ours}"
+        f" of them by other connections of Hermes; a process takes up to {wanted + 1}."
     )
-    if found.used > found.allowed * BUSY_SHARE or wanted + 1 > found.allowed:
+    if connections.used > connections.allowed * BUSY_SHARE or wanted + 1 > connections.allowed:
         yield Remark(
             "hint", text, "Raise max_connections or the role's limit, or lower store_connections."
         )

@@ -68,8 +68,8 @@ class ServerWake(Wake):
                 return True
             connection.pgconn.consume_input()
             heard = set()
-            while (told := connection.pgconn.notifies()) is not None:
-                heard.add(told.extra.decode(errors="replace"))
+            while (notification := connection.pgconn.notifies()) is not None:
+                heard.add(notification.extra.decode(errors="replace"))
             self._hear(heard)
 
     def _hear(self, heard: set[str]) -> None:

@@ -60,16 +60,16 @@ def send_signal(
 
 def list_signals(conn: Connection) -> list[dict[str, Any]]:
     """The signals that wait for turns of this process, oldest first."""
-    found = rows(
+    signals = rows(
         conn,
         "SELECT s.* FROM signals s JOIN turns t ON t.conversation_id = s.conversation_id"
         " AND t.started_at = s.started_at WHERE s.taken_at IS NULL AND t.owner = ?"
         " AND t.state = 'running' ORDER BY s.made_at, s.id",
         (this_process(),),
     )
-    for signal in found:
+    for signal in signals:
         signal["payload"] = decode_json(signal["payload"]) or {}
-    return found
+    return signals
 
 
 def take_signal(conn: Connection, signal_id: str) -> bool:
@@ -89,11 +89,11 @@ def settle_signal(conn: Connection, signal_id: str, outcome: str) -> None:
 
 def get_signal_outcome(conn: Connection, signal_id: str) -> str | None:
     """What became of a signal; None as long as that is open."""
-    found = row(conn, "SELECT outcome FROM signals WHERE id = ?", (signal_id,))
-    return None if found is None else found["outcome"]
+    signal = row(conn, "SELECT outcome FROM signals WHERE id = ?", (signal_id,))
+    return None if signal is None else signal["outcome"]
 
 
 def withdraw_signal(conn: Connection, signal_id: str) -> bool:
     """Wait for a signal no longer: whoever has not taken it never will. True if it was taken."""
-    found = row(conn, "DELETE FROM signals WHERE id = ? RETURNING taken_at", (signal_id,))
-    return found is not None and found["taken_at"] is not None
+    deleted = row(conn, "DELETE FROM signals WHERE id = ? RETURNING taken_at", (signal_id,))
+    return deleted is not None and deleted["taken_at"] is not None

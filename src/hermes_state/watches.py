@@ -108,13 +108,13 @@ def list_events(
     conn: Connection, conversation_id: str, viewer: str, since: int
 ) -> list[EventBatch]:
     """What a viewer is shown after a number, in order."""
-    found = rows(
+    batches = rows(
         conn,
         "SELECT number, viewer, lines FROM watched_events WHERE conversation_id = ?"
         " AND number > ? AND viewer IN ('', ?) ORDER BY number, viewer DESC",
         (conversation_id, since, viewer),
     )
-    return [EventBatch(**batch) for batch in found]
+    return [EventBatch(**batch) for batch in batches]
 
 
 def drop_events(conn: Connection, conversation_id: str) -> None:

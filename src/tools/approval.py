@@ -202,8 +202,8 @@ def decide(
         is_listed = all(finding.pattern_key.startswith("denied:") for finding in hard)
         _record(context, subject, hard, "deny_list" if is_listed else "forbidden", approved=False)
         raise ToolError(
-            f"Refused: {_told(hard)}. Nobody can allow this; find another way or ask the person to "
-            "do it themselves."
+            f"Refused: {_described(hard)}. Nobody can allow this; find another way or ask the "
+            "person to do it themselves."
         )
     workspace = context.workspace
     mode = "off" if workspace.mode == "full" else workspace.section("approvals").get("mode")
@@ -219,7 +219,7 @@ def decide(
     if answer is None and mode == "smart" and judged_at is not None:
         answer = _judged(context, subject, judged_at, asked)
     if answer is None:
-        tell("pre_approval_request", subject, _told(asked), _keys(asked), smart=False)
+        tell("pre_approval_request", subject, _described(asked), _keys(asked), smart=False)
         answer = _ask(context, subject, asked)
         _tell_answer(subject, asked, answer)
     _obey(context, answer, asked)
@@ -229,7 +229,7 @@ def _tell_answer(subject: str, asked: list[Finding], answer: _Answer) -> None:
     tell(
         "post_approval_response",
         subject,
-        _told(asked),
+        _described(asked),
         _keys(asked),
         smart=answer.how == "smart",
         choice=as_choice(answer.choice, answer.how),
@@ -249,8 +249,8 @@ def _obey(context: ToolContext, answer: _Answer, asked: list[Finding]) -> None:
     kept = [key for key in _keys(asked) if key not in ASKED_EACH_TIME]
     if answer.choice == "deny":
         raise ToolError(
-            f"Not allowed: {_told(asked)}. {_WHY_NOT[answer.how]} Do not try it in another form; "
-            "go on without it or ask what they would prefer."
+            f"Not allowed: {_described(asked)}. {_WHY_NOT[answer.how]} Do not try it in another"
+            " form; go on without it or ask what they would prefer."
         )
     if answer.choice == "session":
         with context.workspace.lock:
@@ -265,14 +265,14 @@ def _judged(
     """What a model decides; None if the person has to."""
     from .judge import judge
 
-    verdict = judge(context, command, str(where), _keys(asked), _told(asked))
+    verdict = judge(context, command, str(where), _keys(asked), _described(asked))
     if verdict == "ask":
         return None
     approved = verdict == "approve"
     choice = "smart_approve" if approved else "smart_deny"
     _record(context, command, asked, "smart", approved=approved, choice=choice)
     answer = _Answer("once" if approved else "deny", "smart")
-    tell("pre_approval_request", command, _told(asked), _keys(asked), smart=True)
+    tell("pre_approval_request", command, _described(asked), _keys(asked), smart=True)
     _tell_answer(command, asked, answer)
     return answer
 
@@ -281,14 +281,14 @@ def _late_answer(context: ToolContext, subject: str, asked: list[Finding]) -> _A
     """What the person answered to this very question after whoever asked it was gone."""
     if context.db is None:
         return None
-    found = context.db.take_late_answer(
+    answer = context.db.take_late_answer(
         session_id=context.session_id,
         command=subject,
-        description=_told(asked),
+        description=_described(asked),
         pattern_keys=_keys(asked),
         user_id=context.user_id,
     )
-    return None if found is None else _Answer(found["choice"], found["how"])
+    return None if answer is None else _Answer(answer["choice"], answer["how"])
 
 
 def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
@@ -299,7 +299,7 @@ def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
         _record(context, subject, asked, how, approved=False, choice="deny")
         return _Answer("deny", how)
     timeout = float(context.workspace.section("approvals").get("timeout") or TIMEOUT)
-    description, keys = _told(asked), _keys(asked)
+    description, keys = _described(asked), _keys(asked)
     db = context.db
     row = db.get_session(context.session_id) if db is not None else None
     if db is None or row is None:
@@ -319,8 +319,8 @@ def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
     )
 
     def decided() -> Choice | None:
-        found = db.get_approval(new.id)
-        return None if found is None or found["state"] == "pending" else found["choice"]
+        request = db.get_approval(new.id)
+        return None if request is None or request["state"] == "pending" else request["choice"]
 
     request = ApprovalRequest(
         new.id, new.token, subject, description, keys, new.expires_at, context.cancelled, decided,
@@ -335,10 +335,10 @@ def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
         db.cancel_approval(new.id)
         return _Answer("deny", "cancelled")
     by = context.user_id if answer.how == "person" else None
-    found = db.settle_approval(new.id, answer.choice, by, answer.how)
-    if found is None:  # the conversation was deleted meanwhile
+    settled = db.settle_approval(new.id, answer.choice, by, answer.how)
+    if settled is None:  # the conversation was deleted meanwhile
         return _Answer("deny", "cancelled")
-    return _Answer(found["choice"], found["how"])
+    return _Answer(settled["choice"], settled["how"])
 
 
 def _put(context: ToolContext, request: ApprovalRequest) -> _Answer:
@@ -364,7 +364,7 @@ def _record(
         context.db.record_approval(
             session_id=context.session_id,
             command=subject,
-            description=_told(findings),
+            description=_described(findings),
             pattern_keys=_keys(findings),
             approved=approved,
             how=how,
@@ -450,7 +450,7 @@ def _keys(findings: Iterable[Finding]) -> list[str]:
     return sorted({finding.pattern_key for finding in findings})
 
 
-def _told(findings: Iterable[Finding]) -> str:
+def _described(findings: Iterable[Finding]) -> str:
     return "; ".join(dict.fromkeys(finding.description for finding in findings))
 
 

@@ -67,14 +67,14 @@ Answer with one line and nothing else: the code {code}, one blank, and one of th
 
 
 def judge(
-    context: ToolContext, command: str, where: str, keys: Iterable[str], told: str
+    context: ToolContext, command: str, where: str, keys: Iterable[str], reasons: str
 ) -> Verdict:
     """What the model for approvals makes of a command; "ask" whenever that is not clear."""
     auxiliary = context.services.auxiliary
     if auxiliary is None or not can_be_judged(command, keys):
         return "ask"
     code = os.urandom(4).hex()
-    document = {"working_directory": where, "flagged_because": told, "command": command}
+    document = {"working_directory": where, "flagged_because": reasons, "command": command}
     prompt = json.dumps(document, indent=1)
     return read_answer(_ask(context, auxiliary, _SYSTEM.format(code=code), prompt), code)
 

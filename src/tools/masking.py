@@ -78,11 +78,11 @@ class Masker:
     def _cut(self, at: int) -> str:
         text, self._held = self._held[:at], self._held[at:]
         if self._is_inside:
-            found = _SECRET_END.search(text)
-            if found is None:
+            secret_end = _SECRET_END.search(text)
+            if secret_end is None:
                 return ""
             self._is_inside = False
-            text = text[found.start() :]
+            text = text[secret_end.start() :]
         done = []
         at, last_end = 0, _last_key_end(text)
         while at < len(text):
@@ -102,7 +102,7 @@ class Masker:
 
 def _last_key_end(text: str) -> int:
     """Where the last end of a private key begins; -1 if there is none."""
-    return max((found.start() for found in KEY_END.finditer(text)), default=-1)
+    return max((end.start() for end in KEY_END.finditer(text)), default=-1)
 
 
 def _open_key(text: str, at: int, last_end: int) -> int | None:

@@ -145,11 +145,11 @@ def find_entry(entries: list[str], old_text: str) -> int:
     """The one entry that contains the text."""
     if not old_text:
         raise ToolError("old_text is needed: a part of the entry that only it contains.")
-    found = [index for index, entry in enumerate(entries) if old_text in entry]
-    if len(found) == 1:
-        return found[0]
+    matching = [index for index, entry in enumerate(entries) if old_text in entry]
+    if len(matching) == 1:
+        return matching[0]
     listed = "\n".join(f"- {entry}" for entry in entries) or "(none)"
-    problem = "No entry contains" if not found else f"{len(found)} entries contain"
+    problem = "No entry contains" if not matching else f"{len(matching)} entries contain"
     raise ToolError(f"{problem} {old_text!r}. The entries are:\n{listed}")
 
 

@@ -110,7 +110,7 @@ def read_around(context: ToolContext, session_id: str | None, message_id: int, w
         ("The session ended:", "bookend_end"),
     ):
         if view[key]:
-            parts.append("\n".join([heading, *(told(m, message_id) for m in view[key])]))
+            parts.append("\n".join([heading, *(transcript_line(m, message_id) for m in view[key])]))
     return "\n\n".join(parts)
 
 
@@ -142,7 +142,7 @@ def own_session(context: ToolContext, session_id: str) -> None:
         raise ToolError(f"There is no session {session_id!r}. Search for what was said instead.")
 
 
-def told(message: dict[str, Any], marked: int) -> str:
+def transcript_line(message: dict[str, Any], marked: int) -> str:
     """One message as a line of a transcript."""
     text = plain_text(message["content"])
     longest = LONGEST_ASKED_FOR if message["id"] == marked else LONGEST_MESSAGE

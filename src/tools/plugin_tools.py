@@ -96,7 +96,7 @@ def added_tools(
     specs: Mapping[str, PluginTool], host: Host, environ: Mapping[str, str]
 ) -> list[tuple[Tool, bool]]:
     """Every usable tool of a plugin, and whether it may replace one of Hermes' own."""
-    found = []
+    tools = []
     for spec in specs.values():
         try:
             tool = as_tool(spec, environ)
@@ -104,8 +104,8 @@ def added_tools(
             log.error("The tool %s of the plugin %s is left out: %s", spec.name, spec.plugin, error)
             continue
         may_replace = spec.override and host.allows(spec.plugin, "allow_tool_override")
-        found.append((tool, may_replace))
-    return found
+        tools.append((tool, may_replace))
+    return tools
 
 
 def add_search_providers(providers: Mapping[str, Any]) -> None:

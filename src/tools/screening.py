@@ -118,9 +118,9 @@ def _orders(words: str) -> str | None:
 def _faint(words: str) -> str | None:
     """Why two faint signs near each other make an order, or None."""
     signs = sorted(
-        (found.start(), kind)
+        (match.start(), kind)
         for kind, pattern in FAINT.items()
-        for found in _pattern(pattern).finditer(words)
+        for match in _pattern(pattern).finditer(words)
     )
     last: dict[str, int] = {}
     for start, kind in signs:
@@ -151,5 +151,5 @@ def _pattern(source: str) -> re.Pattern[str]:
     return re.compile(source, re.IGNORECASE)
 
 
-def _code_points(found: str) -> str:
-    return ", ".join(f"U+{ord(c):04X}" for c in sorted(set(found)) if not c.isascii())
+def _code_points(characters: str) -> str:
+    return ", ".join(f"U+{ord(c):04X}" for c in sorted(set(characters)) if not c.isascii())

@@ -233,7 +233,7 @@ class _Copies:
         count = 0
         for top in FOLDERS:
             for place, folders, names in os.walk(self._home / top):
-                folders[:] = sorted(one for one in folders if not _is_left_out(one))
+                folders[:] = sorted(folder for folder in folders if not _is_left_out(folder))
                 for name in sorted(names):
                     path = Path(place, name)
                     if _is_left_out(name) or path.is_symlink() or not path.is_file():

@@ -79,17 +79,17 @@ def read_hooks(raw: Mapping[str, Any]) -> tuple[list[ShellHook], list[str]]:
     terminal = raw.get("terminal")
     passed = terminal.get("pass_env") if isinstance(terminal, Mapping) else None
     pass_env = tuple(map(str, passed)) if isinstance(passed, list) else ()
-    found, problems = [], []
+    hooks, problems = [], []
     for event, entries in section.items():
         if event not in KNOWN_HOOKS:
             problems.append(f"hooks.{event}: there is no such hook")
             continue
         for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
             try:
-                found.append(_read_hook(str(event), entry, pass_env))
+                hooks.append(_read_hook(str(event), entry, pass_env))
             except ValueError as error:
                 problems.append(f"hooks.{event}[{number}]: {error}")
-    return found, problems
+    return hooks, problems
 
 
 def _read_hook(event: str, entry: Any, pass_env: tuple[str, ...]) -> ShellHook:
@@ -128,18 +128,18 @@ def add_shell_hooks(
     raw: Mapping[str, Any], home: Path, environ: Mapping[str, str], hooks: Hooks
 ) -> None:
     """Register the commands that were agreed to; log the others, with how to agree."""
-    found, problems = read_hooks(raw)
+    commands, problems = read_hooks(raw)
     for problem in problems:
         log.error("config.yaml: %s; it is left out", problem)
     if accepts_all(raw, environ):
         try:
-            agree(home, [(hook.event, hook.command) for hook in found])
+            agree(home, [(hook.event, hook.command) for hook in commands])
         except OSError as error:
             log.warning("The consent to shell hooks could not be kept: %s", error)
-        agreed = {(hook.event, hook.command) for hook in found}
+        agreed = {(hook.event, hook.command) for hook in commands}
     else:
         agreed = set(read_consents(home))
-    for hook in found:
+    for hook in commands:
         if (hook.event, hook.command) in agreed:
             # The command is stopped at its own limit; this one is for a system that does not obey.
             callback = Callback(

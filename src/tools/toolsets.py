@@ -44,21 +44,21 @@ def default_tools(
 
     `added` are tools of plugins, each with whether it may replace one that is there already.
     """
-    found = [tool for name in _MODULES for tool in importlib.import_module(f"tools.{name}").TOOLS]
-    found += web_tools(settings)
+    tools = [tool for name in _MODULES for tool in importlib.import_module(f"tools.{name}").TOOLS]
+    tools += web_tools(settings)
     if settings.get("mcp_servers"):
         from .mcp.client import load_mcp_tools
 
-        found += load_mcp_tools(settings, home)
+        tools += load_mcp_tools(settings, home)
     for tool, may_replace in added:
-        places = [place for place, other in enumerate(found) if other.name == tool.name]
+        places = [place for place, other in enumerate(tools) if other.name == tool.name]
         if not places:
-            found.append(tool)
+            tools.append(tool)
         elif may_replace:
-            found[places[0]] = tool
+            tools[places[0]] = tool
         else:
             log.warning("A plugin's tool %s is left out: there is one of that name", tool.name)
-    return Registry(selected(found, settings)).usable()
+    return Registry(selected(tools, settings)).usable()
 
 
 def toolset_list() -> list[str]:

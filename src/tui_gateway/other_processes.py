@@ -122,8 +122,8 @@ class Watcher:
         with live.OPENING:  # nobody opens the conversation meanwhile
             if self._is_over:
                 return
-            found = self._live_in(db, turn["conversation_id"])
-            if found is None:
+            open_here = self._live_in(db, turn["conversation_id"])
+            if open_here is None:
                 config = self._hub.get_config()
                 settings, workspace = config.agent, config.replicas.workspace
                 if not abandoned.is_resumed(turn, settings, workspace):
@@ -134,7 +134,7 @@ class Watcher:
                 session |= {"headless": True, "detached_at": time.time()}
                 prompts.begin_with(self._hub, session, Abandoned(turn))
                 return
-        sid, session = found
+        sid, session = open_here
         if not session.get("closing"):
             prompts.run_waiting(self._hub, sid, session)
 

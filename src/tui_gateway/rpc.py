@@ -148,8 +148,8 @@ def is_slow(frame: object) -> bool:
 def session_of(frame: object) -> str:
     """The session a request is about; empty for none."""
     params = frame.get("params") if isinstance(frame, dict) else None
-    found = params.get("session_id") if isinstance(params, dict) else None
-    return found if isinstance(found, str) else ""
+    session_id = params.get("session_id") if isinstance(params, dict) else None
+    return session_id if isinstance(session_id, str) else ""
 
 
 def _method_of(frame: Frame) -> Method:

@@ -338,7 +338,9 @@ async def test_choosing_a_conversation(tmp_path: Path, size: tuple[int, int]) ->
         options = app.screen.query_one(OptionList)
         await until(pilot, lambda: "fjord" in str(app.screen.query_one(".said", Static).render())
                     or options.option_count == 2, "hits")  # fmt: skip
-        await until(pilot, lambda: [one["id"] for one in app.screen.found] == ["first", "second"])
+        await until(
+            pilot, lambda: [session["id"] for session in app.screen.sessions] == ["first", "second"]
+        )
         await pilot.press("down", "enter")
         await until(pilot, lambda: server.asked("session.resume"))
         assert server.asked("session.resume")[0]["session_id"] == "second"

@@ -256,13 +256,15 @@ class Compressor:
         async with compression_lock(self._lock_db, old_id, wait) as held:
             await self._journal.refresh()
             if not self._journal.goes_on_from(old_id, seen):
-                result = self._left(old_id, _OVERTAKEN)
+                result = self._not_compressed(old_id, _OVERTAKEN)
             elif held or wish.must:
                 # Whoever holds the lock for this long may hang: do without a model, and at once.
                 use_model = wish.use_model and held
                 result = await self._compress_alone(turn, wish._replace(use_model=use_model))
             else:
-                result = self._left(old_id, "Another process is compressing this conversation.")
+                result = self._not_compressed(
+                    old_id, "Another process is compressing this conversation."
+                )
         turn.emit(
             events.Compressed(
                 result.session_id,
@@ -313,7 +315,7 @@ class Compressor:
         else:
             return await self._commit(session_id, seen, made, before, wish)
         await journal.refresh()
-        return self._left(session_id, f"It is kept as it is: {failure}", failure)
+        return self._not_compressed(session_id, f"It is kept as it is: {failure}", failure)
 
     async def _commit(
         self, old_id: str, seen: list[Message], made: Compressed, before: int, wish: _Wish
@@ -324,9 +326,9 @@ class Compressor:
             committed = await journal.compact(made.messages, seen, in_place=self._settings.in_place)
         except SessionEndedError as error:
             await journal.refresh()
-            return self._left(old_id, str(error))
+            return self._not_compressed(old_id, str(error))
         if not committed:
-            return self._left(old_id, _OVERTAKEN)
+            return self._not_compressed(old_id, _OVERTAKEN)
         asked = self._asks(wish) and made.method != "engine"
         await self._at_hand(self._record.done, journal.session_id, standing, made, asked=asked)
         await journal.refresh()
@@ -428,7 +430,9 @@ class Compressor:
     async def _at_hand(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await at_hand(self._lock_db, function, *args, **kwargs)
 
-    def _left(self, old_id: str, reason: str, error: str | None = None) -> CompressionResult:
+    def _not_compressed(
+        self, old_id: str, reason: str, error: str | None = None
+    ) -> CompressionResult:
         return CompressionResult(self._journal.session_id, old_id, False, reason, error=error)
 
     def _aborts(self) -> bool:

@@ -190,15 +190,15 @@ class Engine:
     def tools(self, messages: Callable[[], list[Message]]) -> list[Tool]:
         """The tools that come with the engine; `messages` is the conversation when one is run."""
         asked = ask_each([self._line], "get_tool_schemas")
-        found = []
+        tools = []
         for _, schemas in answers(asked, "get_tool_schemas", SECONDS):
             for schema in schemas if isinstance(schemas, list | tuple) else ():
                 tool = tool_of(schema, self._runner(messages), "context")
                 if tool is None:
                     log.warning("A tool of the context engine is left out: %.200r", schema)
                 else:
-                    found.append(tool)
-        return found
+                    tools.append(tool)
+        return tools
 
     def _runner(self, messages: Callable[[], list[Message]]) -> ToolCall:
         def run(name: str, arguments: dict[str, Any], context: ToolContext) -> str:

@@ -94,13 +94,13 @@ def sentences(text: str) -> list[str]:
     if len(text) > _LONGEST_READ:
         text = f"{text[: _LONGEST_READ // 2]}\n{text[-_LONGEST_READ // 2 :]}"
     pieces = (OPENING.sub("", piece.strip()) for piece in _SENTENCE.split(_FENCE.sub("\n", text)))
-    found: list[str] = []
+    joined: list[str] = []
     for piece in pieces:
-        if found and len(found[-1]) < 80 and _POINTS_BACK.match(piece):
-            found[-1] += f" {piece}"
+        if joined and len(joined[-1]) < 80 and _POINTS_BACK.match(piece):
+            joined[-1] += f" {piece}"
         elif len(piece) > 5:
-            found.append(piece)
-    return found
+            joined.append(piece)
+    return joined
 
 
 def judge(

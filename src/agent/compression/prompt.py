@@ -144,20 +144,20 @@ def excerpt(message: Message, tokens: int) -> int:
 def tell_all(messages: Sequence[Message], tokens: int) -> list[str]:
     """The messages as they are shown, together within about so many tokens."""
     scale = 1.0
-    told: list[str] = []
+    shown: list[str] = []
     for _ in range(4):
-        told = [tell(m, max(_SHORTEST, int(excerpt(m, tokens) * scale))) for m in messages]
-        size = sum(text_tokens(text) + 1 for text in told)
+        shown = [tell(m, max(_SHORTEST, int(excerpt(m, tokens) * scale))) for m in messages]
+        size = sum(text_tokens(text) + 1 for text in shown)
         if size <= tokens:
-            return told
+            return shown
         scale *= 0.8 * tokens / size
     # So many messages that even their beginnings do not fit: what is oldest is left to the form.
     room = tokens
-    for index in range(len(told) - 1, -1, -1):
-        room -= text_tokens(told[index]) + 1
+    for index in range(len(shown) - 1, -1, -1):
+        room -= text_tokens(shown[index]) + 1
         if room < 0:
-            return told[index + 1 :]
-    return told
+            return shown[index + 1 :]
+    return shown
 
 
 def read_reply(reply: Any) -> Changes:

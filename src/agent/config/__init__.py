@@ -89,8 +89,8 @@ class Config:
 
     def section(self, name: str) -> Mapping[str, Any]:
         """A section that is not checked here, e.g. "platforms"; empty if it is missing."""
-        found = self.raw.get(name)
-        return found if isinstance(found, Mapping) else {}
+        value = self.raw.get(name)
+        return value if isinstance(value, Mapping) else {}
 
     def notices(self) -> tuple[str, ...]:
         """What is said at a start: every warning, and one line for all keys that are ignored."""

@@ -121,10 +121,10 @@ def edited(text: str, parts: list[str], value: Any) -> str | None:
         return None
     node = root
     for depth, part in enumerate(parts):
-        found = next((pair for pair in node.value if pair[0].value == part), None)
-        if found is None:
+        entry = next((pair for pair in node.value if pair[0].value == part), None)
+        if entry is None:
             return _inserted(text, node, parts[depth:], value)
-        key, inner = found
+        key, inner = entry
         if depth == len(parts) - 1:
             return _replaced(text, key, inner, _flow(value))
         if isinstance(inner, yaml.ScalarNode):

@@ -27,10 +27,10 @@ def compress(surface: Surface, args: str) -> str:
     if not preview:
         surface.say("Compressing …")
     result = agent.compress(focus=focus, dry_run=preview)
-    return _preview(result) if preview else _told(result)
+    return _preview(result) if preview else _report(result)
 
 
-def _told(result: Any) -> str:
+def _report(result: Any) -> str:
     if not result.compressed:
         return str(result.reason or "Nothing was compressed: it would not have saved anything.")
     # An engine of a plugin needs no model; only a summary that failed has an error.

@@ -107,14 +107,14 @@ def resume(surface: Surface, args: str) -> str:
 @command("sessions", category=CATEGORY, args="[words in the title]")
 def sessions(surface: Surface, args: str) -> str:
     """List your conversations, the last used first."""
-    found = own_sessions(surface, 20, args or None)
-    if not found:
+    own = own_sessions(surface, 20, args or None)
+    if not own:
         return "No conversation fits." if args else "There are no conversations yet."
     current = surface.db.get_compression_tip(surface.session_id)
     return "\n".join(
         f"{'→' if session['id'] == current else ' '}{number:>2}. {_when(session['last_active'])}  "
         f"{session['title'] or session['preview'] or '(empty)'}  [{session['id']}]"
-        for number, session in enumerate(found, 1)
+        for number, session in enumerate(own, 1)
     )
 
 

@@ -32,11 +32,11 @@ def help_(surface: Surface, args: str) -> str:
     """List the commands, or explain one."""
     if args:
         wanted = args.removeprefix("/")
-        found = lookup(wanted, surface.scope)
-        if found is None:
+        command = lookup(wanted, surface.scope)
+        if command is None:
             raise unknown(wanted, [command.name for command in catalog(surface.scope)])
-        others = f"\nAlso: {', '.join('/' + alias for alias in found.aliases)}"
-        return _line(found, 0) + (others if found.aliases else "")
+        others = f"\nAlso: {', '.join('/' + alias for alias in command.aliases)}"
+        return _line(command, 0) + (others if command.aliases else "")
     lines: list[str] = []
     category = ""
     for entry in catalog(surface.scope):

@@ -62,7 +62,7 @@ def retry(surface: Surface, args: str) -> Send:
 def _numbers(surface: Surface, typed: str) -> list[tuple[str, str]]:
     questions = _checkpoints(surface)[2]
     return [
-        (str(number), _told(question))
+        (str(number), _checkpoint_line(question))
         for number, question in enumerate(questions, 1)
         if str(number).startswith(typed)
     ]
@@ -84,7 +84,10 @@ def rollback(surface: Surface, args: str) -> str:
     if not words:
         if not questions:
             return "No turn of this conversation has changed files."
-        lines = [f"{number:>3}. {_told(question)}" for number, question in enumerate(questions, 1)]
+        lines = [
+            f"{number:>3}. {_checkpoint_line(question)}"
+            for number, question in enumerate(questions, 1)
+        ]
         return "\n".join([*lines, "/rollback NUMBER undoes one, /rollback diff NUMBER shows it."])
     show = words[0] == "diff"
     wanted = words[1:] if show else words
@@ -110,7 +113,7 @@ def _checkpoints(surface: Surface) -> tuple[Workspace, str, list[Checkpoint]]:
     return workspace, conversation, list_checkpoints(workspace, conversation)
 
 
-def _told(checkpoint: Checkpoint) -> str:
+def _checkpoint_line(checkpoint: Checkpoint) -> str:
     names = ", ".join(f"{file.path.name} {file.change}" for file in checkpoint.files[:4])
     more = f" and {len(checkpoint.files) - 4} more" if len(checkpoint.files) > 4 else ""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(checkpoint.at))

@@ -50,10 +50,10 @@ def toolsets(surface: Surface, args: str) -> str:
 @command("skills", category=CATEGORY)
 def skills(surface: Surface, args: str) -> str:
     """List the skills; each one can be called as a command."""
-    found = skills_of(surface.config.home, surface.config.skills)
+    usable = skills_of(surface.config.home, surface.config.skills)
     lines = [
         f"/{skill.name}  {skill.description}"
-        for skill in found
+        for skill in usable
         if args.lower() in skill.name.lower()
     ]
     return "\n".join(lines) or "There are no skills yet."
@@ -75,8 +75,8 @@ def reload_mcp(surface: Surface, args: str) -> str:
     if not surface.config.section("mcp_servers"):
         return "No MCP servers are configured."
     close_mcp()
-    found = load_mcp_tools(tool_settings(surface.config), surface.config.home)
-    return f"{len(found)} tools of MCP servers. The agent gets them with /new."
+    tools = load_mcp_tools(tool_settings(surface.config), surface.config.home)
+    return f"{len(tools)} tools of MCP servers. The agent gets them with /new."
 
 
 @command("memory", category=CATEGORY)

@@ -21,7 +21,7 @@ from .calls import LIMIT, Callback, Standing, call_bounded
 from .hooks import Hooks
 
 if TYPE_CHECKING:
-    from .discovery import Found
+    from .discovery import FoundPlugin
     from .host import Host, Program
     from .middleware import Middleware
     from .registrations import PluginCommand, PluginPlatform, PluginSkill, Registrations
@@ -115,34 +115,36 @@ def _load_all(config_raw: Mapping[str, Any], home: Path, program: Program) -> No
         )
 
 
-def _load_one(found: Found, program: Program) -> None:
+def _load_one(found_plugin: FoundPlugin, program: Program) -> None:
     from .load import load
     from .manifest import BrokenPlugin
 
     assert _host is not None and _registered is not None
-    _lend_variables(found)
+    _lend_variables(found_plugin)
     try:
-        registered = load(found, _host, _environ)
+        registered = load(found_plugin, _host, _environ)
     except BrokenPlugin as error:
-        _fail(found, str(error), error.__cause__)
+        _fail(found_plugin, str(error), error.__cause__)
         return
     program.join(registered)
     _registered.take(registered)
-    plugin, standing = found.manifest.name, Standing()
+    plugin, standing = found_plugin.manifest.name, Standing()
     for _, hook, function in registered.hooks:
         _hooks.add(hook, Callback(plugin, hook, function, standing=standing))
     for _, kind, function in registered.middleware:
         _middleware_table().add(kind, Callback(plugin, kind, function, standing=standing))
     _loaded.append(plugin)
-    log.info("Loaded the plugin %s %s (%s)", plugin, found.manifest.version, found.source)
+    log.info(
+        "Loaded the plugin %s %s (%s)", plugin, found_plugin.manifest.version, found_plugin.source
+    )
 
 
-def _fail(plugin: Found, reason: str, cause: BaseException | None = None) -> None:
+def _fail(plugin: FoundPlugin, reason: str, cause: BaseException | None = None) -> None:
     _problems[plugin.manifest.name] = reason
     log.error("The plugin %s is not loaded: %s", plugin.manifest.name, reason, exc_info=cause)
 
 
-def _lend_variables(plugin: Found) -> None:
+def _lend_variables(plugin: FoundPlugin) -> None:
     """Plugins read `os.environ`; what their manifest declares may come from `.env` too."""
     for name in plugin.manifest.requires_env:
         value = _environ.get(name)

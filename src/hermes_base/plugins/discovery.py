@@ -23,7 +23,7 @@ _TRUE = ("1", "true", "yes", "on")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlugin:
     """A plugin that is there."""
 
     manifest: Manifest
@@ -49,7 +49,7 @@ class Choice:
     entries: Mapping[str, Any] = field(default_factory=dict)
     hook_timeout: float | None = None
 
-    def why_not(self, plugin: Found) -> str:
+    def why_not(self, plugin: FoundPlugin) -> str:
         """Why a plugin is not loaded; empty if it is."""
         if plugin.names & self.disabled:
             return "disabled"
@@ -80,12 +80,14 @@ def is_true(environ: Mapping[str, str], name: str) -> bool:
     return environ.get(name, "").strip().lower() in _TRUE
 
 
-def find_plugins(home: Path, environ: Mapping[str, str], cwd: Path | None = None) -> list[Found]:
+def find_plugins(
+    home: Path, environ: Mapping[str, str], cwd: Path | None = None
+) -> list[FoundPlugin]:
     """Every plugin that is there, the winning one of each name, in the order of the places."""
     places = [(BUNDLED, "bundled"), (home / "plugins", "user")]
     if is_true(environ, "HERMES_ENABLE_PROJECT_PLUGINS"):
         places.append(((cwd or Path.cwd()) / ".hermes" / "plugins", "project"))
-    by_name: dict[str, Found] = {}
+    by_name: dict[str, FoundPlugin] = {}
     for place, source in places:
         for plugin in _in_folder(place, source):
             # Taken out first: the winner loads where it was found, not where the other was.
@@ -97,7 +99,7 @@ def find_plugins(home: Path, environ: Mapping[str, str], cwd: Path | None = None
     return list(by_name.values())
 
 
-def _in_folder(place: Path, source: str) -> list[Found]:
+def _in_folder(place: Path, source: str) -> list[FoundPlugin]:
     try:
         folders = sorted(place.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -110,19 +112,21 @@ def _in_folder(place: Path, source: str) -> list[Found]:
         if not (folder / "plugin.yaml").is_file():
             continue
         try:
-            plugins.append(Found(read_manifest(folder / "plugin.yaml"), source, folder))
+            plugins.append(FoundPlugin(read_manifest(folder / "plugin.yaml"), source, folder))
         except BrokenPlugin as error:
-            plugins.append(Found(Manifest(folder.name), source, folder, problem=str(error)))
+            plugins.append(FoundPlugin(Manifest(folder.name), source, folder, problem=str(error)))
     return plugins
 
 
-def _in_packages() -> list[Found]:
+def _in_packages() -> list[FoundPlugin]:
     from importlib.metadata import entry_points
 
     plugins = []
     for entry in entry_points(group=ENTRY_POINTS):
         version = entry.dist.version if entry.dist else ""
-        plugins.append(Found(Manifest(entry.name, version=version), "package", entry_point=entry))
+        plugins.append(
+            FoundPlugin(Manifest(entry.name, version=version), "package", entry_point=entry)
+        )
     return plugins
 
 

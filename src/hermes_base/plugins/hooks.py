@@ -48,10 +48,10 @@ class Hooks:
         if not callbacks:
             return []
         kwargs = {**kwargs, "telemetry_schema_version": SCHEMA_VERSION}
-        found = [callback(kwargs, self.limit) for callback in callbacks]
+        returned = [callback(kwargs, self.limit) for callback in callbacks]
         if any(callback.is_off for callback in callbacks):
             self._drop_those_that_are_off(name)
-        return [value for value in found if value is not None]
+        return [value for value in returned if value is not None]
 
     def _drop_those_that_are_off(self, name: str) -> None:
         with self._lock:

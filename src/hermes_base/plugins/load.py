@@ -16,7 +16,7 @@ from typing import Any
 
 from .calls import call_bounded
 from .context import PluginContext
-from .discovery import Found
+from .discovery import FoundPlugin
 from .host import Host
 from .manifest import BrokenPlugin
 from .registrations import Registrations
@@ -29,19 +29,19 @@ PACKAGE = "hermes_plugins"
 """Under this name plugin folders are imported, so that they cannot stand in for other modules."""
 
 
-def load(found: Found, host: Host, environ: Mapping[str, str]) -> Registrations:
+def load(plugin: FoundPlugin, host: Host, environ: Mapping[str, str]) -> Registrations:
     """What the plugin registers; BrokenPlugin says why it cannot be used."""
-    missing = [name for name in found.manifest.requires_env if not environ.get(name)]
+    missing = [name for name in plugin.manifest.requires_env if not environ.get(name)]
     if missing:
         raise BrokenPlugin(f"it needs {', '.join(missing)}; set it in .env in the Hermes home")
-    context = PluginContext(found.manifest, host)
-    owner = f"The plugin {found.manifest.name}"
-    outcome = call_bounded(lambda: _register(found, context), LOAD_LIMIT, owner)
+    context = PluginContext(plugin.manifest, host)
+    owner = f"The plugin {plugin.manifest.name}"
+    outcome = call_bounded(lambda: _register(plugin, context), LOAD_LIMIT, owner)
     context.close()
     if not outcome.finished:
         raise BrokenPlugin(f"it did not finish loading within {LOAD_LIMIT:g} s")
     if outcome.error is not None:
-        _forget(found)
+        _forget(plugin)
         if isinstance(outcome.error, BrokenPlugin):
             raise outcome.error
         kind = type(outcome.error).__name__
@@ -49,7 +49,7 @@ def load(found: Found, host: Host, environ: Mapping[str, str]) -> Registrations:
     return context.registrations
 
 
-def _register(plugin: Found, context: PluginContext) -> None:
+def _register(plugin: FoundPlugin, context: PluginContext) -> None:
     module = _import_folder(plugin) if plugin.folder else plugin.entry_point.load()
     register: Callable[[PluginContext], Any] | None = getattr(module, "register", None)
     if register is None and callable(module):
@@ -59,11 +59,11 @@ def _register(plugin: Found, context: PluginContext) -> None:
     register(context)
 
 
-def _module_name(plugin: Found) -> str:
+def _module_name(plugin: FoundPlugin) -> str:
     return f"{PACKAGE}.{re.sub(r'[^A-Za-z0-9_]', '_', plugin.manifest.name)}"
 
 
-def _import_folder(plugin: Found) -> Any:
+def _import_folder(plugin: FoundPlugin) -> Any:
     assert plugin.folder is not None
     init = plugin.folder / "__init__.py"
     if not init.is_file():
@@ -83,7 +83,7 @@ def _import_folder(plugin: Found) -> Any:
     return module
 
 
-def _forget(plugin: Found) -> None:
+def _forget(plugin: FoundPlugin) -> None:
     name = _module_name(plugin)
     for loaded in [
         module for module in sys.modules if module == name or module.startswith(f"{name}.")

@@ -48,8 +48,8 @@ class Middleware:
             returned = callback(given, self.limit)
             if isinstance(returned, dict) and isinstance(returned.get(key), dict):
                 payload = copied(returned[key])
-                told = {name: returned.get(name) for name in ("source", "reason", "name")}
-                trace.append({"kind": kind, "plugin": callback.plugin, **told})
+                reasons = {name: returned.get(name) for name in ("source", "reason", "name")}
+                trace.append({"kind": kind, "plugin": callback.plugin, **reasons})
         return payload, trace
 
     def execute(self, kind: str, key: str, payload: Payload, facts: Payload, call: Call) -> Any:

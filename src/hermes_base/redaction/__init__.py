@@ -238,27 +238,27 @@ def _mask_run(match: re.Match[str]) -> str:
     digits_from = part_end = -1
     while at < len(run):
         block_end = at + _BLOCK
-        found = find(run, at, block_end + _LONGEST_START)
-        if found is None or found.start() >= block_end:
+        start = find(run, at, block_end + _LONGEST_START)
+        if start is None or start.start() >= block_end:
             at = block_end
             continue
-        at = found.end()
-        if found.lastgroup == "prefix":
+        at = start.end()
+        if start.lastgroup == "prefix":
             if digits_from < at:
                 digits_from = _end(_WITHOUT_DIGIT, run, at)
             if not run[digits_from : digits_from + 1].isdigit():
                 continue  # a name in words, such as npm_config_something_long
             kept, at = at, _end(_TOKEN_REST, run, digits_from)
-        elif found.lastgroup == "jwt":
+        elif start.lastgroup == "jwt":
             if part_end < at:
                 part_end = _end(_TOKEN_PART, run, at)
             rest = _JWT_REST.match(run, part_end)
             if rest is None:
                 continue
-            kept, at = found.start(), rest.end()
+            kept, at = start.start(), rest.end()
         else:
-            kept = found.start()
-            if found.lastgroup == "bot":
+            kept = start.start()
+            if start.lastgroup == "bot":
                 at = _end(_TOKEN_PART, run, at)
         cleaned += (run[done:kept], MASK)
         done = at

@@ -162,9 +162,9 @@ def secret_span(text: str, start: re.Match[str], find: NextFinder) -> Span | Non
         case "behind":
             return _behind(text, at, start.end())
         case "user":
-            found = _USER.match(text, at + 1)
-            is_client = found and _CLIENT.search(text, max(0, at - 300), at + 1)
-            return found.span(1) if found and is_client else None
+            user = _USER.match(text, at + 1)
+            is_client = user and _CLIENT.search(text, max(0, at - 300), at + 1)
+            return user.span(1) if user and is_client else None
     return _named(text, at, start.end(), find)
 
 

@@ -67,9 +67,9 @@ def _add_destination(action: argparse.ArgumentParser) -> None:
 
 def _at_least(least: float) -> Callable[[str], float]:
     def number(text: str) -> float:
-        if (found := type(least)(text)) < least:
+        if (value := type(least)(text)) < least:
             raise ValueError
-        return found
+        return value
 
     number.__name__ = f"number (at least {least:g})"  # argparse says "invalid … value"
     return number
@@ -162,10 +162,10 @@ def _newest_verified(folder: Path) -> str:
 def points(args: argparse.Namespace) -> int:
     """List the points of a folder."""
     folder = points_folder(args.folder)
-    found = list_points(folder)
-    if not found:
+    saved = list_points(folder)
+    if not saved:
         raise UserError(f"There are no points in {folder}. Add one: hermes backup increment")
-    rows = [(point.number, point.at, point.path.stat().st_size, point.parent) for point in found]
+    rows = [(point.number, point.at, point.path.stat().st_size, point.parent) for point in saved]
     if args.json:
         names = ("number", "at", "bytes", "builds_on")
         print_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -190,13 +190,13 @@ def verify(args: argparse.Namespace) -> int:
 
     if not path.is_dir():
         raise UserError(f"There is nothing at {path}. Begin with: hermes backup increment")
-    found = verify_points(path, all_points=args.all)
-    good = [point for point in found if not point.damage]
-    is_well = len(good) == len(found) and not any(point.findings for point in found)
+    verified = verify_points(path, all_points=args.all)
+    good = [point for point in verified if not point.damage]
+    is_well = len(good) == len(verified) and not any(point.findings for point in verified)
     if args.json:
-        print_json({"ok": is_well, "points": [point._asdict() for point in found]})
+        print_json({"ok": is_well, "points": [point._asdict() for point in verified]})
         return 0 if is_well else 1
-    for point in found:
+    for point in verified:
         time_ = _seconds(point.at) if point.at else "-"
         said = f"good, {point.sessions} sessions, {point.messages} messages"
         if point.damage:
@@ -204,9 +204,9 @@ def verify(args: argparse.Namespace) -> int:
         print(f"{point.number:>6}  {time_}  {said}")
         for finding in point.findings:
             print(f"        The store was not well then: {finding} After a restore: hermes doctor")
-    if len(good) < len(found):
+    if len(good) < len(verified):
         newest = f"The newest good point is {good[-1].number}." if good else "No point is good."
-        print(f"{len(found) - len(good)} of {len(found)} points are damaged. {newest}")
+        print(f"{len(verified) - len(good)} of {len(verified)} points are damaged. {newest}")
     return 0 if is_well else 1
 
 

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
 def words_by_place(parser: argparse.ArgumentParser) -> dict[str, dict[str, str]]:
     """What may follow "", "sessions", "sessions list" and so on, each with its help."""
-    found: dict[str, dict[str, str]] = {}
+    by_place: dict[str, dict[str, str]] = {}
     waiting: list[tuple[str, argparse.ArgumentParser]] = [("", parser)]
     while waiting:
         place, parser = waiting.pop(0)
@@ -46,14 +46,14 @@ def words_by_place(parser: argparse.ArgumentParser) -> dict[str, dict[str, str]]
                 words[action.option_strings[-1]] = action.help or ""
             elif action.choices:
                 words |= dict.fromkeys(map(str, action.choices), "")
-        found[place] = words
-    return found
+        by_place[place] = words
+    return by_place
 
 
 def _cases(words: dict[str, dict[str, str]]) -> str:
     """Lines of a shell's `case`: the words that may follow a place."""
     return "\n".join(
-        f'    "{place}") words="{" ".join(found)}" ;;' for place, found in words.items()
+        f'    "{place}") words="{" ".join(following)}" ;;' for place, following in words.items()
     )
 
 
@@ -106,9 +106,9 @@ def _zsh(words: dict[str, dict[str, str]]) -> str:
 
 def _fish(words: dict[str, dict[str, str]]) -> str:
     lines = ["# Completion of hermes for fish."]
-    for place, found in words.items():
+    for place, following in words.items():
         typed = place.split()
-        actions = [word for word in found if f"{place} {word}".strip() in words]
+        actions = [word for word in following if f"{place} {word}".strip() in words]
         if not typed:
             condition = "__fish_use_subcommand"
         else:
@@ -117,10 +117,10 @@ def _fish(words: dict[str, dict[str, str]]) -> str:
                 condition += f"; and __fish_seen_subcommand_from {typed[1]}"
             elif actions:
                 condition += f"; and not __fish_seen_subcommand_from {' '.join(actions)}"
-        for word, help_ in found.items():
+        for word, help_ in following.items():
             what = f"-l {word[2:]}" if word.startswith("--") else f"-f -a {word}"
             if word.startswith("-") and not word.startswith("--"):
                 what = f"-s {word[1:]}"
-            told = help_.replace("\\", "\\\\").replace("'", "\\'").replace("%%", "%")
-            lines.append(f"complete -c hermes -n '{condition}' {what} -d '{told}'")
+            description = help_.replace("\\", "\\\\").replace("'", "\\'").replace("%%", "%")
+            lines.append(f"complete -c hermes -n '{condition}' {what} -d '{description}'")
     return "\n".join(lines) + "\n"

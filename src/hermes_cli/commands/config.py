@@ -183,16 +183,16 @@ def _no_tools(config: Config) -> list[str]:
 def ignored_lines(config: Config) -> list[str]:
     """The keys that mean nothing here, a line per section, and one for each that needs words."""
     plain: dict[str, list[str]] = {}
-    told = []
+    explained = []
     for key, why in config.ignored.items():
         head, _, name = key.partition(".")
         if why:
-            told.append(f"{key}: {why}")
+            explained.append(f"{key}: {why}")
         elif name and " " not in key:
             plain.setdefault(f"{head}: ", []).append(name)
         else:
             plain.setdefault("", []).append(key)
-    return [*(f"{head}{', '.join(names)}" for head, names in sorted(plain.items())), *told]
+    return [*(f"{head}{', '.join(names)}" for head, names in sorted(plain.items())), *explained]
 
 
 def path(args: argparse.Namespace) -> int:

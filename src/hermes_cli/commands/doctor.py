@@ -39,24 +39,27 @@ def run(args: argparse.Namespace) -> int:
     ailing: dict[str, list[Ailment]] = {}
     cured: dict[str, list[str]] = {}
     for name, check in CHECKS.items():
-        found = check(home)
-        if args.fix and any(ailment.fix for ailment in found):
-            for ailment in found:
+        ailments = check(home)
+        if args.fix and any(ailment.fix for ailment in ailments):
+            for ailment in ailments:
                 if ailment.fix is not None:
                     ailment.fix()
             left = check(home)
             still = {ailment.problem for ailment in left}
-            cured[name] = [ailment.problem for ailment in found if ailment.problem not in still]
-            found = left
-        ailing[name] = found
+            cured[name] = [ailment.problem for ailment in ailments if ailment.problem not in still]
+            ailments = left
+        ailing[name] = ailments
         if not args.json:
-            _print(name, found, cured.get(name, []))
-    every = [ailment for found in ailing.values() for ailment in found]
+            _print(name, ailments, cured.get(name, []))
+    every = [ailment for ailments in ailing.values() for ailment in ailments]
     wrong = sum(not ailment.is_hint for ailment in every)
     if args.json:
         parts = {
-            name: {"ailments": [ailment.facts() for ailment in found], "fixed": cured.get(name, [])}
-            for name, found in ailing.items()
+            name: {
+                "ailments": [ailment.facts() for ailment in ailments],
+                "fixed": cured.get(name, []),
+            }
+            for name, ailments in ailing.items()
         }
         print_json({"ok": not wrong, "parts": parts})
     elif wrong:

@@ -60,22 +60,22 @@ class Ailment:
 
 def check_files(home: Path) -> list[Ailment]:
     """Who may read what, and whether there is room for more."""
-    found = [
+    ailments = [
         Ailment(f"{path} can be read by others.", f"chmod {mode:o} {path}", _chmod(path, mode))
         for path, mode in ((home, 0o700), *((home / name, 0o600) for name in PRIVATE))
         if os.name == "posix" and path.exists() and path.stat().st_mode & 0o077
     ]
     if not os.access(home, os.W_OK):
-        found.append(Ailment(f"{home} cannot be written.", f"chmod u+w {home}"))
+        ailments.append(Ailment(f"{home} cannot be written.", f"chmod u+w {home}"))
     free = shutil.disk_usage(home).free
     if free < LOW_SPACE:
-        found.append(
+        ailments.append(
             Ailment(
                 f"Only {free // 1_000_000} MB are free on the disk of {home}.",
                 "Free some, or give old conversations up: hermes sessions prune",
             )
         )
-    return found
+    return ailments
 
 
 def _chmod(path: Path, mode: int) -> Callable[[], None]:
@@ -91,21 +91,21 @@ def check_config(home: Path) -> list[Ailment]:
             Ailment(line, "Change it there, or with: hermes config set")
             for line in str(error).splitlines()
         ]
-    found = [Ailment(line) for line in config.warnings if "others can read it" not in line]
+    ailments = [Ailment(line) for line in config.warnings if "others can read it" not in line]
     if config.ignored:
         from .config import ignored_lines
 
-        found.append(Ailment(config.ignored_line(), is_hint=True))
-        found += [Ailment(f"  {line}", is_hint=True) for line in ignored_lines(config)]
+        ailments.append(Ailment(config.ignored_line(), is_hint=True))
+        ailments += [Ailment(f"  {line}", is_hint=True) for line in ignored_lines(config)]
     if config.model.provider == "local" and not (home / "models" / WEIGHTS).exists():
-        found.append(
+        ailments.append(
             Ailment(
                 "No provider's key is set, so a tiny model answers; it is not fetched yet.",
                 "Connect a better one: hermes setup, or fetch it: hermes model pull",
                 is_hint=True,
             )
         )
-    return found
+    return ailments
 
 
 def check_tools(home: Path) -> list[Ailment]:
@@ -116,20 +116,20 @@ def check_tools(home: Path) -> list[Ailment]:
         config = load_config(home)
     except ConfigError:
         return []  # said already
-    found = [
+    ailments = [
         Ailment(f"{what} needs a package that is not installed.", advice)
         for what, advice in missing_extras(config)
     ]
     try:
         check_tool_choice(config)
     except ConfigError as error:
-        found.append(Ailment(str(error)))
+        ailments.append(Ailment(str(error)))
     if config.model.provider == "local":
         text = "The model inside the process is too small for tools: the agent can only talk."
-        found.append(Ailment(text, "Connect a better one: hermes setup", is_hint=True))
+        ailments.append(Ailment(text, "Connect a better one: hermes setup", is_hint=True))
     elif config.raw.get("toolsets") in (["none"], "none"):
-        found.append(Ailment("The agent has no tools: toolsets is [none].", is_hint=True))
-    return found
+        ailments.append(Ailment("The agent has no tools: toolsets is [none].", is_hint=True))
+    return ailments
 
 
 def check_wall(home: Path) -> list[Ailment]:
@@ -144,23 +144,25 @@ def check_wall(home: Path) -> list[Ailment]:
     if terminal.sandbox == "off":
         text = "There is no wall around what the agent runs: terminal.sandbox is off."
         return [Ailment(text, "hermes config set terminal.sandbox auto", is_hint=True)]
-    found, install = means(), "Install bubblewrap; its program is bwrap."
-    if found.kind == "none" and terminal.sandbox == "required":
-        text = f"No command runs: terminal.sandbox is required and no wall can be had ({found.why})"
-        return [Ailment(f"{text}.", install)]
-    if found.kind == "none":
-        text = f"There is no wall around what the agent runs: {found.why}."
+    available, install = means(), "Install bubblewrap; its program is bwrap."
+    if available.kind == "none" and terminal.sandbox == "required":
+        text = "No command runs: terminal.sandbox is required and no wall can be had"
+        return [Ailment(f"{text} ({available.why}).", install)]
+    if available.kind == "none":
+        text = f"There is no wall around what the agent runs: {available.why}."
         advice = f"{install} Until then what is dangerous is only asked about."
         advice = "" if is_chosen() else advice
         return [Ailment(text, advice, is_hint=True, is_fine=is_chosen())]
-    told = [Ailment(f"What the agent runs is inside a wall: {found}.", is_hint=True, is_fine=True)]
-    if found.why:
-        text = f"There is nothing stronger: {found.why}."
-        told.append(Ailment(text, install, is_hint=True, is_fine=is_chosen()))
+    ailments = [
+        Ailment(f"What the agent runs is inside a wall: {available}.", is_hint=True, is_fine=True)
+    ]
+    if available.why:
+        text = f"There is nothing stronger: {available.why}."
+        ailments.append(Ailment(text, install, is_hint=True, is_fine=is_chosen()))
     if terminal.mode == "full":
         text = "New conversations have no wall: terminal.mode is full."
-        told.append(Ailment(text, "hermes config set terminal.mode guarded", is_hint=True))
-    return told
+        ailments.append(Ailment(text, "hermes config set terminal.mode guarded", is_hint=True))
+    return ailments
 
 
 def check_server(place: StorePlace) -> list[Ailment]:
@@ -174,7 +176,7 @@ def check_server(place: StorePlace) -> list[Ailment]:
         return [Ailment(str(error))]
     from hermes_state.server_report import examine
 
-    found = [
+    ailments = [
         Ailment(
             remark.text, remark.advice, is_hint=remark.level != "wrong",
             is_fine=remark.level == "fine",
@@ -183,8 +185,8 @@ def check_server(place: StorePlace) -> list[Ailment]:
     ]  # fmt: skip
     if place.path.exists():
         text = f"{place.path} is there too and is not used."
-        found.append(Ailment(text, "Move it away once nothing in it is missed.", is_hint=True))
-    return found
+        ailments.append(Ailment(text, "Move it away once nothing in it is missed.", is_hint=True))
+    return ailments
 
 
 def check_store(home: Path) -> list[Ailment]:
@@ -204,7 +206,7 @@ def check_store(home: Path) -> list[Ailment]:
         with store(home) as db:
             salvaged = db.salvage_report
             losses = list_losses(db)
-            found = db.check_store()
+            findings = db.check_store()
     except StoreError as error:
         advice = "hermes sessions repair" if place.server is None else "hermes store check"
         return [*on_server, Ailment(str(error), advice)]
@@ -224,7 +226,7 @@ def check_store(home: Path) -> list[Ailment]:
             "" if finding.rule == "readable" else "hermes doctor --fix",
             _mend(home),
         )
-        for finding in found
+        for finding in findings
     ]
 
 
@@ -301,11 +303,11 @@ def _check_replicas(home: Path) -> list[Ailment]:
     from ..replica_status import differences, list_replicas
 
     try:
-        found = differences(list_replicas(home))
+        texts = differences(list_replicas(home))
     except (StoreError, ConfigError):
         return []  # said of the store
     advice = "Deploy one config.yaml and one version everywhere. See: hermes gateway status"
-    return [Ailment(text, advice, is_hint=True) for text in found]
+    return [Ailment(text, advice, is_hint=True) for text in texts]
 
 
 def check_plugins(home: Path) -> list[Ailment]:
@@ -315,34 +317,34 @@ def check_plugins(home: Path) -> list[Ailment]:
     except ConfigError:
         return []  # said already
     there = {name for plugin in find_plugins(home, config.environ) for name in plugin.names}
-    found = [
+    ailments = [
         Ailment(f"The plugin {name} is enabled, but not there.", f"hermes plugins disable {name}")
         for name in sorted(read_choice(config.raw).enabled - there)
     ]
-    found += [
+    ailments += [
         Ailment(f"The event hook {name} was not agreed to.", f"hermes hooks accept {name}")
         for name, may in hooks_in(home / "hooks").items()
         if not may
     ]
     hooks, problems = read_hooks(config.raw)
-    found += [Ailment(problem, "See: hermes hooks doctor") for problem in problems]
+    ailments += [Ailment(problem, "See: hermes hooks doctor") for problem in problems]
     agreed = read_consents(home)
     if not accepts_all(config.raw, config.environ):
-        found += [
+        ailments += [
             Ailment(f"The shell hook {hook.command} was not agreed to.", "hermes hooks accept")
             for hook in hooks
             if (hook.event, hook.command) not in agreed
         ]
-    return found
+    return ailments
 
 
 def check_memory(home: Path) -> list[Ailment]:
     """Whether what is remembered fits, and skills can be read."""
-    found = []
+    ailments = []
     for target, (name, limit) in FILES.items():
         used = len("\n§\n".join(read_entries(memory_path(home, target))))
         if used > limit:
-            found.append(
+            ailments.append(
                 Ailment(
                     f"{name} has {used} characters; {limit} are allowed.",
                     "Forget something: hermes memory remove TEXT",
@@ -350,12 +352,12 @@ def check_memory(home: Path) -> list[Ailment]:
             )
     folder = home / "skills"
     readable = {skill.folder for skill in list_skills(folder)}
-    found += [
+    ailments += [
         Ailment(f"The skill {path.parent} cannot be used.", "See: hermes logs --level warning")
         for path in sorted(folder.rglob("SKILL.md"))
         if path.parent not in readable
     ]
-    return found
+    return ailments
 
 
 CHECKS: dict[str, Callable[[Path], list[Ailment]]] = {

@@ -28,10 +28,10 @@ def store(home: Path | None = None) -> Iterator[SessionDB]:
 def find_session(db: SessionDB, wanted: str) -> str:
     """The session a person names by id, beginning of an id, or title; raises UserError."""
     titled = db.get_session_by_title(wanted)  # exactly this one, before any "… #2"
-    found = db.resolve_session_id(wanted) or (titled and str(titled["id"]))
-    found = found or db.resolve_session_by_title(wanted)
-    if found:
-        return found
+    session_id = db.resolve_session_id(wanted) or (titled and str(titled["id"]))
+    session_id = session_id or db.resolve_session_by_title(wanted)
+    if session_id:
+        return session_id
     import difflib
 
     recent = db.list_sessions_rich(limit=500, order_by_last_active=True, include_archived=True)

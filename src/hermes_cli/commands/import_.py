@@ -51,9 +51,11 @@ def _home(path: Path, args: argparse.Namespace) -> int:
     if args.dry_run:
         from hermes_state.backup.copies import check_copy, has_sessions
 
-        found = path / "state.db"
+        store_file = path / "state.db"
         held = (
-            check_copy(found)._asdict() if has_sessions(found) else {"sessions": 0, "messages": 0}
+            check_copy(store_file)._asdict()
+            if has_sessions(store_file)
+            else {"sessions": 0, "messages": 0}
         )
         parts = planned(path, home)
         if args.json:
@@ -64,8 +66,8 @@ def _home(path: Path, args: argparse.Namespace) -> int:
         return 0
     report = import_home(path, home, progress("Bringing in"))
     if args.json:
-        told = asdict(report) | {"parts": [part._asdict() for part in report.parts]}
-        print_json({"kind": "hermes", **told})
+        facts = asdict(report) | {"parts": [part._asdict() for part in report.parts]}
+        print_json({"kind": "hermes", **facts})
         return 0
     rows = sorted(report.rows(), key=_by_outcome)
     print_table(("what", "", "why, or what to do"), rows)
@@ -81,22 +83,22 @@ def _by_outcome(part: Part) -> int:
 def _export(path: Path, args: argparse.Namespace) -> int:
     from hermes_cli.importers.exports import read_export
 
-    found = read_export(path)
-    messages = sum(len(session["messages"]) for session in found.sessions)
+    export = read_export(path)
+    messages = sum(len(session["messages"]) for session in export.sessions)
     facts: dict[str, Any] = {
-        "kind": found.kind,
-        "conversations": len(found.sessions),
+        "kind": export.kind,
+        "conversations": len(export.sessions),
         "messages": messages,
-        "left_out": found.left_out,
+        "left_out": export.left_out,
     }
     if not args.dry_run:
-        facts |= _bring_in(found.sessions)
+        facts |= _bring_in(export.sessions)
     if args.json:
         print_json(facts)
         return 1 if facts.get("errors") else 0
-    name = {"chatgpt": "ChatGPT", "claude": "Claude"}[found.kind]
-    print(f"An export of {name}: {len(found.sessions)} conversations, {messages} messages.")
-    for what, count in found.left_out.items():
+    name = {"chatgpt": "ChatGPT", "claude": "Claude"}[export.kind]
+    print(f"An export of {name}: {len(export.sessions)} conversations, {messages} messages.")
+    for what, count in export.left_out.items():
         print(f"Left out: {count} {what}")
     if args.dry_run:
         return 0

@@ -44,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     since = time.mktime(first.timetuple())
     with store() as db:
         used = db.usage_since(since, source=args.source)
-        found = db.activity_since(since, source=args.source)
+        activity = db.activity_since(since, source=args.source)
     if args.json:
-        print_json({"days": args.days, **used, "activity": found})
+        print_json({"days": args.days, **used, "activity": activity})
         return 0
     cost = sum(model["cost_usd"] or 0 for model in used["models"])
     tokens = sum(model["input_tokens"] + model["output_tokens"] for model in used["models"])
@@ -59,18 +59,18 @@ def run(args: argparse.Namespace) -> int:
         return 0
     days = [(first + timedelta(days=number)).isoformat() for number in range(args.days)]
     _draw_days(
-        "Messages per day", days, [found["days"].get(d, {}).get("messages", 0) for d in days]
+        "Messages per day", days, [activity["days"].get(d, {}).get("messages", 0) for d in days]
     )
     if cost:
-        spent = [found["days"].get(d, {}).get("cost_usd", 0.0) for d in days]
+        spent = [activity["days"].get(d, {}).get("cost_usd", 0.0) for d in days]
         _draw_days("Dollars per day", days, spent, "{:.2f}")
-    hours = [found["hours"].get(hour, 0) for hour in range(24)]
+    hours = [activity["hours"].get(hour, 0) for hour in range(24)]
     print(f"\n{bold('Your messages by hour')}\n  {'0     6     12    18'}\n  {spark(hours)}")
     _bars(
         "Your messages by day of the week",
-        [(WEEKDAYS[(day + 1) % 7], found["weekdays"].get((day + 1) % 7, 0)) for day in range(7)],
+        [(WEEKDAYS[(day + 1) % 7], activity["weekdays"].get((day + 1) % 7, 0)) for day in range(7)],
     )
-    _bars("Tools", [(name, count) for name, count in list(found["tools"].items())[:10]])
+    _bars("Tools", [(name, count) for name, count in list(activity["tools"].items())[:10]])
     _models(used["models"])
     return 0
 

@@ -76,10 +76,10 @@ class Wanted:
 
     def fits(self, record: str) -> bool:
         """Whether to show it."""
-        found = _RECORD.match(record)
-        if found:
+        head = _RECORD.match(record)
+        if head:
             first = record.partition("\n")[0]
-            self._last = found[1] in self._levels and self._session in first
+            self._last = head[1] in self._levels and self._session in first
         return self._last
 
 

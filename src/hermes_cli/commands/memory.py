@@ -44,11 +44,11 @@ def show(args: argparse.Namespace) -> int:
     home = hermes_home()
     with open_if_server(find_store(home)) as db:
         shared_files.refresh(db, home)
-    found = {target: read_entries(memory_path(home, target)) for target in FILES}
+    remembered = {target: read_entries(memory_path(home, target)) for target in FILES}
     if args.json:
-        print_json(found)
+        print_json(remembered)
         return 0
-    for target, entries in found.items():
+    for target, entries in remembered.items():
         name, limit = FILES[target]
         print(bold(f"{name} ({len(''.join(entries))} of {limit} characters)"))
         print("\n".join(f"- {visible(entry)}" for entry in entries) or "  nothing yet")

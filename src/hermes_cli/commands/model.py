@@ -75,7 +75,7 @@ def missing_key(config: Config) -> str:
 def list_models(args: argparse.Namespace) -> int:
     """Print the catalogue."""
     configured = load_config().model.name
-    found = [model for model in known_models() if args.part.lower() in model.name.lower()]
+    models = [model for model in known_models() if args.part.lower() in model.name.lower()]
     if args.json:
         print_json(
             [
@@ -89,10 +89,10 @@ def list_models(args: argparse.Namespace) -> int:
                     "vision": model.vision,
                     "configured": model.name == configured,
                 }
-                for model in found
+                for model in models
             ]
         )
-    elif found:
+    elif models:
         print_table(
             ("model", "tokens", "$ in", "$ out", ""),
             [
@@ -103,13 +103,13 @@ def list_models(args: argparse.Namespace) -> int:
                     f"{model.prices.output:g}" if model.prices else "?",
                     "answers now" if model.name == configured else "",
                 )
-                for model in found
+                for model in models
             ],
         )
         print("Prices are in US dollars per million tokens. Any other model works too.")
     else:
         print(f"No known model has {args.part!r} in its name. Unknown ones can be set, too.")
-    return 0 if found else 1
+    return 0 if models else 1
 
 
 def set_model(args: argparse.Namespace) -> int:

@@ -74,10 +74,10 @@ def run(args: argparse.Namespace) -> int:
 def list_plugins(args: argparse.Namespace, config: Config) -> int:
     """Print every plugin with its state."""
     choice = read_choice(config.raw)
-    found = find_plugins(config.home, config.environ)
+    plugins = find_plugins(config.home, config.environ)
     if is_true(config.environ, "HERMES_SAFE_MODE"):
         print("Safe mode is on: no plugin is loaded.")
-    for plugin in found:
+    for plugin in plugins:
         manifest = plugin.manifest
         missing = [name for name in manifest.requires_env if not config.environ.get(name)]
         state = choice.why_not(plugin) or (f"needs {', '.join(missing)}" if missing else "enabled")
@@ -85,9 +85,9 @@ def list_plugins(args: argparse.Namespace, config: Config) -> int:
         print(f"{title} ({plugin.source}): {state}")
         if manifest.description:
             print(f"    {manifest.description}")
-    for name in sorted(choice.enabled - {name for plugin in found for name in plugin.names}):
+    for name in sorted(choice.enabled - {name for plugin in plugins for name in plugin.names}):
         print(f"{name}: enabled, but not there")
-    if not found:
+    if not plugins:
         print(f"There are no plugins. Put one into {config.home / 'plugins'}.")
     return 0
 
@@ -111,9 +111,9 @@ def change_plugin(args: argparse.Namespace, config: Config) -> int:
 
 def list_hooks(args: argparse.Namespace, config: Config) -> int:
     """Print every shell hook and every event hook, with whether it may run."""
-    found, problems = read_hooks(config.raw)
+    hooks, problems = read_hooks(config.raw)
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
-    for hook in found:
+    for hook in hooks:
         may = all_agreed or (hook.event, hook.command) in agreed
         matcher = f" [{hook.matcher.pattern}]" if hook.matcher else ""
         print(f"{hook.event}{matcher}: {hook.command}: {'may run' if may else 'not agreed to'}")
@@ -122,7 +122,7 @@ def list_hooks(args: argparse.Namespace, config: Config) -> int:
     events = hooks_in(config.home / "hooks")
     for name, may in events.items():
         print(f"{name} (event hook): {'may run' if may else 'not agreed to'}")
-    if not found and not problems and not events:
+    if not hooks and not problems and not events:
         print(f"There are no shell hooks in {config.home / 'config.yaml'}.")
     return 0
 
@@ -169,8 +169,8 @@ def try_hooks(args: argparse.Namespace, config: Config) -> int:
     """Run the agreed hooks of an event once and print what they answer."""
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
     failed = False
-    found = [hook for hook in read_hooks(config.raw)[0] if hook.event == args.event]
-    for hook in found:
+    hooks = [hook for hook in read_hooks(config.raw)[0] if hook.event == args.event]
+    for hook in hooks:
         if hook.matcher and not hook.matcher.fullmatch(args.tool):
             print(f"{hook.command}: does not match the tool {args.tool}")
             continue
@@ -189,7 +189,7 @@ def try_hooks(args: argparse.Namespace, config: Config) -> int:
         print(f"{hook.command}: exit code {answer.code}, asks for: {answer.value or 'nothing'}")
         if answer.errors:
             print(f"    {answer.errors}")
-    if not found:
+    if not hooks:
         print(f"hermes: there is no shell hook for {args.event!r}.", file=sys.stderr)
         return 2
     return 1 if failed else 0
@@ -197,15 +197,15 @@ def try_hooks(args: argparse.Namespace, config: Config) -> int:
 
 def check_hooks(args: argparse.Namespace, config: Config) -> int:
     """Print what keeps shell hooks from working; 1 if anything does."""
-    found, findings = read_hooks(config.raw)
+    hooks, findings = read_hooks(config.raw)
     agreed, all_agreed = read_consents(config.home), accepts_all(config.raw, config.environ)
-    for hook in found:
+    for hook in hooks:
         program = Path(shlex.split(hook.command)[0]).expanduser()
         if shutil.which(str(program)) is None:
             findings.append(f"{hook.command}: {program} is not there or not executable")
         if not (all_agreed or (hook.event, hook.command) in agreed):
             findings.append(f"{hook.command}: not agreed to; run: hermes hooks accept")
-    configured = {(hook.event, hook.command) for hook in found}
+    configured = {(hook.event, hook.command) for hook in hooks}
     for event, command in sorted(agreed.keys() - configured):
         findings.append(f"{command}: agreed to for {event}, but not configured any more")
     print("\n".join(findings) if findings else "All shell hooks look well.")

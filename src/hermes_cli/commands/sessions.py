@@ -181,8 +181,8 @@ def _count(text: str) -> int:
 
 
 def _days(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) *([dw]?)", text.strip().lower())
-    days = float(found[1]) * (7 if found[2] == "w" else 1) if found else -1.0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) *([dw]?)", text.strip().lower())
+    days = float(match[1]) * (7 if match[2] == "w" else 1) if match else -1.0
     if not 0 <= days < 1e6:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time: give days or weeks, such as 365, 365d or 12w"

@@ -65,16 +65,16 @@ def delete_sessions(args: argparse.Namespace) -> int:
 def prune_sessions(args: argparse.Namespace) -> int:
     """Delete what has ended and was not used for long, and the files it came with."""
     with store() as db:
-        found = db.list_prune_candidates(args.older_than, args.source)
-        _list(found)
-        if not found or args.dry_run:
-            print(f"{len(found)} sessions {'would be deleted' if found else 'are that old'}.")
+        sessions = db.list_prune_candidates(args.older_than, args.source)
+        _list(sessions)
+        if not sessions or args.dry_run:
+            print(f"{len(sessions)} sessions {'would be deleted' if sessions else 'are that old'}.")
             return 0
-        confirm(f"Delete these {len(found)} sessions for good?", args.yes)
+        confirm(f"Delete these {len(sessions)} sessions for good?", args.yes)
         gone = db.prune_sessions(args.older_than, args.source, _transcripts(db))
         files = prune_kept_files(db, hermes_home(), args.older_than)
-    told = f" and {files} files that nothing names any more" if files else ""
-    print(f"Deleted {gone} sessions{told}.")
+    files_note = f" and {files} files that nothing names any more" if files else ""
+    print(f"Deleted {gone} sessions{files_note}.")
     return 0
 
 
@@ -91,12 +91,14 @@ def archive_sessions(args: argparse.Namespace) -> int:
             return 0
         if args.undo:
             raise UserError("Which ones? --undo takes titles or ids.")
-        found = db.list_prune_candidates(args.older_than, args.source, archived=False)
-        _list(found)
-        if not found or args.dry_run:
-            print(f"{len(found)} sessions {'would be archived' if found else 'are that old'}.")
+        sessions = db.list_prune_candidates(args.older_than, args.source, archived=False)
+        _list(sessions)
+        if not sessions or args.dry_run:
+            print(
+                f"{len(sessions)} sessions {'would be archived' if sessions else 'are that old'}."
+            )
             return 0
-        confirm(f"Archive these {len(found)} sessions?", args.yes)
+        confirm(f"Archive these {len(sessions)} sessions?", args.yes)
         print(f"Archived {db.archive_sessions(args.older_than, args.source)} sessions.")
     return 0
 
@@ -137,8 +139,8 @@ def _transcripts(db: SessionDB) -> Any:
     return db.db_path.parent / "sessions"
 
 
-def _list(found: list[dict[str, Any]]) -> None:
-    for session in found:
+def _list(sessions: list[dict[str, Any]]) -> None:
+    for session in sessions:
         print(_described(session))
 
 

@@ -21,7 +21,7 @@ SHOWN = (
 def list_sessions(args: argparse.Namespace) -> int:
     """Print the last conversations."""
     with store() as db:
-        found = db.list_sessions_rich(
+        sessions = db.list_sessions_rich(
             source=args.source,
             limit=args.limit,
             order_by_last_active=True,
@@ -31,8 +31,8 @@ def list_sessions(args: argparse.Namespace) -> int:
             compact_rows=True,
         )
     if args.json:
-        print_json([{name: session[name] for name in SHOWN} for session in found])
-    elif found:
+        print_json([{name: session[name] for name in SHOWN} for session in sessions])
+    elif sessions:
         print_table(
             ("last used", "id", "source", "messages", "title"),
             [
@@ -43,7 +43,7 @@ def list_sessions(args: argparse.Namespace) -> int:
                     session["message_count"],
                     session["title"] or session["preview"] or "(empty)",
                 )
-                for session in found
+                for session in sessions
             ],
         )
     else:
@@ -159,27 +159,27 @@ def _member(member: dict[str, Any], here: str) -> str:
 def stats_sessions(args: argparse.Namespace) -> int:
     """Print the store in numbers."""
     with store() as db:
-        found = db.store_stats()
+        stats = db.store_stats()
         path = db.location
     if args.json:
-        print_json({**found, "path": str(path)})
+        print_json({**stats, "path": str(path)})
         return 0
-    print(f"{path}: {size(found['bytes'])}, of it {size(found['unused_bytes'])} unused")
+    print(f"{path}: {size(stats['bytes'])}, of it {size(stats['unused_bytes'])} unused")
     print(
-        f"{found['conversations']} conversations in {found['sessions']} sessions"
-        f" ({found['open']} open, {found['archived']} archived), {found['messages']} messages"
+        f"{stats['conversations']} conversations in {stats['sessions']} sessions"
+        f" ({stats['open']} open, {stats['archived']} archived), {stats['messages']} messages"
     )
     print(
-        f"{found['input_tokens']} tokens in, {found['output_tokens']} out,"
-        f" about ${found['cost_usd']:.2f}"
+        f"{stats['input_tokens']} tokens in, {stats['output_tokens']} out,"
+        f" about ${stats['cost_usd']:.2f}"
     )
-    if found["first_at"]:
-        print(f"from {when(found['first_at'])} to {when(found['last_at'])}")
+    if stats["first_at"]:
+        print(f"from {when(stats['first_at'])} to {when(stats['last_at'])}")
         print_table(
             ("source", "sessions", "messages"),
             [
                 (source["source"], source["sessions"], source["messages"])
-                for source in found["sources"]
+                for source in stats["sources"]
             ],
         )
     return 0

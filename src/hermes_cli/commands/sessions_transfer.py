@@ -48,9 +48,10 @@ def _written(db: SessionDB, args: argparse.Namespace, form: str) -> Iterator[str
             yield json.dumps(exported, ensure_ascii=False, default=str) + "\n"
         return
     conversations = (
-        found
+        exported_conversation
         for conversation in _conversations(db, args)
-        if (found := db.export_session_lineage(conversation, redact=redact)) is not None
+        if (exported_conversation := db.export_session_lineage(conversation, redact=redact))
+        is not None
     )
     yield from markdown_page(conversations) if form == "markdown" else html_page(conversations)
 
@@ -59,18 +60,18 @@ def _conversations(db: SessionDB, args: argparse.Namespace) -> list[str]:
     """The tips of what is to be exported, the oldest first."""
     if args.session:
         return [db.get_compression_tip(find_session(db, args.session))]
-    found = db.list_sessions_rich(source=args.source, limit=-1, include_archived=True)
-    return [session["id"] for session in reversed(found)]
+    tips = db.list_sessions_rich(source=args.source, limit=-1, include_archived=True)
+    return [session["id"] for session in reversed(tips)]
 
 
 def _sessions(db: SessionDB, args: argparse.Namespace) -> list[str]:
     """Every session of what is to be exported, the oldest first."""
     if args.session:
         return db.get_compression_lineage(find_session(db, args.session))
-    found = db.list_sessions_rich(
+    sessions = db.list_sessions_rich(
         source=args.source, limit=-1, include_archived=True, include_children=True
     )
-    return [session["id"] for session in reversed(found)]
+    return [session["id"] for session in reversed(sessions)]
 
 
 def _write(path: Path, pieces: Iterator[str]) -> int:
@@ -131,9 +132,9 @@ def read_export(text: str, name: str) -> list[dict[str, Any]]:
                 given.append(json.loads(line))
             except ValueError as error:
                 raise UserError(f"{name}, line {number}: not JSON ({error}).") from error
-    found = given if isinstance(given, list) else [given]
+    entries = given if isinstance(given, list) else [given]
     sessions: list[dict[str, Any]] = []
-    for session in found:
+    for session in entries:
         if not isinstance(session, dict) or "id" not in session:
             raise UserError(
                 f"{name} holds no exported sessions. For conversations of other programs: "

@@ -39,12 +39,12 @@ def list_all(args: argparse.Namespace) -> int:
     """Print every skill with what it is for."""
     config = load_config()
     folder = config.home / "skills"
-    found = _current_skills(config)
+    skills = _current_skills(config)
     if args.json:
-        print_json([{**skill._asdict(), "folder": str(skill.folder)} for skill in found])
-    elif found:
+        print_json([{**skill._asdict(), "folder": str(skill.folder)} for skill in skills])
+    elif skills:
         print_table(
-            ("skill", "what it is for"), [(skill.name, skill.description) for skill in found]
+            ("skill", "what it is for"), [(skill.name, skill.description) for skill in skills]
         )
     else:
         print(f"There are no skills yet. The agent makes them as it learns; they are in {folder}.")
@@ -61,9 +61,9 @@ def _current_skills(config: Config) -> list[Skill]:
 def show(args: argparse.Namespace) -> int:
     """Print a skill's SKILL.md."""
     config = load_config()
-    found = {skill.name: skill for skill in _current_skills(config)}
-    if args.name not in found:
-        raise UserError(f"There is no skill {args.name!r}.{meant(args.name, found)}")
-    path = found[args.name].folder / "SKILL.md"
+    skills = {skill.name: skill for skill in _current_skills(config)}
+    if args.name not in skills:
+        raise UserError(f"There is no skill {args.name!r}.{meant(args.name, skills)}")
+    path = skills[args.name].folder / "SKILL.md"
     print(path.read_text(encoding="utf-8", errors="replace").rstrip())
     return 0

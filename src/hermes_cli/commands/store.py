@@ -86,13 +86,13 @@ def check(args: argparse.Namespace) -> int:
     require_driver(place)
     from hermes_state.server_report import examine
 
-    found = examine(place.server, place.connections)
-    is_well = all(remark.level != "wrong" for remark in found)
+    remarks = examine(place.server, place.connections)
+    is_well = all(remark.level != "wrong" for remark in remarks)
     if args.json:
-        remarks = [remark._asdict() for remark in found]
-        print_json({"ok": is_well, "store": str(place), "remarks": remarks})
+        facts = [remark._asdict() for remark in remarks]
+        print_json({"ok": is_well, "store": str(place), "remarks": facts})
         return 0 if is_well else 1
-    for remark in found:
+    for remark in remarks:
         print(f"{_MARKS[remark.level]} {remark.text}")
         if remark.advice:
             print(f"  → {remark.advice}")
@@ -169,8 +169,8 @@ def _copy(here: StorePlace, target: StorePlace) -> None:
 
     report = move_store(here.server or here.path, target.server or target.path, show)
     count = sum(report.rows.values())
-    told = ", ".join(f"{rows} {table}" for table, rows in report.rows.items() if rows)
-    print(f"{target} holds everything: {count} rows ({told or 'none'}), each compared.")
+    tables = ", ".join(f"{rows} {table}" for table, rows in report.rows.items() if rows)
+    print(f"{target} holds everything: {count} rows ({tables or 'none'}), each compared.")
     if report.resumed:
         print(f"{report.resumed} rows of these were there from an earlier attempt.")
     if report.texts_with_nul or report.texts_with_half_pairs:

@@ -61,17 +61,17 @@ def list_tools(args: argparse.Namespace) -> int:
     from agent.build import check_tool_choice
 
     config = load_config()
-    found = list(_registry(config))
+    tools = list(_registry(config))
     if args.json:
         print_json(
             [
                 {"name": tool.name, "toolset": tool.toolset, "description": tool.description}
-                for tool in found
+                for tool in tools
             ]
         )
         return 0
     toolset = ""
-    for tool in sorted(found, key=lambda tool: tool.toolset):
+    for tool in sorted(tools, key=lambda tool: tool.toolset):
         if tool.toolset != toolset:
             toolset = tool.toolset
             print(bold(toolset))
@@ -79,7 +79,7 @@ def list_tools(args: argparse.Namespace) -> int:
     if disabled := _disabled(config):
         print(f"Left out: {', '.join(disabled)}")
     check_tool_choice(config)  # which says why there is nothing, and what to write
-    if not found:
+    if not tools:
         print("The agent has no tools: toolsets is [none].")
     return 0
 
@@ -87,10 +87,10 @@ def list_tools(args: argparse.Namespace) -> int:
 def show_tool(args: argparse.Namespace) -> int:
     """Print what the model is told about one tool."""
     registry = _registry(load_config())
-    found = registry.get(args.name)
-    if found is None:
+    tool = registry.get(args.name)
+    if tool is None:
         raise UserError(registry.suggest(args.name))
-    print(f"{found.name} ({found.toolset})\n\n{found.description}")
+    print(f"{tool.name} ({tool.toolset})\n\n{tool.description}")
     return 0
 
 

@@ -27,18 +27,18 @@ def session(conversation: dict[str, Any]) -> tuple[dict[str, Any] | None, dict[s
         message = mapping[node].get("message")
         if not isinstance(message, dict):
             continue
-        told = _told(message)
-        if told is None:
+        converted = _visible_message(message)
+        if converted is None:
             continue
         model = (message.get("metadata") or {}).get("model_slug") or model
-        messages.append({**told, "timestamp": _time(message.get("create_time")) or started})
+        messages.append({**converted, "timestamp": _time(message.get("create_time")) or started})
     beside = sum(
         1
         for name, node in mapping.items()
         if name not in path
         and isinstance(node, dict)
         and isinstance(node.get("message"), dict)
-        and _told(node["message"]) is not None
+        and _visible_message(node["message"]) is not None
     )
     left_out = {"replaced answers": beside} if beside else {}
     if not messages:
@@ -80,7 +80,7 @@ def _time(value: Any) -> float | None:
     return float(value) if is_number else None
 
 
-def _told(message: dict[str, Any]) -> dict[str, Any] | None:
+def _visible_message(message: dict[str, Any]) -> dict[str, Any] | None:
     """Who said what; None for what people never saw."""
     role = (message.get("author") or {}).get("role")
     metadata = message.get("metadata") or {}

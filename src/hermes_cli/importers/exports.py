@@ -29,7 +29,7 @@ class Read:
 
 def read_export(path: Path) -> Read:
     """The conversations in a zip, a JSON file or an unpacked folder; raises UserError."""
-    kind, found = "", Read("")
+    kind, export = "", Read("")
     for name, text in _texts(path):
         try:
             content = json.loads(text)
@@ -45,19 +45,19 @@ def read_export(path: Path) -> Read:
             raise UserError(f"{name} holds no list of conversations.")
         for conversation in conversations:
             kind = _kind(conversation, name)
-            found.kind = found.kind or kind
+            export.kind = export.kind or kind
             session, left_out = (chatgpt if kind == "chatgpt" else claude).session(conversation)
             for word, count in left_out.items():
-                found.left_out[word] = found.left_out.get(word, 0) + count
+                export.left_out[word] = export.left_out.get(word, 0) + count
             if session is None:
-                found.left_out["empty conversations"] = (
-                    found.left_out.get("empty conversations", 0) + 1
+                export.left_out["empty conversations"] = (
+                    export.left_out.get("empty conversations", 0) + 1
                 )
             else:
-                found.sessions.append(session)
-    if not found.sessions:
+                export.sessions.append(session)
+    if not export.sessions:
         raise UserError(f"There are no conversations in {path}.")
-    return found
+    return export
 
 
 def _kind(conversation: dict[str, Any], name: str) -> str:
@@ -75,8 +75,8 @@ def _texts(path: Path) -> Iterable[tuple[str, str]]:
     """The conversation files in what a person names, each with its text."""
     try:
         if path.is_dir():
-            found = sorted(path.rglob("conversations*.json"))
-            texts = [(str(file), file.read_text(encoding="utf-8-sig")) for file in found]
+            files = sorted(path.rglob("conversations*.json"))
+            texts = [(str(file), file.read_text(encoding="utf-8-sig")) for file in files]
         elif zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 members = [

@@ -103,8 +103,8 @@ def planned(source: Path, home: Path) -> list[Part]:
 
 def _profiles(source: Path) -> list[Path]:
     top = source / "profiles"
-    found = sorted(top.iterdir()) if top.is_dir() else []
-    return [path for path in found if path.is_dir() and _is_home(path)]
+    entries = sorted(top.iterdir()) if top.is_dir() else []
+    return [path for path in entries if path.is_dir() and _is_home(path)]
 
 
 def _is_home(path: Path) -> bool:

@@ -70,10 +70,10 @@ def steps(source: Path, home: Path) -> Iterator[Step]:
 def remove_partial(home: Path) -> None:
     """Remove what an import that was cut off had begun to copy."""
     sweep_partial(home)
-    found = list(home.glob(f"{PARTIAL}*"))
+    partial = list(home.glob(f"{PARTIAL}*"))
     for name in ("skills", "plugins", "hooks"):
-        found += list((home / name).rglob(f"{PARTIAL}*"))
-    for path in found:
+        partial += list((home / name).rglob(f"{PARTIAL}*"))
+    for path in partial:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

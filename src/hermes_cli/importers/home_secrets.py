@@ -116,7 +116,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _in_order(entries: Any) -> list[dict[str, Any]]:
-    found = (
+    valid = (
         [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     )
-    return sorted(found, key=lambda entry: entry.get("priority") or 0)
+    return sorted(valid, key=lambda entry: entry.get("priority") or 0)

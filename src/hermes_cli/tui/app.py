@@ -161,12 +161,12 @@ class HermesApp(App[int]):
         if self.settings.has("show_reasoning"):
             return
         try:
-            found = await self.client.request("config.get", key="display.show_reasoning")
+            setting = await self.client.request("config.get", key="display.show_reasoning")
         except (RpcFailedError, ConnectionLostError) as error:
             log.warning("Whether reasoning is to be shown is not known: %s", error)
             return
         if not self.settings.has("show_reasoning"):
-            self.chat.turn.show_reasoning = bool(found.get("value"))
+            self.chat.turn.show_reasoning = bool(setting.get("value"))
 
     async def _opened(self) -> Any:
         opened = await self._resumed_or_new()
@@ -248,8 +248,8 @@ class HermesApp(App[int]):
         """Choose an answer or a block of code to copy."""
         from .copy_screen import CopyScreen, copyable
 
-        found = copyable(self.chat.transcript.answers())
-        if not found:
+        choices = copyable(self.chat.transcript.answers())
+        if not choices:
             self.notify("There is no answer to copy yet.")
             return
 
@@ -257,7 +257,7 @@ class HermesApp(App[int]):
             if text is not None:
                 self.copy(text)
 
-        self.push_screen(CopyScreen(found), chosen)
+        self.push_screen(CopyScreen(choices), chosen)
 
     def copy(self, text: str) -> None:
         """Put text on the clipboard, by way of the terminal."""

@@ -371,9 +371,9 @@ class ChatScreen(Screen[None]):
     async def _complete(self, event: Composer.Typed) -> None:
         if not self.sid:
             return
-        found, start = await candidates_for(self.client, self.sid, event.before, event.asked)
+        candidates, start = await candidates_for(self.client, self.sid, event.before, event.asked)
         if self.composer.before_cursor == event.before:
-            self.completions.offer(found, start, event.before)
+            self.completions.offer(candidates, start, event.before)
 
     def on_option_list_option_selected(self, event: Completions.OptionSelected) -> None:
         """A click chooses one."""
@@ -386,15 +386,15 @@ class ChatScreen(Screen[None]):
         text = event.text
         if self.sid:
             try:
-                found = await self.client.request(
+                drop = await self.client.request(
                     "input.detect_drop", session_id=self.sid, text=text
                 )
             except (RpcFailedError, ConnectionLostError) as error:
                 log.info("Not taken for a file: %s", error)
             else:
-                text = found["text"]
-                if found["is_image"]:
-                    self.waiting.attach(found["path"])
+                text = drop["text"]
+                if drop["is_image"]:
+                    self.waiting.attach(drop["path"])
         self.composer.insert(text)
 
     async def attach(self, path: str) -> None:
@@ -473,8 +473,8 @@ class ChatScreen(Screen[None]):
             self.status.set(mode=before)
             await self.tell(f"The mode stays as it was: {error}", "warning")
             return
-        told = f"{done['mode']}: {done['meaning']}"
-        self.notify(told[0].upper() + told[1:], timeout=3, markup=False)
+        meaning = f"{done['mode']}: {done['meaning']}"
+        self.notify(meaning[0].upper() + meaning[1:], timeout=3, markup=False)
 
     def action_new(self) -> None:
         """Begin a new conversation."""

@@ -28,10 +28,10 @@ class Commands:
 
     async def carry_out(self, text: str) -> bool:
         """Carry out a line that is a command; False if it is none."""
-        found = _COMMAND.fullmatch(text)
-        if found is None:
+        command = _COMMAND.fullmatch(text)
+        if command is None:
             return False
-        name, arg = found[1].lower(), (found[2] or "").strip()
+        name, arg = command[1].lower(), (command[2] or "").strip()
         if not self._local(name, arg) and not await self._with_file(name, arg):
             await self._remote(name, text)
         return True

@@ -22,8 +22,8 @@ async def candidates_for(
             return await _slash(client, sid, before)
         word = before[_word_start(before) :]
         if word.startswith("@") or (asked and word):
-            found = await client.request("complete.path", session_id=sid, word=word)
-            return [Candidate(**item) for item in found["items"]], len(before) - len(word)
+            answer = await client.request("complete.path", session_id=sid, word=word)
+            return [Candidate(**item) for item in answer["items"]], len(before) - len(word)
     except (RpcFailedError, ConnectionLostError) as error:
         log.info("No candidates: %s", error)
     return [], 0
@@ -39,9 +39,9 @@ async def _slash(client: Client, sid: str, before: str) -> tuple[list[Candidate]
 
         typed = before.removeprefix("/theme ")
         return [Candidate(name, name, "") for name in NAMES if typed in name], len("/theme ")
-    found = await client.request("complete.slash", session_id=sid, text=before)
-    items = [Candidate(**item) for item in found["items"]]
+    answer = await client.request("complete.slash", session_id=sid, text=before)
+    items = [Candidate(**item) for item in answer["items"]]
     if " " not in before:
-        own = [Candidate(name, name, told) for name, told in LOCAL_COMMANDS.items()]
+        own = [Candidate(name, name, description) for name, description in LOCAL_COMMANDS.items()]
         items = sorted([*items, *(item for item in own if item.text.startswith(before))])
-    return items, found["replace_from"]
+    return items, answer["replace_from"]

@@ -169,14 +169,14 @@ class Composer(TextArea):
             return True
         row = self.cursor_location[0]
         if by < 0 and row == 0:
-            found = self._history.older(self.text)
+            recalled = self._history.older(self.text)
         elif by > 0 and row == self.document.line_count - 1:
-            found = self._history.newer()
+            recalled = self._history.newer()
         else:
             return False
-        if found is not None:
+        if recalled is not None:
             with self.prevent(TextArea.Changed):
-                self.put(found)
+                self.put(recalled)
         return True
 
     def _backspace(self) -> bool:

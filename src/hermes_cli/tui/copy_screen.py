@@ -29,14 +29,14 @@ class Copyable(NamedTuple):
 
 def copyable(answers: list[str]) -> list[Copyable]:
     """The answers (newest first), each followed by its blocks of code."""
-    found = []
+    choices = []
     for number, answer in enumerate(answers[:ANSWERS]):
         name = "Last answer" if number == 0 else f"Answer before ({number})"
-        found.append(Copyable(name, answer.strip()))
+        choices.append(Copyable(name, answer.strip()))
         for language, code in _code_blocks(answer):
             size = code.count("\n") + 1
-            found.append(Copyable(f"  {language or 'code'}, {size} lines", code))
-    return found
+            choices.append(Copyable(f"  {language or 'code'}, {size} lines", code))
+    return choices
 
 
 def _code_blocks(answer: str) -> Iterator[tuple[str, str]]:
@@ -71,9 +71,9 @@ class CopyScreen(ModalScreen[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "close", "Close")]
 
-    def __init__(self, found: list[Copyable]) -> None:
+    def __init__(self, choices: list[Copyable]) -> None:
         super().__init__()
-        self._found = found
+        self._choices = choices
 
     def compose(self) -> ComposeResult:
         """What there is, and what is highlighted of it."""
@@ -87,22 +87,22 @@ class CopyScreen(ModalScreen[str | None]):
                             (f" {one_line(piece.text, 60)}", "$muted"),
                         )
                     )
-                    for piece in self._found
+                    for piece in self._choices
                 )
             )
             with VerticalScroll(can_focus=False):
-                yield Static(clean(self._found[0].text), markup=False, classes="preview")
+                yield Static(clean(self._choices[0].text), markup=False, classes="preview")
             yield Static("Enter copies · ↑↓ choose · Esc closes", classes="hint")
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show it."""
         self.query_one(".preview", Static).update(
-            Content(clean(self._found[event.option_index].text))
+            Content(clean(self._choices[event.option_index].text))
         )
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Take it."""
-        self.dismiss(self._found[event.option_index].text)
+        self.dismiss(self._choices[event.option_index].text)
 
     def action_close(self) -> None:
         """Copy nothing."""

@@ -70,8 +70,8 @@ class Section(Static):
         """Fill the width."""
         room = max(20, event.size.width - NAMES_WIDTH - 1)
         lines = [Content.styled(self._section, "bold $primary")]
-        for name, told in self._pairs:
-            first, *more = wrap(told, room) or [""]
+        for name, description in self._pairs:
+            first, *more = wrap(description, room) or [""]
             named = f"  {name:<{NAMES_WIDTH - 2}}"
             lines.append(Content.assemble((named, "$accent"), (first, "$foreground")))
             lines += [Content.styled(" " * NAMES_WIDTH + line, "$foreground") for line in more]

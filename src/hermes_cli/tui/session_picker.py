@@ -74,7 +74,7 @@ class SessionPicker(ModalScreen[str | None]):
     def __init__(self, client: Client, home: Path, current: str) -> None:
         super().__init__()
         self._client, self._home, self._current = client, home, current
-        self.found: list[dict[str, Any]] = []
+        self.sessions: list[dict[str, Any]] = []
 
     def compose(self) -> ComposeResult:
         """Search, list, preview, tree."""
@@ -110,30 +110,30 @@ class SessionPicker(ModalScreen[str | None]):
     @work(group="search", exclusive=True)
     async def _search(self, query: str) -> None:
         try:
-            found: list[dict[str, Any]] = [
+            sessions: list[dict[str, Any]] = [
                 dict(session) for session in await self._client.sessions(MOST, query or None)
             ]
             if query:
-                found += await self._hits(query, {session["id"] for session in found})
+                sessions += await self._hits(query, {session["id"] for session in sessions})
         except (RpcFailedError, ConnectionLostError) as error:
             self.query_one(".said", Static).update(Content(str(error)))
             return
-        self.found = found
+        self.sessions = sessions
         options = self.query_one(OptionList)
         options.clear_options()
-        options.add_options(Option(self._row(session)) for session in found)
-        if found:
+        options.add_options(Option(self._row(session)) for session in sessions)
+        if sessions:
             options.highlighted = 0
         else:
             self._show(Glimpse([], []), "Nothing was found." if query else "There are none yet.")
 
     async def _hits(self, query: str, known: set[str]) -> list[dict[str, Any]]:
         hits = await self._client.request("session.search", query=query, limit=30)
-        found = []
+        sessions = []
         for hit in hits["results"]:
             if hit["session_id"] not in known:
                 known.add(hit["session_id"])
-                found.append(
+                sessions.append(
                     {
                         "id": hit["session_id"],
                         "title": hit["title"],
@@ -141,7 +141,7 @@ class SessionPicker(ModalScreen[str | None]):
                         "last_active": hit["timestamp"],
                     }
                 )
-        return found
+        return sessions
 
     def _row(self, session: dict[str, Any]) -> Content:
         mark = "→ " if session["id"] == self._current else "  "
@@ -165,8 +165,8 @@ class SessionPicker(ModalScreen[str | None]):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show what is highlighted."""
-        if event.option_index < len(self.found):
-            session = self.found[event.option_index]
+        if event.option_index < len(self.sessions):
+            session = self.sessions[event.option_index]
             self._preview(session)
 
     @work(group="preview", exclusive=True)
@@ -210,7 +210,7 @@ class SessionPicker(ModalScreen[str | None]):
         tree.root.expand()
         for member in family:
             above = nodes.get(member["parent_session_id"], tree.root)
-            label = _told(member, member["id"] == session_id)
+            label = _member_line(member, member["id"] == session_id)
             nodes[member["id"]] = above.add(label, member["id"], expand=True)
 
     # Choosing
@@ -218,19 +218,19 @@ class SessionPicker(ModalScreen[str | None]):
     def action_move(self, by: int) -> None:
         """Highlight another one, while the search has the focus."""
         options = self.query_one(OptionList)
-        if self.found:
+        if self.sessions:
             at = (options.highlighted or 0) + by
-            options.highlighted = max(0, min(len(self.found) - 1, at))
+            options.highlighted = max(0, min(len(self.sessions) - 1, at))
 
     def on_input_submitted(self) -> None:
         """Enter in the search."""
         at = self.query_one(OptionList).highlighted
-        if at is not None and at < len(self.found):
-            self.dismiss(str(self.found[at]["id"]))
+        if at is not None and at < len(self.sessions):
+            self.dismiss(str(self.sessions[at]["id"]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """A click, or Enter in the list."""
-        self.dismiss(str(self.found[event.option_index]["id"]))
+        self.dismiss(str(self.sessions[event.option_index]["id"]))
 
     def on_tree_node_selected(self, event: Tree.NodeSelected[str]) -> None:
         """A member of the family."""
@@ -242,11 +242,11 @@ class SessionPicker(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-def _told(member: dict[str, Any], is_here: bool) -> Text:
+def _member_line(member: dict[str, Any], is_here: bool) -> Text:
     relation = _RELATIONS.get(member["relation"], "")
     title = one_line(str(member["title"] or member["id"]), 50)
-    told = f"{'→ ' if is_here else ''}{title}  {_when(member['started_at'])}"
-    return Text(f"{told}  {relation}".rstrip(), style="bold" if is_here else "")
+    line = f"{'→ ' if is_here else ''}{title}  {_when(member['started_at'])}"
+    return Text(f"{line}  {relation}".rstrip(), style="bold" if is_here else "")
 
 
 def _when(at: float | None) -> str:

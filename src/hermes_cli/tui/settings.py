@@ -26,14 +26,14 @@ class Settings:
         self._path = home / "tui.json"
         self._values: dict[str, Any] = {}
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+            values = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
             log.warning("%s cannot be read: %s", self._path, error)
             return
-        if isinstance(found, dict):
-            self._values = found
+        if isinstance(values, dict):
+            self._values = values
 
     def get(self, name: str, default: Any) -> Any:
         """A choice, if it is of the kind of its default."""

@@ -121,9 +121,9 @@ class StatusLine(Widget):
             )
         if cost(facts.cost_usd):
             parts.append(cost(facts.cost_usd))
-        told = " · ".join(parts)
+        text = " · ".join(parts)
         if facts.title:
-            left = room - len(told) - 3
+            left = room - len(text) - 3
             if left >= 8:
-                told = f"{told} · {one_line(facts.title, min(left, 40))}"
-        return Content.styled(told, "$muted") if len(told) <= room else Content("")
+                text = f"{text} · {one_line(facts.title, min(left, 40))}"
+        return Content.styled(text, "$muted") if len(text) <= room else Content("")

@@ -39,12 +39,12 @@ def blocks_of(messages: Iterable[Any], *, show_reasoning: bool = False) -> list[
                 cards[card.tool_id] = card
                 blocks.append(card)
         elif role == "tool":
-            found = cards.get(str(message.get("tool_call_id")))
-            if found is not None and message.get("outcome") == "unknown":
-                found.leave_unknown(text)
-            elif found is not None:
-                found.finish(text, is_error=_looks_failed(text))
-                found.fold(False)  # what was done before is only interesting on request
+            earlier_card = cards.get(str(message.get("tool_call_id")))
+            if earlier_card is not None and message.get("outcome") == "unknown":
+                earlier_card.leave_unknown(text)
+            elif earlier_card is not None:
+                earlier_card.finish(text, is_error=_looks_failed(text))
+                earlier_card.fold(False)  # what was done before is only interesting on request
     return blocks
 
 

@@ -23,7 +23,7 @@ class Message:
     """queued, steered or interrupting."""
 
 
-_TOLD = {
+_DESCRIPTIONS = {
     "queued": "waits for the end of this answer",
     "steered": "is told to the running answer",
     "interrupting": "comes as soon as this answer has stopped",
@@ -97,7 +97,7 @@ class Waiting(Static):
             Content.assemble(
                 ("» ", "bold $warning"),
                 (one_line(message.text, 50), "$foreground"),
-                f"  {_TOLD[message.how]}",
+                f"  {_DESCRIPTIONS[message.how]}",
             )
             for message in self.messages[:SHOWN]
         ]
@@ -105,7 +105,7 @@ class Waiting(Static):
             lines.append(Content(f"  and {len(self.messages) - SHOWN} more"))
         if self.images:
             names = ", ".join(PurePath(path).name for path in self.images)
-            told = "  goes with your message · Backspace leaves it out"
-            lines.append(Content.assemble(("▣ ", "$accent"), (names, "$foreground"), told))
+            hint = "  goes with your message · Backspace leaves it out"
+            lines.append(Content.assemble(("▣ ", "$accent"), (names, "$foreground"), hint))
         self.update(Content("\n").join(lines))
         self.set_class(bool(lines), "-some")

@@ -82,29 +82,29 @@ class Search:
         if not widenable or self._clock.left() < LEFT_FOR_WIDENING:
             return hits
         limit = max(8, vocabulary.MOST_WORDS // widenable)
-        found = {message.message_id for message in messages}
+        matching = {message.message_id for message in messages}
         wider: Alternatives = {}
         all_found = False
-        if (rarest := self._decisive_group(len(found))) is not None:
+        if (rarest := self._decisive_group(len(matching))) is not None:
             wider = self._occurring_of(vocabulary.widen(self._conn, rarest, limit))
-            all_found = self._are_all(found, rarest, wider)
+            all_found = self._are_all(matching, rarest, wider)
             if all_found and not self._may_match_titles:
                 return hits
         others = [term for term in self._terms if term not in wider]
         wider |= self._occurring_of(vocabulary.widen(self._conn, others, limit))
         if wider == stands_for:
             return hits  # there are no longer words to find
-        return hits + self._widened(wider, hits, found, all_found)
+        return hits + self._widened(wider, hits, matching, all_found)
 
     def _widened(
-        self, wider: Alternatives, hits: Hits, found: Set[int | None], all_found: bool
+        self, wider: Alternatives, hits: Hits, matching: Set[int | None], all_found: bool
     ) -> Hits:
         """Further hits, with words that contain what was typed; only titles if `all_found`.
 
         `found` are the messages that have the words themselves.
         """
         need = self._wanted.need + len(hits)
-        titles, messages = self._pass(wider, need, found, only_titles=all_found)
+        titles, messages = self._pass(wider, need, matching, only_titles=all_found)
         matcher = Matcher(tuple(self._terms), widened=True)
         known = {(kind == "title", hit.message_id, hit.session_id) for hit, kind, _ in hits}
         seen = (
@@ -220,13 +220,13 @@ class Search:
         return groups[number]
 
     def _are_all(
-        self, found: Set[int | None], group: tuple[Term, ...], stands_for: Alternatives
+        self, matching: Set[int | None], group: tuple[Term, ...], stands_for: Alternatives
     ) -> bool:
         """Whether no messages but these, which all have the group, have it."""
         phrases = sum(len(stands_for[term]) for term in group)
         if not phrases or phrases > _FEW_PHRASES:
             return not phrases
-        if phrases == 1 and not self._required and self._is_total(group, len(found)):
+        if phrases == 1 and not self._required and self._is_total(group, len(matching)):
             return True
         text = build(Query((group,)), stands_for.__getitem__, required=self._required).text
         for part in self._outline.parts:
@@ -234,9 +234,9 @@ class Search:
             rows = tuples(
                 self._conn,
                 f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?",
-                (text, len(found) + 1),
+                (text, len(matching) + 1),
             )
-            if not all(row[0] in found for row in rows):
+            if not all(row[0] in matching for row in rows):
                 return False
         return True
 
@@ -281,15 +281,17 @@ class Search:
         """
         hits: Hits
         if self._wanted.order:
-            hits = [(message, kind, matcher) for kind, found in lists for message in found]
+            hits = [
+                (message, kind, matcher) for kind, candidates in lists for message in candidates
+            ]
             keys = self._keys([hit[0] for hit in hits])
             hits = [hits[at] for at in sorted(range(len(keys)), key=keys.__getitem__)]
         else:
             hits = [
                 (message, kind, matcher)
-                for kind, found in lists
-                for start in range(0, len(found), BLOCK)
-                for message in self._sorted(found[start : start + BLOCK])
+                for kind, candidates in lists
+                for start in range(0, len(candidates), BLOCK)
+                for message in self._sorted(candidates[start : start + BLOCK])
             ]
         if self._wanted.one_per_conversation:
             firsts: dict[str, tuple[Candidate, str, Matcher]] = {}

@@ -112,7 +112,7 @@ def read_head(conn: Connection, seen: Snapshot | None = None, last_id: int | Non
     values = (seen.text, seen.oldest, -1 if last_id is None else last_id)
     snapshot, past, store_id, last_time, *first = tuples(conn, _NEWS, values)[0]
     tables = zip(("messages", "search_changes", "sessions"), first, strict=True)
-    news = frozenset(table for table, found in tables if found is not None)
+    news = frozenset(table for table, new_row in tables if new_row is not None)
     return Head(Snapshot(snapshot), f"{store_id}-{past}", last_time, news)
 
 
@@ -184,9 +184,9 @@ def read_new(
     rows.changes = [(row[1], row[2]) for row in sorted(changes)]
     for session_id in dict.fromkeys(id for id, kind in rows.changes if kind == "session"):
         ids = column(conn, "SELECT id FROM messages WHERE session_id = ?", (session_id,))
-        found = tuples(conn, f"SELECT {_SESSION} FROM sessions WHERE id = ?", (session_id,))
-        rows.sessions += found
-        rows.present[session_id] = ids if found else None
+        session = tuples(conn, f"SELECT {_SESSION} FROM sessions WHERE id = ?", (session_id,))
+        rows.sessions += session
+        rows.present[session_id] = ids if session else None
     _add_messages(conn, rows, messages)
     return rows
 

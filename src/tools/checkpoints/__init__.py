@@ -171,8 +171,8 @@ def list_checkpoints(workspace: Workspace, conversation: str) -> list[Checkpoint
     turns: dict[str, list[Record]] = {}
     for record in Store(workspace.home, conversation).records():
         turns.setdefault(record.checkpoint, []).append(record)
-    found = [_checkpoint(records) for records in turns.values()]
-    return sorted(found, key=lambda checkpoint: checkpoint.at, reverse=True)
+    checkpoints = [_checkpoint(records) for records in turns.values()]
+    return sorted(checkpoints, key=lambda checkpoint: checkpoint.at, reverse=True)
 
 
 def _checkpoint(records: list[Record]) -> Checkpoint:
@@ -194,10 +194,10 @@ def _checkpoint(records: list[Record]) -> Checkpoint:
 def _find(workspace: Workspace, conversation: str, checkpoint: str) -> tuple[Checkpoint, set[str]]:
     """A checkpoint, by the beginning of its id, and the paths that later ones changed."""
     later: set[str] = set()
-    for found in list_checkpoints(workspace, conversation):
-        if checkpoint and found.id.startswith(checkpoint):
-            return found, later
-        later.update(str(file.path) for file in found.files)
+    for candidate in list_checkpoints(workspace, conversation):
+        if checkpoint and candidate.id.startswith(checkpoint):
+            return candidate, later
+        later.update(str(file.path) for file in candidate.files)
     raise ToolError(f"There is no checkpoint {checkpoint!r} in this conversation.")
 
 
@@ -216,10 +216,10 @@ def diff(
     workspace: Workspace, conversation: str, checkpoint: str, file: str | Path | None = None
 ) -> str:
     """What differs between the files before the turn and now, as a unified diff."""
-    found, _ = _find(workspace, conversation, checkpoint)
+    chosen, _ = _find(workspace, conversation, checkpoint)
     store = Store(workspace.home, conversation)
     parts = []
-    for kept in _files(found, file):
+    for kept in _files(chosen, file):
         now = look_at(kept.path, workspace.home)
         data = now.data if now else b""
         if not kept.kept or data is None:
@@ -253,10 +253,10 @@ def restore(
 
     Refused with a ToolError if one of them was changed since the turn, unless `force`.
     """
-    found, later = _find(workspace, conversation, checkpoint)
+    chosen, later = _find(workspace, conversation, checkpoint)
     store = Store(workspace.home, conversation)
     changes, not_kept, conflicts = [], [], []
-    for kept in _files(found, file):
+    for kept in _files(chosen, file):
         now = look_at(kept.path, workspace.home)
         if not kept.kept:
             not_kept.append(kept.path)
@@ -268,14 +268,14 @@ def restore(
         raise ToolError(_conflict(conflicts, later))
     if not changes:
         return Restored((), tuple(not_kept), None)
-    undo = _id(found.session_id, f"restore {time.time_ns()} {os.getpid()}")
-    who = (undo, found.session_id, "restore")
+    undo = _id(chosen.session_id, f"restore {time.time_ns()} {os.getpid()}")
+    who = (undo, chosen.session_id, "restore")
     apply(
         changes,
         home=workspace.home,
         keep=lambda changes, made: _keep(store, who, changes, made, {}),
     )
-    remove_empty(sorted({folder for kept in _files(found, file) for folder in kept.made}))
+    remove_empty(sorted({folder for kept in _files(chosen, file) for folder in kept.made}))
     return Restored(tuple(change.path for change in changes), tuple(not_kept), undo)
 
 

@@ -96,8 +96,8 @@ class Store:
             lines = self._index.read_bytes().split(b"\n")
         except FileNotFoundError:
             return []
-        found = (_record(line) for line in lines if line)
-        return [record for record in found if record]
+        records = (_record(line) for line in lines if line)
+        return [record for record in records if record]
 
     def content(self, digest: str) -> bytes:
         """A kept content; ToolError if it is gone or damaged."""

@@ -92,12 +92,12 @@ def _ends_with_link(commands: list[str]) -> bool:
 
 
 def _denied(seen: list[str], deny: Iterable[str]) -> list[Finding]:
-    found = []
+    findings = []
     for pattern in deny:
         expression = as_pattern(pattern)
         if any(expression.search(text) for text in dict.fromkeys(seen)):
-            found.append(Finding(f"denied:{pattern}", f"Forbidden here: {pattern}", hard=True))
-    return found
+            findings.append(Finding(f"denied:{pattern}", f"Forbidden here: {pattern}", hard=True))
+    return findings
 
 
 def as_pattern(pattern: str) -> re.Pattern[str]:

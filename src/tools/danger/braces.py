@@ -42,10 +42,10 @@ def expand_braces(word: Word) -> list[Word]:
     partners, is_deep = _partners(atoms)
     if is_deep:
         return [(Text(UNKNOWN),)]
-    found = _expand(atoms, 0, len(atoms), partners)
-    if found is None:
+    readings = _expand(atoms, 0, len(atoms), partners)
+    if readings is None:
         return [(Text(UNKNOWN),)]
-    words = [tuple(_parts(word)) for word in found]
+    words = [tuple(_parts(word)) for word in readings]
     return [(Text(OBSCURE),)] if any(map(_makes_variables, words)) else words
 
 
@@ -99,7 +99,7 @@ def _expand(
     atoms: list[_Atom], start: int, end: int, partners: dict[int, int]
 ) -> list[list[_Atom]] | None:
     """Every reading of atoms[start:end], or None if there are too many."""
-    found: list[list[_Atom]] = [[]]
+    readings: list[list[_Atom]] = [[]]
     index = start
     while index < end:
         choices: list[list[_Atom]] | None = [[atoms[index]]]
@@ -111,15 +111,15 @@ def _expand(
                 return None
             if inside:
                 choices, following = inside, close + 1
-        if choices is None or len(found) * len(choices) > MOST_WORDS:
+        if choices is None or len(readings) * len(choices) > MOST_WORDS:
             return None
         if len(choices) == 1:
-            for word in found:
+            for word in readings:
                 word += choices[0]
         else:
-            found = [word + choice for word in found for choice in choices]
+            readings = [word + choice for word in readings for choice in choices]
         index = following
-    return found
+    return readings
 
 
 def _inside(
@@ -133,14 +133,14 @@ def _inside(
             commas.append(index)
         index = partners.get(index, index) + 1 if atoms[index] == "{" else index + 1
     if commas:
-        found: list[list[_Atom]] = []
+        readings: list[list[_Atom]] = []
         edges = [opening, *commas, closing]
         for left, right in itertools.pairwise(edges):
             choices = _expand(atoms, left + 1, right, partners)
-            if choices is None or len(found) + len(choices) > MOST_WORDS:
+            if choices is None or len(readings) + len(choices) > MOST_WORDS:
                 return None
-            found += choices
-        return found
+            readings += choices
+        return readings
     only = atoms[opening + 1] if closing == opening + 2 else None
     match = _SEQUENCE.fullmatch(only.text) if isinstance(only, Text) and not only.quoted else None
     return [[Text(value)] for value in _sequence(match)] if match else []

@@ -42,10 +42,10 @@ def _command(call: Call) -> str:
 
 
 def _which(call: Call) -> str:
-    found = [argument for argument in call.arguments if not argument.startswith("-")]
+    programs = [argument for argument in call.arguments if not argument.startswith("-")]
     lines = [
         program if "/" in program or has_unknown(program) else f"/usr/bin/{program}"
-        for program in found
+        for program in programs
     ]
     return "".join(line + "\n" for line in lines)
 

@@ -49,41 +49,41 @@ def sort_options(
     until_operand: bool = False,
 ) -> Options:
     """Sort arguments; `valued` are the letters, `long_valued` the names that take a value."""
-    found = Options()
+    options = Options()
     index = 0
     while index < len(arguments):
         argument = arguments[index]
         index += 1
         if argument == "--":
-            found.operands += arguments[index:]
+            options.operands += arguments[index:]
             break
         if argument.startswith("--"):
             name, equals, value = argument[2:].partition("=")
             if not equals and name in long_valued and index < len(arguments):
                 value = arguments[index]
                 index += 1
-            found.flags.add(name)
-            found.values.setdefault(name, []).append(value)
+            options.flags.add(name)
+            options.values.setdefault(name, []).append(value)
         elif argument.startswith("-") and len(argument) > 1:
-            index += _short(found, argument[1:], arguments[index : index + 1], valued)
+            index += _short(options, argument[1:], arguments[index : index + 1], valued)
         else:
-            found.is_unclear |= bool(argument) and has_unknown(argument[0])
-            found.operands.append(argument)
+            options.is_unclear |= bool(argument) and has_unknown(argument[0])
+            options.operands.append(argument)
             if until_operand:
-                found.operands += arguments[index:]
+                options.operands += arguments[index:]
                 break
-    return found
+    return options
 
 
-def _short(found: Options, letters: str, following: list[str], valued: str) -> int:
+def _short(options: Options, letters: str, following: list[str], valued: str) -> int:
     """Sort `-abc`; returns how many further arguments it takes."""
     for position, letter in enumerate(letters):
-        found.flags.add(letter)
-        found.is_unclear |= has_unknown(letter)
+        options.flags.add(letter)
+        options.is_unclear |= has_unknown(letter)
         if letter in valued:
             rest = letters[position + 1 :]
             value = rest or (following[0] if following else "")
-            found.values.setdefault(letter, []).append(value)
+            options.values.setdefault(letter, []).append(value)
             return 0 if rest else len(following)
     return 0
 

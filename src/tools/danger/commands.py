@@ -102,13 +102,13 @@ class CommandReader(WordReader):
     # Simple commands
 
     def _redirects(self) -> tuple[Redirect, ...]:
-        found: list[Redirect] = []
+        redirects: list[Redirect] = []
         while True:
             self._skip_blanks()
             redirect = self._redirect()
             if redirect is None:
-                return tuple(found)
-            found.append(redirect)
+                return tuple(redirects)
+            redirects.append(redirect)
 
     def _redirect(self) -> Redirect | None:
         match = _REDIRECT.match(self.text, self.position)

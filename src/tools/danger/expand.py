@@ -128,13 +128,13 @@ def expand_text(shell: Shell, word: Word) -> Values:
 
 def expand_target(shell: Shell, word: Word) -> Values:
     """Like `expand_text`, for a file name: globs are active."""
-    found = set()
+    names = set()
     for pieces in _alternatives(shell, word):
         texts = [(_joined(piece.text), piece.quoted) for piece in pieces]
-        found.add(
+        names.add(
             _collapsed("".join(text if quoted else _activated(text) for text, quoted in texts))
         )
-    return values_of(found)
+    return values_of(names)
 
 
 def _joined(text: str) -> str:
@@ -144,12 +144,12 @@ def _joined(text: str) -> str:
 def _fields(shell: Shell, word: Word) -> list[list[str]]:
     if len(word) == 1 and isinstance(word[0], Text) and word[0].quoted:
         return [[word[0].text]]
-    found: list[list[str]] = []
+    readings: list[list[str]] = []
     for pieces in _alternatives(shell, word):
         fields = _split(shell, pieces)
-        if fields not in found:
-            found.append(fields)
-    return found
+        if fields not in readings:
+            readings.append(fields)
+    return readings
 
 
 def _alternatives(shell: Shell, word: Word) -> list[tuple[Piece, ...]]:
@@ -294,27 +294,27 @@ def variable(shell: Shell, part: Variable) -> Values:
     is_whole = part.name in ("@", "*") or (subscripts is not None and subscripts <= {"@", "*"})
     if part.name in ("#", "?", "$", "!", "-", "_") and not part.operator:
         return frozenset({UNKNOWN})
-    found: set[str] = set()
+    values: set[str] = set()
     if subscripts is not None and not is_whole:
         for subscript in subscripts:
-            found |= _element(state, part.name, subscript)
+            values |= _element(state, part.name, subscript)
     else:
         for value in state.lookup(part.name):
             elements = elements_of(value)
             if not is_whole:
-                found.add(elements[0] if elements else "")
+                values.add(elements[0] if elements else "")
             elif part.name == "*" or subscripts == {"*"}:
-                found.add(" ".join(elements) if part.quoted else value)
+                values.add(" ".join(elements) if part.quoted else value)
             else:
-                found.add(value)
+                values.add(value)
     if not part.operator:
-        return values_of(found)
+        return values_of(values)
     operands = expand_text(shell, part.operand) if part.operand else frozenset({""})
     if part.operator[0] in "#%/^,~" and not _is_plain(part.operand):
         operands = frozenset({UNKNOWN})
     if part.operator.endswith(("@P", "@E")):
         shell.report("unclear", f"The expansion ${{{part.name}{part.operator}}} may run something")
-    result = operate(state, part.operator, values_of(found), operands)
+    result = operate(state, part.operator, values_of(values), operands)
     if part.operator in (":=", "="):
         state.assign(part.name, result)
     return result
@@ -332,12 +332,12 @@ def _element(state: State, name: str, subscript: str) -> Values:
     known = state.variables.get(f"{name}[{subscript}]")
     if known is not None:
         return known
-    found = set()
+    elements_at = set()
     for value in state.lookup(name):
         elements = elements_of(value)
         if subscript.isdigit() and not has_marks(value.replace(BETWEEN, "")):
             index = int(subscript)
-            found.add(elements[index] if index < len(elements) else "")
+            elements_at.add(elements[index] if index < len(elements) else "")
         else:
-            found.add(UNKNOWN)
-    return frozenset(found)
+            elements_at.add(UNKNOWN)
+    return frozenset(elements_at)

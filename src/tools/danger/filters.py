@@ -253,8 +253,8 @@ def _realpath(call: Call) -> str:
     operands = [argument for argument in call.arguments if not argument.startswith("-")]
     if len(operands) != 1:
         return UNKNOWN
-    found = call.shell.paths(operands[0])
-    return next(iter(found)) + "\n" if len(found) == 1 else UNKNOWN
+    paths = call.shell.paths(operands[0])
+    return next(iter(paths)) + "\n" if len(paths) == 1 else UNKNOWN
 
 
 FILTERS: dict[str, Rule] = {

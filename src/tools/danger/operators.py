@@ -28,15 +28,15 @@ def operate(state: State, operator: str, values: Values, operands: Values) -> Va
     if operator.startswith("indirect"):
         if operator != "indirect" or any(has_marks(value) for value in values):
             return ANYTHING
-        found = set().union(*(state.lookup(name) for name in values)) if values else set()
-        return values_of(elements_of(array)[0] if elements_of(array) else "" for array in found)
-    found = set()
+        results = set().union(*(state.lookup(name) for name in values)) if values else set()
+        return values_of(elements_of(array)[0] if elements_of(array) else "" for array in results)
+    results = set()
     for value, operand in itertools.product(values, operands):
-        found |= _one(operator, value, operand)
-    return values_of(found)
+        results |= _apply_operator(operator, value, operand)
+    return values_of(results)
 
 
-def _one(operator: str, value: str, operand: str) -> set[str]:
+def _apply_operator(operator: str, value: str, operand: str) -> set[str]:
     is_empty = not value.strip(BETWEEN)
     if operator in (":-", "-", ":=", "="):
         if value == UNKNOWN or (is_empty and operator[0] != ":"):  # empty, or not set at all

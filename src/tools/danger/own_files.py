@@ -152,7 +152,7 @@ def _expanded(recipe: str, variables: dict[str, str]) -> str:
     """A recipe as the shell gets it, as far as its variables are known."""
     text = recipe.strip().lstrip("@-+")
     for _ in range(_DEEPEST):
-        expanded = _VARIABLE.sub(lambda found: variables.get(found[1], found[0]), text)
+        expanded = _VARIABLE.sub(lambda reference: variables.get(reference[1], reference[0]), text)
         if expanded == text or len(expanded) > _LARGEST:
             break
         text = expanded

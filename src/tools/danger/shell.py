@@ -94,8 +94,8 @@ class Shell:
     def written(self, text: str, otherwise: str) -> str:
         """What the command itself has written to a file."""
         self.reads(text)
-        found = {self.state.files[path] for path in self.paths(text) if path in self.state.files}
-        return found.pop() if len(found) == 1 else (UNKNOWN if found else otherwise)
+        contents = {self.state.files[path] for path in self.paths(text) if path in self.state.files}
+        return contents.pop() if len(contents) == 1 else (UNKNOWN if contents else otherwise)
 
     def doubted(self, work: Callable[[], str]) -> str:
         """Follow something of which it is known already that it is not clear."""

@@ -18,9 +18,9 @@ LONGEST_VALUE = 100_000
 ANYTHING: Values = frozenset({UNKNOWN})
 
 
-def values_of(found: Iterable[str]) -> Values:
+def values_of(texts: Iterable[str]) -> Values:
     """The values, or anything if they are too many or too long to follow."""
-    values = frozenset(found)
+    values = frozenset(texts)
     if len(values) > MOST_VALUES or any(len(value) > LONGEST_VALUE for value in values):
         return ANYTHING
     return values
@@ -121,10 +121,10 @@ class State:
     def _argument(self, number: int) -> Values:
         if number == 0:
             return frozenset({"bash"})
-        found = set()
+        arguments = set()
         for value in self.variables.get("@", frozenset({BETWEEN})):
             if not value.startswith(BETWEEN):
                 return ANYTHING
             elements = elements_of(value)
-            found.add(elements[number - 1] if number <= len(elements) else "")
-        return frozenset(found)
+            arguments.add(elements[number - 1] if number <= len(elements) else "")
+        return frozenset(arguments)

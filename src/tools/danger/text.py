@@ -45,9 +45,9 @@ def plain(text: str) -> str:
 
 def disguises(text: str) -> list[str]:
     """What in a text could make people approve something else than what they read."""
-    found = []
+    descriptions = []
     if _CONTROL.search(text):
-        found.append("Control characters hide what the command is")
+        descriptions.append("Control characters hide what the command is")
     if _DIRECTION.search(text) or _HIDDEN_IN_ASCII.search(text):
-        found.append("Invisible characters hide what the command is")
-    return found
+        descriptions.append("Invisible characters hide what the command is")
+    return descriptions

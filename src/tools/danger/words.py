@@ -369,12 +369,12 @@ class WordReader:
         subscript = self._subscript()
         operand: Word = ()
         if not self.at("}"):
-            found = _OPERATOR.match(self.text, self.position)
-            if found:
-                self.position = found.end()
-                operator = f"{operator} {found[0]}" if operator else found[0]
+            match = _OPERATOR.match(self.text, self.position)
+            if match:
+                self.position = match.end()
+                operator = f"{operator} {match[0]}" if operator else match[0]
             operand = self._operand(quoted)
-            if not name or not found:
+            if not name or not match:
                 self.error("an expansion that no shell knows")
         elif not name:
             self.error("an expansion without a name")

@@ -102,10 +102,10 @@ def inner(arguments: list[str], wrapper: Wrapper) -> list[list[str]]:
     start = index + wrapper.operands
     while start < len(arguments) and arguments[start] == "--":
         start += 1
-    found = [arguments[start:]]
+    commands = [arguments[start:]]
     if is_doubtful:
-        found.append(arguments[start + 1 :])
-    return [word for word in found if word]
+        commands.append(arguments[start + 1 :])
+    return [word for word in commands if word]
 
 
 def _wrap(call: Call) -> str:
@@ -266,7 +266,7 @@ def _find(call: Call) -> str:
         starts.append(arguments[index])
         index += 1
     starts = starts or ["."]
-    found = _found(starts, arguments)
+    matches = _matching_paths(starts, arguments)
     _check_unclear(call, ["-path", *starts[:1], *starts[1:], *arguments[index:]])
     if call.name == "fd":
         return _fd(call, arguments)
@@ -285,11 +285,11 @@ def _find(call: Call) -> str:
             if not _removes(arguments[index:end]) or not _finds_products(
                 call, starts, arguments[: index - 1]
             ):
-                _find_exec(call, arguments[index:end], starts, found, _is_filtered(arguments))
+                _find_exec(call, arguments[index:end], starts, matches, _is_filtered(arguments))
             index = end + 1
         elif argument in ("-fprint", "-fprintf", "-fls", "-fprint0") and index < len(arguments):
             call.shell.writes(arguments[index])
-    return "".join(path + "\n" for path in found)
+    return "".join(path + "\n" for path in matches)
 
 
 def _removes(command: list[str]) -> bool:
@@ -319,7 +319,7 @@ def _finds_products(call: Call, starts: list[str], tests: list[str]) -> bool:
     )
 
 
-def _found(starts: list[str], arguments: list[str]) -> list[str]:
+def _matching_paths(starts: list[str], arguments: list[str]) -> list[str]:
     """What find comes to, as far as it is known."""
     names = [
         value.replace("*", STAR).replace("?", ONE)
@@ -349,7 +349,7 @@ def _is_filtered(arguments: list[str]) -> bool:
 
 
 def _find_exec(
-    call: Call, command: list[str], starts: list[str], found: list[str], is_filtered: bool
+    call: Call, command: list[str], starts: list[str], matches: list[str], is_filtered: bool
 ) -> None:
     if not command:
         return
@@ -359,7 +359,7 @@ def _find_exec(
     if program_name(command[0]) in ("rm", "unlink", "shred", "rmdir"):
         for start in starts:
             deletes_tree(call, start, is_filtered=is_filtered)
-    for path in found:
+    for path in matches:
         call.shell.run([argument.replace("{}", path) for argument in command])
 
 

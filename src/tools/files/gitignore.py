@@ -287,9 +287,9 @@ def _global_file() -> Path:
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     for file in (home / ".gitconfig", config / "git" / "config"):
         content = (_read(os.fsencode(file)) or b"").decode(errors="replace")
-        found = re.search(r'(?im)^\s*excludesfile\s*=\s*"?\s*(\S+?)\s*"?\s*$', content)
-        if found:
-            return home / found[1].removeprefix("~/")
+        setting = re.search(r'(?im)^\s*excludesfile\s*=\s*"?\s*(\S+?)\s*"?\s*$', content)
+        if setting:
+            return home / setting[1].removeprefix("~/")
     return config / "git" / "ignore"
 
 

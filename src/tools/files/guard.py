@@ -110,14 +110,14 @@ def own_databases(home: Path) -> frozenset[tuple[int, int]]:
 
     Opening and closing one of them would drop the locks that SQLite holds for this process.
     """
-    found = set()
+    identities = set()
     for path in home.glob("*.db*"):
         try:
             info = path.stat()
         except OSError:
             continue  # gone meanwhile, as journals do
-        found.add((info.st_dev, info.st_ino))
-    return frozenset(found)
+        identities.add((info.st_dev, info.st_ino))
+    return frozenset(identities)
 
 
 def check_regular(

@@ -145,14 +145,14 @@ def windows(lines: list[str], wanted: list[str], normal: Callable[[str], str]) -
     fallbacks = [0]
     for line in target[1:]:
         fallbacks.append(_longer(target, fallbacks, fallbacks[-1], line))
-    found: list[int] = []
+    starts: list[int] = []
     matched = 0
     for number, line in enumerate(map(normal, lines), 1):
         matched = _longer(target, fallbacks, matched, line)
         if matched == len(target):
-            found.append(number - matched)
+            starts.append(number - matched)
             matched = 0
-    return found
+    return starts
 
 
 def _longer(target: list[str], fallbacks: list[int], matched: int, line: str) -> int:

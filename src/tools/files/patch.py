@@ -226,7 +226,9 @@ class _Plan:
         commit(self.context, "patch", [change for _, change in planned])
         diffs = [difference(change) for _, change in planned]
         if not report:
-            report = [_told(draft, diff) for (draft, _), diff in zip(planned, diffs, strict=True)]
+            report = [
+                _report_line(draft, diff) for (draft, _), diff in zip(planned, diffs, strict=True)
+            ]
         report += [note for _, change in planned if (note := other_names(change).strip())]
         report += [
             f"{path} had changed on disk since it was read; look at it again before further edits."
@@ -236,7 +238,7 @@ class _Plan:
         return "\n".join([*report, shown]).rstrip()
 
 
-def _told(draft: _Draft, diff: Diff) -> str:
+def _report_line(draft: _Draft, diff: Diff) -> str:
     if not draft.there:
         return f"Deleted {draft.path}."
     if draft.came_from:

@@ -79,7 +79,7 @@ def _find(lines: list[str], hunk: Hunk, earliest: int) -> tuple[int, Reindent]:
             continue
         if hunk.start is not None:
             expected = hunk.start - 1
-            return min(fitting, key=lambda found: abs(found[0] - expected))
+            return min(fitting, key=lambda candidate: abs(candidate[0] - expected))
         if len(fitting) > 1 and not hunk.anchors:
             numbers = ", ".join(str(start + 1) for start, _ in fitting[:10])
             raise ToolError(
@@ -131,10 +131,10 @@ def _after_anchors(lines: list[str], hunk: Hunk, earliest: int) -> int:
     at = earliest
     for anchor in hunk.anchors:
         wanted = bare(anchor)
-        found = next((i for i in range(at, len(lines)) if bare(lines[i]) == wanted), None)
-        if found is None:
-            found = next((i for i in range(at, len(lines)) if wanted in bare(lines[i])), None)
-        if found is None:
+        index = next((i for i in range(at, len(lines)) if bare(lines[i]) == wanted), None)
+        if index is None:
+            index = next((i for i in range(at, len(lines)) if wanted in bare(lines[i])), None)
+        if index is None:
             raise not_found("".join(lines), anchor)
-        at = found + 1
+        at = index + 1
     return at

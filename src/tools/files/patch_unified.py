@@ -142,10 +142,10 @@ def _from_header(header: list[str]) -> list[FilePatch]:
     }
     if "from" in names and "to" in names:
         return [FilePatch("update", names["from"], names["to"], mode=_mode(header), exact=True)]
-    found = re.fullmatch(r'diff --git (?:a/(.+) b/\1|("a/.+") "b/.+")', header[0])
-    if found is None:
+    header_names = re.fullmatch(r'diff --git (?:a/(.+) b/\1|("a/.+") "b/.+")', header[0])
+    if header_names is None:
         return []
-    name = found[1] or _name(found[2]).removeprefix("a/")
+    name = header_names[1] or _name(header_names[2]).removeprefix("a/")
     if any(line.startswith("new file mode") for line in header):
         return [FilePatch("add", name, mode=_mode(header), exact=True)]
     if any(line.startswith("deleted file mode") for line in header):
@@ -155,7 +155,7 @@ def _from_header(header: list[str]) -> list[FilePatch]:
 
 
 def _mode(header: list[str]) -> int | None:
-    modes = [found for line in header if (found := _MODE.match(line))]
+    modes = [match for line in header if (match := _MODE.match(line))]
     return int(modes[-1][1], 8) if modes else None
 
 
@@ -165,13 +165,13 @@ def _name(text: str) -> str:
     if not (len(text) > 1 and text.startswith('"') and text.endswith('"')):
         return text
 
-    def plain(found: re.Match[str]) -> bytes:
-        code = found[1]
+    def plain(match: re.Match[str]) -> bytes:
+        code = match[1]
         return bytes([int(code, 8)]) if code[0].isdigit() else _ESCAPES.get(code, code).encode()
 
     out = b""
     at = 1
-    for found in re.finditer(r"\\([0-7]{3}|.)", text[:-1]):
-        out += text[at : found.start()].encode() + plain(found)
-        at = found.end()
+    for escape in re.finditer(r"\\([0-7]{3}|.)", text[:-1]):
+        out += text[at : escape.start()].encode() + plain(escape)
+        at = escape.end()
     return (out + text[at:-1].encode()).decode(errors="surrogateescape")

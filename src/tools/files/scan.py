@@ -87,8 +87,8 @@ def _walk_folder(folder: bytes, above: Ignore, hidden: bool, device: int | None)
             yield path
             continue
         try:
-            with os.scandir(path or b"/") as found:
-                entries = sorted(found, key=lambda entry: entry.name, reverse=True)
+            with os.scandir(path or b"/") as listing:
+                entries = sorted(listing, key=lambda entry: entry.name, reverse=True)
         except OSError:
             continue  # not ours to list, or gone meanwhile
         inside = ignore.entering(path, {entry.name for entry in entries})

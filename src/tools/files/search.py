@@ -33,7 +33,7 @@ from .guard import (
 from .guard import real_path as find_path
 from .search_run import SECONDS, Hit, Mode, Query, TimeIsUp, search
 from .text import SNIFFED, encoding_of
-from .withheld import told
+from .withheld import describe_withheld
 
 _MOST = 500
 _MOST_CONTEXT = 20
@@ -103,7 +103,7 @@ def search_files(
     with closing(search(query, tool_context)) as hits:
         page.fill(_wanted(hits, query, mine, withheld), query.mode)
     report = _report(page, query, pattern, tool_context.workspace.cwd.resolve())
-    left_out = told(query, tool_context, mine, withheld) if reads_many else ""
+    left_out = describe_withheld(query, tool_context, mine, withheld) if reads_many else ""
     return f"{report}\n{left_out}".rstrip()
 
 

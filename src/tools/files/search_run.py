@@ -108,7 +108,7 @@ def _for_ripgrep(pattern: str) -> str:
     """The pattern without escapes of characters that need none, which ripgrep refuses."""
     return re.sub(
         r"\\(.)",
-        lambda found: found[1] if found[1] in " !\"%',/:;<=>@_`" else found[0],
+        lambda escape: escape[1] if escape[1] in " !\"%',/:;<=>@_`" else escape[0],
         pattern,
         flags=re.DOTALL,
     )
@@ -151,17 +151,17 @@ def _read(command: list[str], mode: Mode, context: ToolContext) -> Iterator[Hit]
         raise ToolError(f"The search could not be started: {error}.") from error
     parser = _Parser(mode)
     errors: list[bytes] = []
-    found = False
+    has_hits = False
     try:
         for piece in _pieces(child, context, errors):
             for hit in parser.feed(piece):
-                found = True
+                has_hits = True
                 yield hit
         code = child.wait()
         message = b"".join(errors).decode(errors="replace").strip()
         if code not in (0, 1) and command[0] == sys.executable:
             raise ToolError(f"The search failed: {message[-500:] or f'exit code {code}'}.")
-        if code not in (0, 1) and message and not found:
+        if code not in (0, 1) and message and not has_hits:
             raise PatternRefused(message)  # errors about files are kept silent
     finally:
         if child.poll() is None:

@@ -18,7 +18,7 @@ from .search_run import Query, TimeIsUp, search
 _LOOKED_AT = 10_000
 
 
-def told(
+def describe_withheld(
     query: Query,
     context: ToolContext,
     wanted: Callable[[str], bool],

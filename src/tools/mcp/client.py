@@ -98,8 +98,8 @@ def _wall(entry: Mapping[str, Any]) -> ProgramWall:
 
 
 def _texts(entry: Any) -> dict[str, str]:
-    found = entry if isinstance(entry, Mapping) else {}
-    return {str(key): str(value) for key, value in found.items()}
+    mapping = entry if isinstance(entry, Mapping) else {}
+    return {str(key): str(value) for key, value in mapping.items()}
 
 
 class McpServer:
@@ -300,15 +300,15 @@ async def _first_of(events: list[asyncio.Event]) -> None:
 
 
 async def _all_tools(client: Any) -> list[Any]:
-    found: list[Any] = []
+    tools: list[Any] = []
     cursor = None
     for _ in range(20):
         page = await client.list_tools(cursor=cursor)
-        found += page.tools
+        tools += page.tools
         cursor = page.next_cursor
-        if not cursor or len(found) >= MAX_TOOLS:
+        if not cursor or len(tools) >= MAX_TOOLS:
             break
-    return found[:MAX_TOOLS]
+    return tools[:MAX_TOOLS]
 
 
 def _said(error: BaseException) -> str:

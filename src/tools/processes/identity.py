@@ -69,7 +69,7 @@ def members(targets: Iterable[Target]) -> list[Seen]:
     """Every living process of these runs: marked, in the leader's group, or descended from one."""
     everything = {process.pid: process for process in _all()}
     markers = {pid: _markers(pid) for pid in everything}
-    found: dict[int, Seen] = {}
+    processes: dict[int, Seen] = {}
     for target in targets:
         leader = None if target.pid is None else everything.get(target.pid)
         # Without its leader a group may be somebody else's by now.
@@ -83,8 +83,8 @@ def members(targets: Iterable[Target]) -> list[Seen]:
             own = {pid: process for pid, process in own.items() if process.group == target.pid}
         else:
             _add_descendants(own, everything)
-        found |= own
-    return [process for process in found.values() if not process.gone]
+        processes |= own
+    return [process for process in processes.values() if not process.gone]
 
 
 def stop(
@@ -158,13 +158,13 @@ def _markers(pid: int) -> list[str]:
     return [mark for value in values for mark in os.fsdecode(value[len(name) :]).split(":")]
 
 
-def _add_descendants(found: dict[int, Seen], everything: dict[int, Seen]) -> None:
+def _add_descendants(family: dict[int, Seen], everything: dict[int, Seen]) -> None:
     children: dict[int, list[Seen]] = {}
     for process in everything.values():
         children.setdefault(process.parent, []).append(process)
-    waiting = list(found)
+    waiting = list(family)
     while waiting:
         for child in children.get(waiting.pop(), ()):
-            if child.pid not in found:
-                found[child.pid] = child
+            if child.pid not in family:
+                family[child.pid] = child
                 waiting.append(child.pid)

@@ -38,7 +38,7 @@ class Watcher:
     def __init__(self, patterns: list[str]) -> None:
         self._patterns = patterns
         self._line = ""
-        self._found: list[tuple[str, str]] = []
+        self._matches: list[tuple[str, str]] = []
         self._more = 0
         self._reports = 0
         self._last = -INTERVAL
@@ -53,8 +53,8 @@ class Watcher:
             pattern = next((pattern for pattern in self._patterns if pattern in line), None)
             if pattern is None:
                 continue
-            if len(self._found) < MOST_LINES:
-                self._found.append((pattern, line[:LONGEST_LINE]))
+            if len(self._matches) < MOST_LINES:
+                self._matches.append((pattern, line[:LONGEST_LINE]))
             else:
                 self._more += 1
             if number == len(lines):
@@ -66,16 +66,16 @@ class Watcher:
         A process that has `ended` reports without delay.
         """
         now = time.monotonic()
-        if not self._found or (now - self._last < INTERVAL and not ended):
+        if not self._matches or (now - self._last < INTERVAL and not ended):
             return None
         self._last = now
         self._reports += 1
-        texts = ", ".join(dict.fromkeys(repr(pattern) for pattern, _ in self._found))
-        what = "a line" if len(self._found) == 1 else f"{len(self._found)} lines"
-        lines = [f"printed {what} with {texts}]", *(line for _, line in self._found)]
+        texts = ", ".join(dict.fromkeys(repr(pattern) for pattern, _ in self._matches))
+        what = "a line" if len(self._matches) == 1 else f"{len(self._matches)} lines"
+        lines = [f"printed {what} with {texts}]", *(line for _, line in self._matches)]
         if self._more:
             lines.append(f"[and {self._more} more such lines]")
         if self._reports == MOST_REPORTS:
             lines.append("[it has been reported on often enough; further lines are not told]")
-        self._found, self._more = [], 0
+        self._matches, self._more = [], 0
         return "\n".join(lines)

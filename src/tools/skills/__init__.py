@@ -35,14 +35,14 @@ def skills_list(context: ToolContext, category: str | None = None) -> str:
     category: only those in this folder
     """
     home = context.workspace.home
-    found = [
+    skills = [
         (where, skill)
         for skill in _skills(context)
         if category in (None, where := category_of(skill, home)) or (category == "." and not where)
     ]
     lines = [
         f"{skill.name}{f' [{where}]' if where else ''}: {skill.description}"
-        for where, skill in found
+        for where, skill in skills
     ]
     if category is None:
         lines += [f"{name}: {skill.description}" for name, skill in plugins.get_skills().items()]
@@ -186,8 +186,8 @@ def patch(
 
 def plugin_skill(name: str) -> Skill | None:
     """The skill that a plugin brings under this name ("plugin:skill"); to be read, not changed."""
-    found = plugins.get_skills().get(name)
-    return None if found is None else Skill(name, found.description, found.path.parent)
+    skill = plugins.get_skills().get(name)
+    return None if skill is None else Skill(name, skill.description, skill.path.parent)
 
 
 def _skills(context: ToolContext) -> list[Skill]:

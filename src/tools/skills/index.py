@@ -46,11 +46,11 @@ def skills_of(home: Path, choice: SkillChoice | None = None) -> list[Skill]:
     """The skills of a home, by name, with those of further folders; its own win over those."""
     if choice is None:
         return list_skills(home / "skills")
-    found: dict[str, Skill] = {}
+    skills: dict[str, Skill] = {}
     for name in ("skills", *choice.external_dirs):
         for skill in list_skills(home / Path(os.path.expandvars(name)).expanduser()):
-            found.setdefault(skill.name, skill)
-    return [found[name] for name in sorted(found) if name not in choice.disabled]
+            skills.setdefault(skill.name, skill)
+    return [skills[name] for name in sorted(skills) if name not in choice.disabled]
 
 
 def category_of(skill: Skill, home: Path) -> str:
@@ -64,12 +64,12 @@ def category_of(skill: Skill, home: Path) -> str:
 
 def list_skills(folder: Path) -> list[Skill]:
     """The skills under `folder`, by name; of two with one name the first path counts."""
-    found: dict[str, Skill] = {}
+    skills: dict[str, Skill] = {}
     for path in sorted(_skill_files(folder)):
         skill = _read_skill(path)
         if skill is not None:
-            found.setdefault(skill.name, skill)
-    return [found[name] for name in sorted(found)]
+            skills.setdefault(skill.name, skill)
+    return [skills[name] for name in sorted(skills)]
 
 
 def _skill_files(folder: Path) -> list[Path]:

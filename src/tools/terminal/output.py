@@ -230,9 +230,9 @@ class Progress:
 
 def _make_room(folder: Path, newest: Path) -> None:
     """Delete the oldest files, of any conversation, until all are within the limit."""
-    found = [(status.st_mtime, status.st_size, path) for path, status in kept_files(folder)]
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+    files = [(status.st_mtime, status.st_size, path) for path, status in kept_files(folder)]
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
         if total <= FOLDER_LIMIT:
             return
         if path != newest:

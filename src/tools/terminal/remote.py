@@ -121,9 +121,9 @@ class TrailerFilter:
             self._collect(data)
             return b""
         data = self._held + data
-        output, found, rest = data.partition(self._start)
-        if found:
-            self._held, self.trailer = b"", found
+        output, marker, rest = data.partition(self._start)
+        if marker:
+            self._held, self.trailer = b"", marker
             self._collect(rest)
             return output
         held = _common_end(data, self._start)
@@ -136,9 +136,9 @@ class TrailerFilter:
         return held
 
     def _collect(self, data: bytes) -> None:
-        content, found, _ = data.partition(_STOP)
+        content, marker, _ = data.partition(_STOP)
         self.trailer += content
-        self.complete = bool(found) or len(self.trailer) > _TRAILER_LIMIT
+        self.complete = bool(marker) or len(self.trailer) > _TRAILER_LIMIT
 
 
 def read_trailer(trailer: bytes, code: int | None, problem: str) -> Ending:

@@ -95,8 +95,8 @@ def terminal(
     )
     if background:
         patterns = watch_patterns or []
-        told = start_background(context, place, launch, password, notify_on_complete, patterns)
-        return _joined(told, [remark_of_none(context)])
+        answer = start_background(context, place, launch, password, notify_on_complete, patterns)
+        return _joined(answer, [remark_of_none(context)])
     run = Run(place.backend, launch, context.workspace.home, context.session_id, "foreground")
     buffer = OutputBuffer(output_folder(context), "terminal")
     progress = Progress(context.progress)

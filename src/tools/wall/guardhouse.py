@@ -301,12 +301,13 @@ def guardhouse_of(workspace: Workspace) -> Guardhouse | None:
     with workspace.lock:
         guardhouse = workspace.state.get(_STATE)
         if guardhouse is None:
-            found = means()
-            if found.kind == "none":
+            available = means()
+            if available.kind == "none":
                 if setting == "required" or workspace.mode == "plan":
                     raise ToolError(
-                        f"Nothing is run without a wall, and there can be none here: {found.why}. "
-                        "Install bubblewrap (bwrap), or set terminal.sandbox to auto."
+                        "Nothing is run without a wall, and there can be none here: "
+                        f"{available.why}. Install bubblewrap (bwrap), or "
+                        "set terminal.sandbox to auto."
                     )
                 return None
             guardhouse = workspace.state[_STATE] = Guardhouse(workspace)
@@ -329,12 +330,12 @@ def _end(warden: Warden | Seatbelt, proxy: Proxy | None) -> None:
 
 def _identities(places: Iterable[Path]) -> tuple[tuple[int, int], ...]:
     """What is hidden, by inode: a file that was replaced is seen in the walls that stand."""
-    found = []
+    identities = []
     for place in places:
         with suppress(OSError):  # gone since: another wall then as well
             info = place.stat()
-            found.append((info.st_dev, info.st_ino))
-    return tuple(found)
+            identities.append((info.st_dev, info.st_ino))
+    return tuple(identities)
 
 
 def close_walls(workspace: Workspace) -> None:

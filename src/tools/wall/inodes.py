@@ -39,16 +39,16 @@ def is_hidden_file(path: Path, wall: Wall) -> bool:
 
 def _inodes(hidden: tuple[Path, ...], shown: set[Path]) -> frozenset[Inode]:
     with _lock:
-        at, found = _known.get(hidden, (0.0, frozenset()))
-        if not found or time.monotonic() - at > _KEPT_SECONDS:
-            found = _scan(hidden, {str(place) for place in shown})
+        at, inodes = _known.get(hidden, (0.0, frozenset()))
+        if not inodes or time.monotonic() - at > _KEPT_SECONDS:
+            inodes = _scan(hidden, {str(place) for place in shown})
             _known.clear()
-            _known[hidden] = time.monotonic(), found
-        return found
+            _known[hidden] = time.monotonic(), inodes
+        return inodes
 
 
 def _scan(hidden: tuple[Path, ...], shown: set[str]) -> frozenset[Inode]:
-    found: set[Inode] = set()
+    inodes: set[Inode] = set()
     waiting: list[str] = [str(place) for place in hidden]
     while waiting:
         place = waiting.pop(0)
@@ -56,9 +56,9 @@ def _scan(hidden: tuple[Path, ...], shown: set[str]) -> frozenset[Inode]:
             continue
         try:
             info = os.stat(place, follow_symlinks=False)  # noqa: PTH116 - many of them
-            found.add((info.st_dev, info.st_ino))
-            if len(found) < _MOST and os.path.isdir(place):  # noqa: PTH112 - many of them
+            inodes.add((info.st_dev, info.st_ino))
+            if len(inodes) < _MOST and os.path.isdir(place):  # noqa: PTH112 - many of them
                 waiting += [entry.path for entry in os.scandir(place) if not entry.is_symlink()]
         except OSError:
             continue  # closed, or gone meanwhile
-    return frozenset(found)
+    return frozenset(inodes)

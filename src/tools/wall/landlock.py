@@ -39,11 +39,11 @@ def rules(wall: Wall) -> tuple[list[str], list[str]]:
     return [*readable, *_READABLE_DEVICES], [*writable, *scratch, *_DEVICES]
 
 
-def _collect(folder: str, hidden: set[str], above: set[str], found: list[str]) -> None:
+def _collect(folder: str, hidden: set[str], above: set[str], folders: list[str]) -> None:
     if folder in hidden:
         return
     if folder not in above:
-        found.append(folder)
+        folders.append(folder)
         return
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - names are enough
@@ -52,5 +52,5 @@ def _collect(folder: str, hidden: set[str], above: set[str], found: list[str]) -
     for name in names:
         path = f"{folder.rstrip('/')}/{name}"
         # A link leads to a place with a rule of its own.
-        if not os.path.islink(path) and len(found) < _MOST_RULES:  # noqa: PTH114 - a name
-            _collect(path, hidden, above, found)
+        if not os.path.islink(path) and len(folders) < _MOST_RULES:  # noqa: PTH114 - a name
+            _collect(path, hidden, above, folders)

@@ -35,13 +35,14 @@ class Needs:
 
     def findings(self) -> list[Finding]:
         """What has to be asked for."""
-        found = [Finding(f"write:{path}", f"Writes to {path}") for path in self.paths]
-        found += [Finding(f"host:{host}", f"Connects to {host}") for host in self.hosts]
+        findings = [Finding(f"write:{path}", f"Writes to {path}") for path in self.paths]
+        findings += [Finding(f"host:{host}", f"Connects to {host}") for host in self.hosts]
         if self.network:
-            found.append(Finding(NETWORK, "Uses the whole network"))
+            findings.append(Finding(NETWORK, "Uses the whole network"))
         if self.no_wall:
-            found.append(Finding(NO_WALL, "Runs without a wall, with all that this account may do"))
-        return found
+            text = "Runs without a wall, with all that this account may do"
+            findings.append(Finding(NO_WALL, text))
+        return findings
 
     def grants(self) -> Grants:
         """The same, once it was allowed."""

@@ -131,14 +131,14 @@ _MADE_FOR = {
 
 def real_places(paths: Iterable[Path | str]) -> tuple[Path, ...]:
     """Those that exist, followed through links, each once."""
-    found: dict[Path, None] = {}
+    places: dict[Path, None] = {}
     for path in paths:
         # Not to be reached, or a loop: nothing to hide. Most are not there, which `stat` finds out
         # in a tenth of the time, and every command looks them up.
         with suppress(OSError, RuntimeError):
             os.stat(path)  # noqa: PTH116
-            found[Path(path).resolve(strict=True)] = None
-    return tuple(found)
+            places[Path(path).resolve(strict=True)] = None
+    return tuple(places)
 
 
 OWN_PROGRAMS = real_places([Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2]])
@@ -161,7 +161,7 @@ def _perhaps_there(places: tuple[str, ...]) -> list[str]:
 
     Of hundreds of places few are there, and every command would ask for each of them.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for home in homes():
         try:
             # Some systems find a name in whatever case it is written.
@@ -169,10 +169,10 @@ def _perhaps_there(places: tuple[str, ...]) -> list[str]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:  # it cannot be listed, but perhaps entered
-            found += [f"{home}/{place}" for place in places]
+            paths += [f"{home}/{place}" for place in places]
         else:
-            found += [f"{home}/{place}" for first, place in _first_parts(places) if first in names]
-    return found
+            paths += [f"{home}/{place}" for first, place in _first_parts(places) if first in names]
+    return paths
 
 
 @cache
@@ -219,14 +219,14 @@ def run_by_git(roots: Iterable[Path], *, within: bool) -> tuple[Path, ...]:
     The settings of a work tree's own repository are not among them: ordinary commands change them.
     `within`: also in repositories that are within their work tree.
     """
-    found: list[Path] = []
+    guarded: list[Path] = []
     for root in roots:
         if (root / "HEAD").is_file() and (root / "objects").is_dir():  # a repository itself
-            found += [root / "hooks", root / "config"]
+            guarded += [root / "hooks", root / "config"]
         if within:
-            found.append(root / ".git/hooks")
+            guarded.append(root / ".git/hooks")
     # A link was put there from inside, or leads to where its own rules hold.
-    return tuple(place for place in found if real_places([place]) == (place,))
+    return tuple(place for place in guarded if real_places([place]) == (place,))
 
 
 def kept_in_place(roots: Iterable[Path]) -> tuple[Path, ...]:
@@ -278,9 +278,9 @@ def _holds_secret(path: Path) -> bool:
         return True  # closed to this account; a wall may be built by another one
     except UnicodeDecodeError:
         return True  # nothing that these tools would read
-    found = is_long or redact(text) != text
-    _looked_into[path] = version, found
-    return found
+    is_secret = is_long or redact(text) != text
+    _looked_into[path] = version, is_secret
+    return is_secret
 
 
 @cache

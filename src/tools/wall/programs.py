@@ -43,17 +43,19 @@ class ProgramWall:
         ended. FileNotFoundError if there is no such program; OSError if a wall is required and
         there can be none.
         """
-        found = means()
+        available = means()
         if shutil.which(argv[0], path=environ.get("PATH")) is None:
             raise FileNotFoundError(argv[0])
-        if self.sandbox == "off" or found.kind in ("none", "sandbox-exec"):
+        if self.sandbox == "off" or available.kind in ("none", "sandbox-exec"):
             if self.sandbox == "required":
-                raise OSError(f"it may run inside a wall only, and there can be none: {found.why}")
+                raise OSError(
+                    f"it may run inside a wall only, and there can be none: {available.why}"
+                )
             return list(argv), dict(environ), ()
         wall = self.wall(home, folder)
         wall.prepare()
-        words, descriptor = alone(wall, found, argv)
-        scratch = "/tmp" if found.kind == "bubblewrap" else str(wall.scratch)
+        words, descriptor = alone(wall, available, argv)
+        scratch = "/tmp" if available.kind == "bubblewrap" else str(wall.scratch)
         return words, {**environ, "TMPDIR": scratch}, (descriptor,)
 
     def wall(self, home: Path, folder: Path) -> Wall:

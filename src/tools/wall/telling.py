@@ -28,11 +28,11 @@ def wall_line(
         return f"Wall: none of ours; commands run over {backend} (mode {mode})"
     if terminal.get("sandbox") == "off":
         return f"Wall: none, terminal.sandbox is off (mode {mode})"
-    found = means()
-    if found.kind == "none":
-        return f"Wall: none ({found.why}); what is dangerous is asked (mode {mode})"
+    available = means()
+    if available.kind == "none":
+        return f"Wall: none ({available.why}); what is dangerous is asked (mode {mode})"
     where = "nowhere" if mode == "plan" else f"in {_listed([root, *folders])}"
-    return f"Wall: {found}; writes {where} (mode {mode})"
+    return f"Wall: {available}; writes {where} (mode {mode})"
 
 
 def _listed(folders: list[Path]) -> str:

@@ -94,16 +94,16 @@ async def checked_addresses(
         raise ToolError(f"{host} is listed under web.blocked in the settings, so it is not read.")
     literal = literal_address(host)
     if literal is not None:
-        found = [str(literal)]
+        resolved = [str(literal)]
     else:
         try:
-            found = await resolve(host, port)
+            resolved = await resolve(host, port)
         except (OSError, UnicodeError) as error:
             raise ToolError(
                 f"The name {host} cannot be resolved: {error}. Check the URL."
             ) from None
     addresses = []
-    for text in dict.fromkeys(found):
+    for text in dict.fromkeys(resolved):
         address = ipaddress.ip_address(text.partition("%")[0])
         if not is_public(address) and not allowed.permits(host, address):
             raise ToolError(
@@ -135,25 +135,25 @@ async def system_resolver(host: str, port: int) -> list[str]:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 
-    def settle(found: list[str], error: OSError | UnicodeError | None) -> None:
+    def settle(resolved: list[str], error: OSError | UnicodeError | None) -> None:
         if answer.done():
             return
         if error is None:
-            answer.set_result(found)
+            answer.set_result(resolved)
         else:
             answer.set_exception(error)
 
     def ask() -> None:
-        found: list[str] = []
+        resolved: list[str] = []
         failure: OSError | UnicodeError | None = None
         try:
             infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found = [str(info[4][0]) for info in infos]
+            resolved = [str(info[4][0]) for info in infos]
         except (OSError, UnicodeError) as error:
             failure = error
         # The loop may be closed by now: then nobody is waiting.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, found, failure)
+            loop.call_soon_threadsafe(settle, resolved, failure)
 
     threading.Thread(target=ask, name="hermes-resolve", daemon=True).start()
     return await answer

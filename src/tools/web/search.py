@@ -107,8 +107,8 @@ class SearXNG:
             raise ToolError(
                 "SearXNG refuses JSON: add `json` to search.formats in its settings.yml."
             )
-        found = _answer(response, "SearXNG").get("results")
-        return _hits(found, "content", limit)
+        results = _answer(response, "SearXNG").get("results")
+        return _hits(results, "content", limit)
 
 
 class Brave:
@@ -157,10 +157,10 @@ def _answer(response: Response, name: str) -> dict[str, Any]:
     return answer
 
 
-def _hits(found: Any, extract: str, limit: int) -> list[Hit]:
+def _hits(results: Any, extract: str, limit: int) -> list[Hit]:
     """What an engine lists, as far as it makes sense."""
     hits = []
-    for entry in found if isinstance(found, list) else ():
+    for entry in results if isinstance(results, list) else ():
         url = entry.get("url") if isinstance(entry, dict) else None
         if isinstance(url, str) and url.startswith(("http://", "https://")):
             title = _plain(entry.get("title")) or url

@@ -199,7 +199,7 @@ def attach_pdf(
         "pages": len(pages),
         "pages_attached": len(chosen),
         "count": len(session.get("attached_images") or ()),
-        "text": _told(filename, len(chosen), whole, kept),
+        "text": _shown_text(filename, len(chosen), whole, kept),
     }
 
 
@@ -213,7 +213,7 @@ def _pages(text: str) -> dict[int, str]:
     return {int(parts[at]): parts[at + 1].strip() for at in range(0, len(parts) - 1, 2)}
 
 
-def _told(filename: str, pages: int, whole: str, kept: Path) -> str:
+def _shown_text(filename: str, pages: int, whole: str, kept: Path) -> str:
     head = f"[{filename}, {pages} pages]"
     if len(whole) <= SHOWN:
         return f"{head}\n{whole}"

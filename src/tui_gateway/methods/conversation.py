@@ -124,13 +124,13 @@ def compress(
             raise RpcError(COMPRESSION_FAILED, str(error)) from error
         if not dry_run:
             follow(hub, session)
-    return _told(call, session_id, session, result, dry_run)
+    return _compression_answer(call, session_id, session, result, dry_run)
 
 
-def _told(
+def _compression_answer(
     call: Call, sid: str, session: dict[str, Any], result: Any, dry_run: bool
 ) -> wire.Compression:
-    told: wire.Compression = {
+    answer: wire.Compression = {
         "status": "preview" if dry_run else "compressed" if result.compressed else "unchanged",
         "reason": result.reason,
         "removed": max(0, result.before_messages - result.after_messages),
@@ -145,7 +145,7 @@ def _told(
     }
     plan = result.preview
     if plan is not None:
-        told["preview"] = {
+        answer["preview"] = {
             "summarised": plan.summarised,
             "kept_first": plan.kept_first,
             "kept_last": plan.kept_last,
@@ -153,4 +153,4 @@ def _told(
             "after_tokens": plan.after_tokens,
             "worthwhile": plan.worthwhile,
         }
-    return told
+    return answer

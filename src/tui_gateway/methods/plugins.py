@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.config import ConfigError
 from agent.config.write import set_plugin_enabled
 from hermes_base import plugins
-from hermes_base.plugins.discovery import Choice, Found, find_plugins, read_choice
+from hermes_base.plugins.discovery import Choice, FoundPlugin, find_plugins, read_choice
 
 from .. import shapes_settings as wire
 from ..rpc import Call, RpcError, method
@@ -28,7 +28,7 @@ def list_plugins(call: Call) -> wire.Plugins:
     }
 
 
-def _info(plugin: Found, choice: Choice) -> wire.PluginInfo:
+def _info(plugin: FoundPlugin, choice: Choice) -> wire.PluginInfo:
     manifest = plugin.manifest
     enabled = not plugin.names & choice.disabled and (
         plugin.source == "bundled" or bool(plugin.names & choice.enabled)

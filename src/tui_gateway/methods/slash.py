@@ -21,9 +21,9 @@ def commands(call: Call) -> wire.Catalog:
     from agent.slash import catalog
     from agent.slash.dispatch import plugin_commands
 
-    found = catalog("cli")
+    known = catalog("cli")
     by_category: dict[str, list[list[str]]] = {}
-    for command in found:
+    for command in known:
         by_category.setdefault(command.category, []).append([f"/{command.name}", command.summary])
     plugins = [[f"/{command.name}", command.description] for command in plugin_commands().values()]
     if plugins:
@@ -33,11 +33,11 @@ def commands(call: Call) -> wire.Catalog:
     return {
         "pairs": [pair for pairs in by_category.values() for pair in pairs],
         "sub": {
-            f"/{command.name}": _words(command.args) for command in found if _words(command.args)
+            f"/{command.name}": _words(command.args) for command in known if _words(command.args)
         },
         "canon": {
             f"/{name}": f"/{command.name}"
-            for command in found
+            for command in known
             for name in (command.name, *command.aliases)
         },
         "categories": [{"name": name, "pairs": pairs} for name, pairs in by_category.items()],
@@ -60,15 +60,15 @@ def resolve(call: Call, name: str) -> wire.ResolvedCommand:
     from agent.slash.table import unknown
 
     wanted = name.strip().removeprefix("/")
-    found = lookup(wanted, "cli")
-    if found is None:
+    command = lookup(wanted, "cli")
+    if command is None:
         known = [command.name for command in catalog("cli")]
         raise RpcError(UNKNOWN_COMMAND, str(unknown(wanted[:80], known)))
     return {
-        "canonical": f"/{found.name}",
-        "description": found.summary,
-        "category": found.category,
-        "args": found.args,
+        "canonical": f"/{command.name}",
+        "description": command.summary,
+        "category": command.category,
+        "args": command.args,
     }
 
 
@@ -97,10 +97,10 @@ def _run(call: Call, sid: str, line: str) -> wire.CommandResult:
     from agent.slash import wire as as_json
 
     fields: dict[str, Any] = as_json(result)
-    told: wire.CommandResult = {"type": fields["type"], "output": fields.get("output", "")}
+    answer: wire.CommandResult = {"type": fields["type"], "output": fields.get("output", "")}
     for key in ("message", "notice", "name"):
         if key in fields:
-            told[key] = fields[key]
+            answer[key] = fields[key]
     if surface.is_leaving:
-        told["leave"] = True
-    return told
+        answer["leave"] = True
+    return answer

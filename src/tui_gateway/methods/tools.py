@@ -135,7 +135,7 @@ def reload_mcp(call: Call) -> wire.McpReload:
     from tools.mcp.client import close_mcp, load_mcp_tools
 
     close_mcp()
-    found = load_mcp_tools(tool_settings(config), config.home)
-    if not found:
+    tools = load_mcp_tools(tool_settings(config), config.home)
+    if not tools:
         raise RpcError(MCP_FAILED, "No MCP server has answered; the log says why.")
-    return {"status": "reloaded", "message": f"{len(found)} tools.", "tools": len(found)}
+    return {"status": "reloaded", "message": f"{len(tools)} tools.", "tools": len(tools)}

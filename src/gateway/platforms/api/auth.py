@@ -82,9 +82,9 @@ def load_keys(settings: Mapping[str, Any], home: Path, host: str) -> Keys:
 def kept_key(path: Path) -> str:
     """The key in a private file, made at the first start."""
     try:
-        found = path.read_text(encoding="ascii").strip()
-        if found:
-            return found
+        kept = path.read_text(encoding="ascii").strip()
+        if kept:
+            return kept
     except FileNotFoundError:
         pass
     key = secrets.token_urlsafe(32)

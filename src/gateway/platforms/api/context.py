@@ -82,10 +82,10 @@ class Place:
     @property
     def headers(self) -> dict[str, str]:
         """What the client is told about it."""
-        found = {SESSION_HEADER: self.shown_id}
+        headers = {SESSION_HEADER: self.shown_id}
         if self.client_key is not None:
-            found[KEY_HEADER] = self.client_key
-        return found
+            headers[KEY_HEADER] = self.client_key
+        return headers
 
 
 class Api:

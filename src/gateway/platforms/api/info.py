@@ -125,8 +125,8 @@ async def capabilities(api: Api, owner: str, request: Request) -> Response:
 
 async def skills(api: Api, owner: str, request: Request) -> Response:
     """GET /v1/skills: the skills in the home."""
-    found = await asyncio.to_thread(skills_of, api.host.home, api.host.settings.skills)
-    listed = [{"name": skill.name, "description": skill.description} for skill in found]
+    usable = await asyncio.to_thread(skills_of, api.host.home, api.host.settings.skills)
+    listed = [{"name": skill.name, "description": skill.description} for skill in usable]
     return json_response({"object": "list", "data": listed})
 
 

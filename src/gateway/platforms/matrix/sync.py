@@ -72,7 +72,7 @@ class Reader:
         self._adapter = adapter
         self._client = client
         self._place = place
-        self._told: set[str] = set()
+        self._notified_rooms: set[str] = set()
         """Encrypted rooms that were told."""
 
     async def run(self) -> None:
@@ -304,9 +304,9 @@ class Reader:
         return text, [str(path)]
 
     async def _tell_encrypted(self, room_id: str, sender: str) -> None:
-        if room_id in self._told or not await self._adapter.may_talk(sender):
+        if room_id in self._notified_rooms or not await self._adapter.may_talk(sender):
             return
-        self._told.add(room_id)
+        self._notified_rooms.add(room_id)
         try:
             await self._adapter.send(room_id, ENCRYPTED, key=f"encrypted:{room_id}")
         except SendError as error:

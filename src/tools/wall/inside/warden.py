@@ -216,10 +216,10 @@ def _start(request: dict[str, Any], fds: list[int]) -> int:
             os._exit(127)
     os.close(report)
     with open(failure, "rb") as file:  # noqa: PTH123 - a descriptor
-        told = file.read()
-    if told:
+        failed = file.read()
+    if failed:
         os.waitpid(pid, 0)
-        number, text = json.loads(told)
+        number, text = json.loads(failed)
         raise OSError(number, text)
     return pid
 
