@@ -417,9 +417,16 @@ class AIAgent:
 
     # While it runs
 
-    def interrupt(self) -> bool:
-        """Stop the running turn, from any thread; what it did is stored. False if none runs."""
-        is_running = self._busy.interrupt()
+    def runs_turn(self, fence: int) -> bool:
+        """Whether the turn that runs has the lease with that number."""
+        return self._busy.is_turn(fence)
+
+    def interrupt(self, fence: int | None = None) -> bool:
+        """Stop the running turn, from any thread; what it did is stored. False if none runs.
+
+        With a `fence` only the turn whose lease has that number is stopped.
+        """
+        is_running = self._busy.interrupt(fence=fence)
         if is_running and self.db is not None:
             self.db.wake.ring()  # for a turn that waits for another's end
         return is_running
@@ -440,17 +447,18 @@ class AIAgent:
         """
         return self._busy.join(running.inbound(content, _ids(inbox_id)))
 
-    def steer(self, text: str, inbox_id: str | None = None) -> bool:
+    def steer(self, text: str, inbox_id: str | None = None, fence: int | None = None) -> bool:
         """Add a message to the running turn; it is read at the next step. False if none runs.
 
-        With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
+        With `inbox_id` it is one that the store has accepted, and is taken there when it is read;
+        with a `fence` it is for the turn whose lease has that number, and for no other.
         Any other is stored first (StoreError if it cannot be): if the turn ends before it is read,
         however it ends, it is told with the next one, or as a turn of its own (`WaitingNotes`).
         """
         if not text.strip():
             return False
         if self.db is None or inbox_id is not None:
-            return self._busy.steer(running.inbound(text, _ids(inbox_id)))
+            return self._busy.steer(running.inbound(text, _ids(inbox_id)), fence)
         if not self._busy.is_in_turn():
             return False
         self.notes.steer(text)

@@ -35,6 +35,8 @@ class BusyState:
         """Whether a message joined that no request holds yet."""
         self._restarts = 0
         self._request: asyncio.Task[Any] | None = None
+        self._fence: int | None = None
+        """The number of the running turn's lease, once it has one."""
         self.message_waits = False
         """Whether the turn was interrupted for the sake of a further message."""
         self.interrupt_wanted = False
@@ -54,7 +56,17 @@ class BusyState:
         """It has ended."""
         with self._lock:
             self._busy = self._compressing = self._opening = False
-            self._task = self._request = None
+            self._task = self._request = self._fence = None
+
+    def name_turn(self, fence: int) -> None:
+        """The turn has its lease: from now on others may mean it by that number."""
+        with self._lock:
+            self._fence = fence
+
+    def is_turn(self, fence: int) -> bool:
+        """Whether the turn with that number runs."""
+        with self._lock:
+            return self._busy and self._fence == fence
 
     def require_free(self, refusal: str) -> None:
         """Raise TurnRunningError with that refusal while something runs."""
@@ -69,10 +81,10 @@ class BusyState:
             if self.interrupt_wanted:
                 task.cancel()
 
-    def interrupt(self, *, message_waits: bool = False) -> bool:
-        """Stop what runs, from any thread; False if nothing does."""
+    def interrupt(self, *, message_waits: bool = False, fence: int | None = None) -> bool:
+        """Stop what runs, from any thread; False if nothing does, or not the turn of a `fence`."""
         with self._lock:
-            if not self._busy:
+            if not self._busy or fence not in (None, self._fence):
                 return False
             self.interrupt_wanted = True
             self.message_waits = self.message_waits or message_waits
@@ -86,10 +98,10 @@ class BusyState:
         with self._lock:
             return self._busy and not self._compressing
 
-    def steer(self, message: Message) -> bool:
-        """Add a message to the running turn; False if none runs."""
+    def steer(self, message: Message, fence: int | None = None) -> bool:
+        """Add a message to the running turn; False if none runs, or not the one of a `fence`."""
         with self._lock:
-            if not self._busy or self._compressing:
+            if not self._busy or self._compressing or fence not in (None, self._fence):
                 return False
             self._steering.append(message)
         return True

@@ -40,26 +40,35 @@ class NotHeardError(Exception):
         )
 
 
-def stop_elsewhere(db: SessionDB, session_id: str) -> bool:
+def stop_elsewhere(db: SessionDB, session_id: str, started_at: float | None = None) -> bool:
     """Stop the turn that another process runs in a conversation; False if none runs any more.
 
-    Waits for that process's answer. Raises NotHeardError.
+    `started_at` is when the turn began that is meant: a later one is not stopped. Waits for that
+    process's answer. Raises NotHeardError.
     """
-    return _signal(db, session_id, STOP) == TAKEN
+    return _signal(db, session_id, STOP, None, started_at) == TAKEN
 
 
-def steer_elsewhere(db: SessionDB, session_id: str, text: str, inbox_id: str) -> bool:
+def steer_elsewhere(
+    db: SessionDB, session_id: str, text: str, inbox_id: str, started_at: float | None = None
+) -> bool:
     """Have the turn of another process read a message of the inbox; False if none runs.
 
-    Does not wait: a message that is not read in that turn is answered after it.
+    `started_at` as for a stop. Does not wait: a message that is not read in that turn is answered
+    after it.
     """
-    return db.send_signal(session_id, STEER, {"text": text, "inbox_id": inbox_id}) is not None
+    payload = {"text": text, "inbox_id": inbox_id}
+    return db.send_signal(session_id, STEER, payload, started_at) is not None
 
 
 def _signal(
-    db: SessionDB, session_id: str, kind: str, payload: Mapping[str, Any] | None = None
+    db: SessionDB,
+    session_id: str,
+    kind: str,
+    payload: Mapping[str, Any] | None = None,
+    started_at: float | None = None,
 ) -> str | None:
-    signal_id = db.send_signal(session_id, kind, payload)
+    signal_id = db.send_signal(session_id, kind, payload, started_at)
     if signal_id is None:
         return None
     # A file does not tell one change from another.

@@ -193,9 +193,10 @@ class Journal:
         *,
         starts: Iterable[Started] = (),
         ends: bool = False,
-    ) -> None:
+    ) -> list[Message]:
         """Store the next messages of the turn and what they cost, before the tools in `starts` run.
 
+        Returns those that were stored: one of the inbox that its sender has taken back is not.
         `ends` says that it is the turn's last step. Raises LeaseLostError if the turn is not ours
         any more.
         """
@@ -203,7 +204,7 @@ class Journal:
         messages = [{"timestamp": now, **message} for message in messages]
         if self._async_db is None:
             self.messages.extend(messages)
-            return
+            return messages
         async with self._writing:
             self._require_lease()
             recorded = await self._async_db.record_step(
@@ -217,7 +218,10 @@ class Journal:
             )
             if ends:
                 self._let_go()
+            if recorded.left_out:
+                messages = [one for one in messages if one.get(INBOX_ID) not in recorded.left_out]
             await self._wrote(recorded, messages)
+            return messages
 
     async def end(self) -> None:
         """End the turn if its last step has not; what it left open is closed."""

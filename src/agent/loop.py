@@ -107,10 +107,10 @@ async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> Non
             steering = [] if calls else turn.busy.take_steering()
             more = bool(calls or steering) or await has_news(turn)
             verified = turn.hooks is None or not turn.hooks.will_verify()
-            await finish_reply(turn, calls, steering, ends=not more and verified)
+            steered = await finish_reply(turn, calls, steering, ends=not more and verified)
             if calls:
                 await run_tools(turn, calls)
-            elif not steering and not (more and await deliver_notes(turn)):
+            elif not steered and not (more and await deliver_notes(turn)):
                 wanted = "" if verified or not turn.hooks else await turn.hooks.wants_more(turn)
                 if not wanted:
                     turn.final_response = turn.reply.text
@@ -160,8 +160,7 @@ async def deliver_notes(turn: Turn) -> bool:
 
 async def steer(turn: Turn, messages: list[Message]) -> None:
     """Add messages to the turn."""
-    await turn.journal.record(messages)
-    for message in messages:
+    for message in await turn.journal.record(messages):
         turn.emit(Steered(message["content"]))
 
 
@@ -252,8 +251,9 @@ def says_something(chunk: Chunk) -> bool:
 
 async def finish_reply(
     turn: Turn, calls: list[dict[str, Any]], steering: list[Message], *, ends: bool
-) -> None:
-    """Store a complete reply with its cost, before anything acts on it."""
+) -> bool:
+    """Store a complete reply with its cost, before anything acts on it; whether what the user has
+    said meanwhile stands behind it now."""
     reply = turn.reply
     if reply.is_empty:
         raise BrokenReplyError("The model returned an empty answer several times in a row.")
@@ -261,10 +261,13 @@ async def finish_reply(
     if not calls:
         owe(turn, message)
     cost = step_cost(reply.usage, turn.model)
-    await turn.journal.record([message, *steering], cost, starts=turn.tools.first(calls), ends=ends)
+    _, *steered = await turn.journal.record(
+        [message, *steering], cost, starts=turn.tools.first(calls), ends=ends
+    )
     turn.emit(ReplyFinished(reply.text, len(calls), reply.usage))
-    for read in steering:
+    for read in steered:
         turn.emit(Steered(read["content"]))
+    return bool(steered)
 
 
 def owe(turn: Turn, message: Message) -> None:

@@ -61,6 +61,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
     broken: Exception | None = None
     try:
         await begin(agent, turn, request)
+        agent._busy.name_turn(agent._journal.fence)
         session_context.set_current_session_id(agent.session_id)
         await at_hand(agent.db, agent.follow_wall)
         turn.emit(TurnStarted(agent.session_id, facts.id, agent._journal.fence))

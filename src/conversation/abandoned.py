@@ -52,8 +52,13 @@ def has_abandoned_turn(db: SessionDB, session_id: str) -> bool:
 
 def runs_elsewhere(db: SessionDB, session_id: str) -> bool:
     """Whether somebody runs a turn in the conversation; asked by those who do not."""
+    return other_turn(db, session_id) is not None
+
+
+def other_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:
+    """The turn that somebody runs in the conversation; asked by those who do not."""
     turn = open_turn(db, session_id)
-    return turn is not None and not _is_abandoned(db, turn)
+    return None if turn is None or _is_abandoned(db, turn) else turn
 
 
 def open_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:

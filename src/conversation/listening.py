@@ -28,6 +28,8 @@ LOOK_SECONDS = 2.0
 FILE_LOOK_SECONDS = 0.5
 """Between two looks into a file, which tells nobody what was written."""
 PACE_SECONDS = 0.05
+EARLY_SECONDS = 0.1
+"""Until the next look for a turn that was only just beginning."""
 IDLE_SECONDS = 30.0
 """After so long without a turn the thread ends."""
 
@@ -71,12 +73,12 @@ class Listener:
 
     def _listen(self) -> None:
         on_server = self._db.is_on_server
-        topic, seen = self._db.wake.topic(SIGNALS), -1
+        topic, seen, is_early = self._db.wake.topic(SIGNALS), -1, False
         pause = LOOK_SECONDS if on_server else FILE_LOOK_SECONDS
         while self._has_turns():
-            seen = topic.wait(seen, pause, PACE_SECONDS)
+            seen = topic.wait(seen, EARLY_SECONDS if is_early else pause, PACE_SECONDS)
             try:
-                self.look()
+                is_early = not self.look()
                 self._complaint = ""
             except StoreClosedError:
                 _forget(self)
@@ -95,12 +97,15 @@ class Listener:
                 return False
             return True
 
-    def look(self) -> None:
-        """Do what was asked for, and show the turns that are watched."""
+    def look(self) -> bool:
+        """Do what was asked for, and show the turns that are watched; False if a signal is for a
+        turn that is only now beginning."""
+        is_done = True
         for signal in self._db.list_signals():
-            agent = self._agent_in(signal["conversation_id"])
-            # A turn that is only now beginning is told at the next look.
-            if agent is not None and self._db.take_signal(signal["id"]):
+            agent = self._agent_of(signal["conversation_id"], signal["fence"])
+            if agent is None:
+                is_done = False
+            elif self._db.take_signal(signal["id"]):
                 outcome = act(agent, signal)
                 if signal["kind"] == STEER:  # nobody waits for its answer
                     self._db.withdraw_signal(signal["id"])
@@ -108,21 +113,26 @@ class Listener:
                     self._db.settle_signal(signal["id"], outcome)
         if self._db.is_on_server:
             self._broadcasts.follow(self._db.list_watches())
+        return is_done
 
-    def _agent_in(self, conversation_id: str) -> Any | None:
+    def _agent_of(self, conversation_id: str, fence: int) -> Any | None:
+        """The agent whose turn it is; others may be here that wait for its end."""
         with self._changed:
             turns = list(self._turns)
         fitting = (turn.agent for turn in turns if turn.conversation_id() == conversation_id)
-        return next(fitting, None)
+        return next((agent for agent in fitting if agent.runs_turn(fence)), None)
 
 
 def act(agent: Any, signal: dict[str, Any]) -> str:
-    """Do with a running turn what a signal asks for; returns what became of it."""
+    """Do with a running turn what a signal asks for; returns what became of it.
+
+    The turn is named by its number: its agent may run the next one by now.
+    """
+    fence, told = signal["fence"], signal["payload"]
     if signal["kind"] == STOP:
-        return TAKEN if agent.interrupt() else ENDED
+        return TAKEN if agent.interrupt(fence) else ENDED
     if signal["kind"] == STEER:
-        text, inbox_id = signal["payload"]["text"], signal["payload"]["inbox_id"]
-        return TAKEN if agent.steer(text, inbox_id) else ENDED
+        return TAKEN if agent.steer(told["text"], told["inbox_id"], fence) else ENDED
     return UNKNOWN
 
 

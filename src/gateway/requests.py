@@ -431,10 +431,16 @@ def stored_answer(messages: list[dict[str, Any]], message_id: str) -> list[dict[
 
 
 def turn_at(messages: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
-    """The rows from a user's message up to the next one of the user."""
-    rest = messages[start + 1 :]
-    end = next((n for n, message in enumerate(rest) if message["role"] == "user"), len(rest))
-    return messages[start : start + 1 + end]
+    """The rows from a user's message up to the next one behind an answer; what the user added
+    before it was answered is among them."""
+    end = start + 1
+    while end < len(messages):
+        before = messages[end - 1]
+        is_answered = before["role"] == "assistant" and not before.get("tool_calls")
+        if messages[end]["role"] == "user" and is_answered:
+            break
+        end += 1
+    return messages[start:end]
 
 
 def event_of(request: Request) -> MessageEvent:

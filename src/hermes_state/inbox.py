@@ -141,12 +141,18 @@ def drop_message(conn: Connection, inbox_id: str) -> bool:
     return _settle(conn, inbox_id, "dropped") is not None
 
 
-def mark_taken(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def mark_taken(
+    conn: Connection,
+    messages: Iterable[Mapping[str, Any]],
+    left_out: list[Any] | None = None,
+) -> list[Mapping[str, Any]]:
     """Mark the inbox rows of messages as taken; returns the messages without their ids.
 
     For the transaction that stores them.
 
-    Raises AlreadyTakenError if another turn, here or in another process, was first.
+    Raises AlreadyTakenError if another turn, here or in another process, was first, or its sender
+    took one back; with `left_out` the message is left out instead, and what it has under INBOX_ID
+    is added there.
     """
     done: list[Mapping[str, Any]] = []
     for message in messages:
@@ -155,8 +161,12 @@ def mark_taken(conn: Connection, messages: Iterable[Mapping[str, Any]]) -> list[
             done.append(message)
             continue
         plain = {key: value for key, value in message.items() if key != INBOX_ID}
-        for part_id in (inbox_id,) if isinstance(inbox_id, str) else inbox_id:
-            known = _settle(conn, part_id, "taken")
+        parts = (inbox_id,) if isinstance(inbox_id, str) else tuple(inbox_id)
+        taken = [_settle(conn, part_id, "taken") for part_id in parts]
+        if left_out is not None and not any(taken):
+            left_out.append(inbox_id)
+            continue
+        for part_id, known in zip(parts, taken, strict=True):
             if known is None:
                 raise AlreadyTakenError(part_id)
             if known["platform_message_id"] is not None:

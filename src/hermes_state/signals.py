@@ -26,11 +26,16 @@ FORGET_SECONDS = 60.0
 
 
 def send_signal(
-    conn: Connection, session_id: str, kind: str, payload: Mapping[str, Any] | None = None
+    conn: Connection,
+    session_id: str,
+    kind: str,
+    payload: Mapping[str, Any] | None = None,
+    started_at: float | None = None,
 ) -> str | None:
     """Tell the owner of the turn that runs in a session's conversation; returns the signal's id.
 
-    None if no turn runs there, or its owner is gone.
+    None if no turn runs there, or its owner is gone. With `started_at` only the turn that began
+    then is told: None if it has ended, also if a later one runs.
     """
     now = conn.now()
     turn = row(
@@ -40,6 +45,8 @@ def send_signal(
         (session_id,),
     )
     if turn is None or turn["state"] != TURN_RUNNING or is_abandoned(turn, now):
+        return None
+    if started_at is not None and turn["started_at"] != started_at:
         return None
     conn.execute("DELETE FROM signals WHERE made_at < ?", (now - FORGET_SECONDS,))
     signal_id = os.urandom(12).hex()
@@ -59,13 +66,14 @@ def send_signal(
 
 
 def list_signals(conn: Connection) -> list[dict[str, Any]]:
-    """The signals that wait for turns of this process, oldest first."""
+    """The signals that wait for turns of this process, oldest first, each with the turn's
+    `fence`."""
     signals = rows(
         conn,
-        "SELECT s.* FROM signals s JOIN turns t ON t.conversation_id = s.conversation_id"
+        "SELECT s.*, t.fence FROM signals s JOIN turns t ON t.conversation_id = s.conversation_id"
         " AND t.started_at = s.started_at WHERE s.taken_at IS NULL AND t.owner = ?"
-        " AND t.state = 'running' ORDER BY s.made_at, s.id",
-        (this_process(),),
+        " AND t.state = 'running' AND s.made_at >= ? ORDER BY s.made_at, s.id",
+        (this_process(), conn.now() - FORGET_SECONDS),
     )
     for signal in signals:
         signal["payload"] = decode_json(signal["payload"]) or {}

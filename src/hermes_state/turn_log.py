@@ -46,6 +46,8 @@ class Recorded(NamedTuple):
     """Whether the session was not as the caller last saw it."""
     lease: Lease | None = None
     """Under which the turn goes on, where one was asked for."""
+    left_out: tuple[Any, ...] = ()
+    """The inbox's names of messages that were not stored: their sender has taken them back."""
 
 
 class LiveView(NamedTuple):
@@ -152,7 +154,8 @@ def record_step(
 ) -> Recorded:
     """Store messages of a running turn and, in the same transaction, what they cost.
 
-    What a message says is owed to a chat goes into the outbox with it. If somebody else compressed
+    What a message says is owed to a chat goes into the outbox with it. One of the inbox that does
+    not wait there any more is left out. If somebody else compressed
     the conversation meanwhile, they go to where it is now. Under a `lease` nothing is written once
     it is lost (LeaseLostError); `starts` are the tools that run next, and `ends` says that this is
     the turn's last step.
@@ -161,7 +164,8 @@ def record_step(
     if before is None:
         tip = get_compression_tip(conn, session_id)
         before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
-    stored = enqueue_deliveries(conn, mark_taken(conn, messages))
+    left_out: list[Any] = []
+    stored = enqueue_deliveries(conn, mark_taken(conn, messages, left_out))
     if lease is not None:
         if not ends:
             require_lease(conn, lease)
@@ -172,8 +176,8 @@ def record_step(
     ids = append_messages(conn, tip, stored)
     if usage:
         update_token_counts(conn, tip, **usage)
-    changed = tip != session_id or before != seen_version
-    return Recorded(tip, ids, _version(conn, tip), changed, lease)
+    changed = tip != session_id or before != seen_version or bool(left_out)
+    return Recorded(tip, ids, _version(conn, tip), changed, lease, tuple(left_out))
 
 
 def deliver_results(

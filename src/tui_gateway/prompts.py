@@ -96,12 +96,13 @@ def stop_elsewhere(hub: Hub, sid: str, session: Session) -> bool:
     from agent.elsewhere import NotHeardError, stop_elsewhere
 
     db, key = hub.get_db(), live.current_key(session)
-    if not abandoned.runs_elsewhere(db, key):
+    turn = abandoned.other_turn(db, key)
+    if turn is None:
         return False
 
     def stop() -> None:
         try:
-            stop_elsewhere(db, key)
+            stop_elsewhere(db, key, turn["started_at"])
         except (NotHeardError, StoreError) as error:
             hub.emit("status.update", sid, {"kind": "notice", "text": str(error)})
 

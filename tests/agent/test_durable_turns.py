@@ -22,11 +22,12 @@ from durable_child import PLACES, new_agent
 import hermes_state.turns
 from agent.agent import AIAgent
 from agent.config.schema import AgentSettings
-from agent.events import Event, Noticed
+from agent.events import Event, Noticed, Steered
 from agent.heartbeat import Heart, heart
+from agent.model import ModelRequest
 from agent.outcome import Failed, NotStarted, Superseded
 from agent.request import Question, TakenOver
-from agent.scripted import Call, ScriptedModel, calls, say
+from agent.scripted import Call, ScriptedModel, Step, calls, say
 from conversation.abandoned import (
     CUT_OFF,
     MAX_ATTEMPTS,
@@ -331,3 +332,43 @@ def test_tools_are_written_down_before_they_run(db: SessionDB) -> None:
         [("effectful", "finished"), ("effectful", "started")],
     ]
     assert db.list_tool_runs("s") == [], "they go with the turn"
+
+
+async def test_a_message_that_was_taken_back_before_it_was_read_does_not_hold_up_the_turn(
+    db: SessionDB,
+) -> None:
+    db.accept_message("m", "s", "Look left.")
+
+    def steered(request: ModelRequest) -> Step:
+        assert agent.steer("Look left.", "m")
+        assert db.drop_message("m")
+        return say("I look.")
+
+    seen: list[Event] = []
+    agent = AIAgent(ScriptedModel([steered]), db=db, session_id="s")
+    outcome = await agent.run(Question("Look."), watch=seen.append)
+    assert (outcome.status, outcome.text) == ("complete", "I look.")
+    assert [one["content"] for one in db.get_messages("s")] == ["Look.", "I look."]
+    assert not [event for event in seen if isinstance(event, Steered)]
+    turn = db.get_turn("s")
+    assert turn is not None and turn["state"] == "ended"
+
+
+async def test_a_turn_is_named_by_the_number_of_its_lease(db: SessionDB) -> None:
+    tried: list[bool] = []
+
+    def answer(request: ModelRequest) -> Step:
+        fence = len(tried) // 3 + 1
+        tried.extend((
+            agent.runs_turn(fence),
+            agent.interrupt(fence - 1) or agent.interrupt(fence + 1),
+            agent.steer("Not for this one", "m", fence - 1),
+        ))  # fmt: skip
+        return say("Done.")
+
+    agent = AIAgent(ScriptedModel([answer, answer]), db=db, session_id="s")
+    for _ in range(2):
+        assert (await agent.run(Question("Go."))).status == "complete"
+    assert tried == [True, False, False] * 2
+    assert not agent.runs_turn(2)
+    assert not agent.interrupt(2)

@@ -84,6 +84,19 @@ def test_steering_is_taken_with_its_step(db: SessionDB) -> None:
     assert db.list_waiting("s") == []
 
 
+def test_steering_that_was_taken_back_is_left_out_of_its_step(db: SessionDB) -> None:
+    db.create_session("s", "tui")
+    for name in ("a", "b"):
+        db.accept_message(name, "s", name)
+    db.drop_message("a")
+    answer = {"role": "assistant", "content": "So far."}
+    steering = [{"role": "user", "content": name, INBOX_ID: (name,)} for name in ("a", "b")]
+    recorded = db.record_step("s", [answer, *steering])
+    assert recorded.left_out == (("a",),)
+    assert recorded.others_wrote  # its copy of the conversation would not be what is stored
+    assert [one["content"] for one in db.get_messages("s")] == ["So far.", "b"]
+
+
 def test_the_parts_of_a_message_are_taken_together_or_not_at_all(db: SessionDB) -> None:
     db.create_session("s", "telegram")
     for name in ("a", "b", "c"):

@@ -80,6 +80,27 @@ def test_a_signal_follows_the_turn_and_not_the_conversation(db: SessionDB) -> No
         assert db.list_signals() == []
 
 
+def test_a_signal_for_a_turn_that_has_ended_is_not_sent_to_the_next(db: SessionDB) -> None:
+    lease = begin(db)
+    turn = db.get_turn("s")
+    assert turn is not None
+    assert db.send_signal("s", "stop", started_at=turn["started_at"]) is not None
+    db.end_turn(lease)
+    tamper(db, "UPDATE turns SET started_at = started_at - 1")  # the next begins later, surely
+    begin(db)
+    assert db.send_signal("s", "stop", started_at=turn["started_at"] - 1) is None
+    with acting_as("a"):
+        assert db.list_signals() == []
+
+
+def test_a_signal_that_nobody_took_for_a_minute_is_nobodys(db: SessionDB) -> None:
+    begin(db)
+    db.send_signal("s", "stop")
+    tamper(db, "UPDATE signals SET made_at = made_at - 61")
+    with acting_as("a"):
+        assert db.list_signals() == []
+
+
 def test_a_signal_to_any_session_of_a_conversation_reaches_its_turn(db: SessionDB) -> None:
     begin(db)
     with acting_as("a"):

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from agent.elsewhere import NotHeardError, stop_elsewhere
 from agent.events import Event, Watcher
-from conversation.abandoned import runs_elsewhere
+from conversation.abandoned import other_turn, runs_elsewhere
 from gateway.requests import Request
 
 from .context import Api, Place
@@ -208,11 +208,16 @@ class Runs:
     async def _stop_elsewhere(self, owner: str, run_id: str, http: HttpRequest) -> Response:
         """Stop a run that another process carries out."""
         api = self._api
+        _, _, name = run_id.partition(".")
+        session_id = await api.at_hand(api.own_id, owner, name)
+        # Before it is asked how the run is: if it still runs then, this is its turn.
+        turn = await api.at_hand(other_turn, api.db, session_id)
         shown = await self._from_store(owner, run_id, http)
-        if shown["status"] == "running":
-            session_id = await api.at_hand(api.own_id, owner, str(shown["session_id"]))
+        if shown["status"] == "running" and turn is not None:
             try:
-                stopped = await asyncio.to_thread(stop_elsewhere, api.db, session_id)
+                stopped = await asyncio.to_thread(
+                    stop_elsewhere, api.db, session_id, turn["started_at"]
+                )
             except NotHeardError as error:
                 raise ApiError(503, str(error), code="run_not_reached") from error
             shown["status"] = "stopping" if stopped else shown["status"]
