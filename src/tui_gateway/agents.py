@@ -119,15 +119,17 @@ def message_begins(hub: Hub, sid: str, session: Session, timestamp: float | None
     from hermes_state import plain_text
 
     prompt = plain_text(session.get("prompt"))
-    payload = {"prompt": prompt, "prompt_id": _own_id(session), "timestamp": timestamp}
+    # A prompt that waits for another process's turn is not what that turn answers.
+    prompt_id = "" if session.get("is_viewing") else own_id(session.get("prompt_id"))
+    payload = {"prompt": prompt, "prompt_id": prompt_id, "timestamp": timestamp}
     with session["history_lock"]:
         session["inflight"] = {"user": prompt, "timestamp": timestamp}
         hub.emit("message.start", sid, payload)
 
 
-def _own_id(session: Session) -> str:
+def own_id(inbox_id: str | None) -> str:
     """The id a prompt was sent with, as its client knows it."""
-    return str(session.get("prompt_id") or "").removeprefix("tui:")
+    return (inbox_id or "").removeprefix("tui:")
 
 
 def translator(hub: Hub, sid: str, session: Session) -> Callable[[Event], None]:

@@ -127,6 +127,7 @@ class SessionDoor(Door[Work]):
         with session["history_lock"]:
             self._tell_end()  # of the abandoned turn that was brought to its end first
             mark_running(session, work, is_stopped=bool(session.get("stop_wanted")))
+            session["is_viewing"] = False
         session_context.set_session_vars(**self.origin(work).context())
         try:
             agent = agents.ensure_agent(hub, self.key, session)
@@ -227,6 +228,8 @@ class SessionDoor(Door[Work]):
         complete = turn_ends.completed(
             hub, session, outcome, turn_ends.NOT_BEGUN if is_dropped else None
         )
+        if is_dropped and isinstance(work, Prompt):
+            complete["dropped"] = agents.own_id(work.inbox_id)
         return {**complete, "unstored": True} if self._is_unstored(work, outcome) else complete
 
     def _is_unstored(self, work: Work, outcome: TurnOutcome) -> bool:
@@ -278,7 +281,7 @@ class SessionDoor(Door[Work]):
             self._end(None)  # the prompt waits until the session is opened again
         elif isinstance(work, Prompt):
             self._hub.get_db().drop_message(work.inbox_id)
-            self._end(turn_ends.not_begun())
+            self._end(turn_ends.not_begun(agents.own_id(work.inbox_id)))
 
     async def take_over(self, turn: Abandoned) -> Work | None:
         """Make it this session's turn, or close it; clients are shown either."""

@@ -55,6 +55,8 @@ class Complete(TypedDict):
     """What the answer is stored with."""
     unstored: NotRequired[bool]
     """The message still waits, because it could not be begun with."""
+    dropped: NotRequired[str]
+    """The id of the message that was stopped before it began; it is not kept."""
     rendered: NotRequired[str]
 
 

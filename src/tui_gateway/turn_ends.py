@@ -55,9 +55,12 @@ def failed(reason: str) -> dict[str, Any]:
     return {"text": f"[No answer: {reason}]", "usage": {}, "status": "error", "warning": reason}
 
 
-def not_begun() -> dict[str, Any]:
+def not_begun(prompt_id: str) -> dict[str, Any]:
     """A prompt whose sender did not want to wait for another process's turn."""
-    return {"text": "", "usage": {}, "status": "interrupted", "warning": NOT_BEGUN}
+    return {
+        "text": "", "usage": {}, "status": "interrupted", "warning": NOT_BEGUN,
+        "dropped": prompt_id,
+    }  # fmt: skip
 
 
 def not_built(hub: Hub, sid: str, error: Exception) -> dict[str, Any]:

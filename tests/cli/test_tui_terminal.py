@@ -341,6 +341,46 @@ def test_a_second_window_waits_and_escape_ends_that(
     ]
 
 
+def test_a_window_that_sees_another_turn_begin_waits_for_it_too(
+    hermes: Hermes,
+    server: ModelServer,
+    terminal: PtyProgram,
+    another_window: Callable[..., PtyProgram],
+) -> None:
+    """What was sent meanwhile stands above the input, and not there any more once it is stopped."""
+    server.say("Hello.")
+    terminal.type("Hi" + ENTER)
+    terminal.wait_for("Hello.")
+    second = another_window("--continue")
+    second.wait_for("Hello.")
+    half = threading.Event()
+    server.say("Once upon", half, " a time.")
+    terminal.type("A story" + ENTER)
+    second.wait_for("Once upon")
+    second.type("And then?" + ENTER)
+    second.wait_for(WAITING)
+    second.wait_for("» And then?  waits for the end of this answer")
+    second.type(ESCAPE)
+    second.wait_for("stopped before it began")
+    second.wait_gone("» And then?")
+    second.wait_for("● ready")
+    second.type("And now?" + ENTER)
+    second.wait_until(lambda screen: screen.count(WAITING) == 2, "it waits again")
+    server.say("Nothing more.")
+    half.set()
+    assert "Once upon a time." in second.wait_for("Nothing more.")
+    second.wait_for("● ready")
+    for window in (second, terminal):
+        window.type("\x04")
+        assert window.exit_code() == 0
+    assert stored(hermes)[0][-4:] == [
+        ("user", "A story"),
+        ("assistant", "Once upon a time."),
+        ("user", "And now?"),
+        ("assistant", "Nothing more."),
+    ]
+
+
 def wait_until_gone(pid: int) -> None:
     """Wait for the end of a process that is not our child."""
     try:

@@ -11,7 +11,9 @@ from cut_off import answers, kill
 from scripted_provider import ScriptedProvider, call, say, script
 from serving import SECONDS, Child, configure, event, stdio_client, turn_ends
 
+from agent.running import WAITING
 from tui_gateway.client import Client
+from tui_gateway.turn_ends import NOT_BEGUN
 
 
 @pytest.fixture
@@ -54,6 +56,36 @@ async def test_a_window_that_is_open_sees_it_from_its_beginning(
         shown = await watches.activate(sid)
         assert (shown["status"], shown["inflight"]) == ("idle", None)
         assert shown["messages"][-1]["content"] == "First half, second half."
+        await turn_ends(runs)
+
+
+async def test_a_message_sent_meanwhile_is_not_what_the_other_turn_answers(
+    home: Path, provider: ScriptedProvider
+) -> None:
+    """And its client is told which message was stopped before it began."""
+    async with stdio_client(home) as runs, stdio_client(home) as watches:
+        first = await runs.create()
+        await runs.submit(first["session_id"], script("before"))
+        await turn_ends(runs)
+        sid = (await watches.resume(first["session_key"]))["session_id"]
+        text = script("p", call("todo"), say("First half, second half.", pieces=2, gate="gate"))
+        await runs.submit(first["session_id"], text)
+        began = await event(watches, "message.start", sid)
+        await text_until(watches, sid, "First half")
+        assert began.payload["prompt_id"] == ""
+        await watches.submit(sid, script("later"), message_id="later-1")
+        assert (await event(watches, "status.update", sid)).payload["text"] == WAITING
+        assert await watches.interrupt(sid)
+        complete = (await turn_ends(watches, sid)).payload
+        assert (complete["warning"], complete["dropped"]) == (NOT_BEGUN, "later-1")
+        await watches.submit(sid, script("last"), message_id="last-1")
+        assert (await event(watches, "status.update", sid)).payload["text"] == WAITING
+        provider.open_gate("gate")
+        starts = [await event(watches, "message.start", sid)]
+        while starts[-1].payload["prompt_id"] != "last-1":
+            assert starts[-1].payload["prompt_id"] == "", "the other turn's"
+            starts.append(await event(watches, "message.start", sid))
+        assert (await turn_ends(watches, sid)).payload["text"] == "answer last"
         await turn_ends(runs)
 
 

@@ -343,7 +343,9 @@ class ChatScreen(Screen[None]):
                 self.composer.put(text)
             raise
         self.waiting.forget_images()
-        if how in ("queued", "steered", "interrupting") and self.waiting.has(message_id):
+        if self.waiting.has(message_id):
+            # "streaming" and not begun: a turn of another process comes first.
+            how = how if how in ("steered", "interrupting") else "queued"
             self.waiting.add(Message(message_id, text, how))
         self.status.set(waiting=len(self.waiting.messages))
 

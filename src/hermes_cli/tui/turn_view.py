@@ -183,8 +183,9 @@ class TurnView:
         self._set_running(goes_on and not payload.get("unstored"))
 
     async def _tell_end(self, payload: Payload) -> None:
-        """Say why a turn has ended, if not with an answer."""
+        """Say why a turn has ended, if not with an answer; what was dropped waits no more."""
         status = payload.get("status")
+        self._begun(payload.get("dropped") or "")
         if payload.get("warning"):
             kind: Kind = "error" if status == "error" else "warning"
             await self._transcript.add(Notice(str(payload["warning"]), kind))
