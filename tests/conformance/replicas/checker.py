@@ -98,12 +98,31 @@ def _wrong_order(history: History) -> Iterator[str]:
     shown = _by_chat(history.shown)
     for chat, messages in _by_chat(history.said).items():
         place = {m.name: n for n, m in enumerate(messages)}
-        found = [
-            name for text in shown.get(chat, ()) if (name := answered_name(text.text)) in place
+        texts = shown.get(chat, [])
+        answers = [
+            str(name)
+            for text in texts
+            if (name := answered_name(text.text)) in place and not _was_on_its_way(history, text)
         ]
-        places = [place[str(name)] for name in dict.fromkeys(found)]
+        places = [place[name] for name in dict.fromkeys(answers)]
         if places != sorted(places):
-            yield f"{chat}: answered in the order {found}"
+            yield f"{chat}: answered in the order {answers}"
+
+
+def _was_on_its_way(history: History, shown: Shown) -> bool:
+    """Whether a gateway was stopped between its look at the lease and the network, and has sent the
+    text when it woke up; the chat must have been told meanwhile that it may be missing."""
+    return any(
+        fault.kind in HELD
+        and fault.replica == shown.replica
+        and fault.ended <= shown.at <= fault.ended + LATENESS
+        and any(
+            tells_missing(other.text) and other.chat == shown.chat
+            for other in history.shown
+            if fault.at < other.at < shown.at
+        )
+        for fault in history.faults
+    )
 
 
 def _notices_without_cause(history: History) -> Iterator[str]:

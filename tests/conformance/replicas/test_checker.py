@@ -76,6 +76,24 @@ def test_what_faults_may_leave() -> None:
     assert violations(history) == []
 
 
+def late_answer(*, told: bool) -> list[str]:
+    """r1 was stopped when it was about to send its first answer in c4, and r2 went on there."""
+    history = good()
+    conversation(history, "c4", 30.0, 2, "r2")
+    late = next(shown for shown in history.shown if shown.text == answer("c4n1"))
+    history.shown.remove(late)
+    history.faults.append(Fault(30.75, "stop", "r1", 40.0))
+    if told:
+        history.shown.append(Shown(30.9, "c4", UNSURE, "r2"))
+    history.shown.append(late._replace(at=40.1, replica="r1"))
+    return violations(history)
+
+
+def test_an_answer_that_was_on_its_way_may_come_late_once_that_was_told() -> None:
+    assert late_answer(told=True) == []
+    assert late_answer(told=False) == ["c4: answered in the order ['c4n2', 'c4n1']"]
+
+
 def _lose_answer(history: History) -> None:
     del history.shown[1]
 
