@@ -1,4 +1,4 @@
-"""Abandoned turns in `hermes chat`: taken over or closed, and told of where they were left."""
+"""Abandoned turns in `hermes chat`: taken over or closed, or named where they are elsewhere."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ def say(text: str) -> None:
 def take_over(
     db: SessionDB, turn: Mapping[str, Any], settings: AgentSettings, workspace: str
 ) -> TakenTurn | None:
-    """Take over a turn of `list_abandoned_turns` or close it, and say what becomes of it."""
+    """Take over an abandoned turn or close it, and say which."""
     taken = abandoned.take_over_turn(db, turn, settings, workspace)
     if taken is not None:
         say(abandoned.GOING_ON)
         from agent.home import hermes_home
         from agent.leftovers import settle_left
 
-        settle_left(hermes_home(), db)  # what it left must not run beside what is done now
+        # Processes of the abandoned turn must not run beside the new one.
+        settle_left(hermes_home(), db)
     elif not abandoned.runs_elsewhere(db, str(turn["session_id"])):
         say(CLOSED)
     return taken

@@ -1,4 +1,4 @@
-"""Questions of tools to the person at the terminal: may this be done, and what is meant.
+"""Questions of tools to the person at the terminal: approvals and clarifications.
 
 A tool asks from its own thread while the turn waits. The answer is read from the terminal itself,
 so that a question can be piped in and approvals still be answered. Ctrl-C ends the waiting. What is

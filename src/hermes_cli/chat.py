@@ -86,7 +86,7 @@ def run_chat(options: ChatOptions) -> int:
         complain(INTERRUPTED)
         return 130
     except BrokenPipeError:
-        raise  # whoever read the answer has left
+        raise  # the reader of the pipe has gone
     except OSError as error:  # a disk that is read-only or full, also beside the store
         place = f"{error.filename}: " if error.filename else ""
         complain(f"hermes: {place}{error.strerror or error}. Check the disk and its permissions.")
@@ -270,7 +270,7 @@ class Chat:
         return interrupts.exit_code
 
     def _see_to_abandoned(self) -> None:
-        """Go on with what was cut off here; in a new conversation, say where something was."""
+        """Take over this conversation's abandoned turn; in a new one, name one elsewhere."""
         if self._options.resume is not None or self._options.continue_last:
             self._door.finish_abandoned()
             return

@@ -52,7 +52,7 @@ class TerminalDoor(Door[TurnRequest]):
         self._tellers: list[threading.Thread] = []
         self._is_working = self._is_stopped = False
         self.cannot_tell = False
-        """A turn without a question failed: the next line is waited for first."""
+        """Whether a turn for notes failed: no further one before the next line is typed."""
         self._last: TurnOutcome | None = None
         self._code = 0
 
@@ -70,13 +70,13 @@ class TerminalDoor(Door[TurnRequest]):
         return self._code
 
     def finish_abandoned(self) -> None:
-        """Bring the conversation's turn to its end whose process is gone, if there is one."""
+        """Finish the conversation's abandoned turn, if there is one."""
         rows = self._chat.db.list_abandoned_turns(self._chat.agent.conversation_id)
         if rows:
             self.work(Abandoned(rows[0]))
 
     def stop(self) -> bool:
-        """Begin nothing more, and wait for nobody; False if nothing is being done.
+        """Stop the worker: no new turn, no waiting; False if it is idle.
 
         Called by signal handlers.
         """
@@ -86,26 +86,26 @@ class TerminalDoor(Door[TurnRequest]):
         return self._is_working
 
     def has_notes(self) -> bool:
-        """Whether the conversation is to be told something that nobody asked for."""
+        """Whether notes wait for the conversation."""
         try:
             return not self.cannot_tell and self._chat.db.has_notes(self.session_id())
         except StoreError as error:
-            log.warning("Whether there is something to be told is not known: %s", error)
+            log.warning("Could not check for waiting notes: %s", error)
             return False
 
     def tell_compressions(self, agent: AIAgent) -> None:
-        """Let the event hooks hear of an agent's compressions."""
+        """Fire event hooks for an agent's compressions."""
         events = compression_events(
             lambda: self._hooks, self._tell_beside, agent.platform, agent.user_id
         )
         agent.holders.add("event hooks", events)
 
     def _tell_beside(self, telling: Coroutine[Any, Any, object]) -> None:
-        """Tell a handler on a thread of its own: between turns no event loop runs."""
+        """Call a handler on a thread of its own: between turns no event loop runs."""
         self._tellers.append(tell_beside(telling))
 
     def finish_telling(self) -> None:
-        """Let the handlers finish that are being told of a compression."""
+        """Wait for handlers of compression events that still run."""
         until = time.monotonic() + HANDLER_SECONDS
         for teller in self._tellers:
             teller.join(max(0.0, until - time.monotonic()))
@@ -144,7 +144,7 @@ class TerminalDoor(Door[TurnRequest]):
         return plain_text(request.content) if isinstance(request, Question) else ""
 
     async def confirm(self, request: TurnRequest) -> TurnRequest | None:
-        """Nothing after an interruption; notes only if nobody else has told them."""
+        """False after an interruption, and for notes that another process has taken."""
         if self._is_stopped or self._code == 130:
             self._tell_stopped(request)
             return None
@@ -154,13 +154,13 @@ class TerminalDoor(Door[TurnRequest]):
     # One turn
 
     def watch(self, request: TurnRequest, agent: Any) -> Watcher | None:
-        """Show the answer as it comes; quietly, only that of what was asked."""
+        """Show the answer as it is streamed; in quiet mode only the answer to the question."""
         is_shown = not (isinstance(request, TakenOver) and self._chat.is_quiet)
         show = watch_text(self._chat.show) if is_shown else None
 
         def watch(event: Event) -> None:
             if isinstance(event, TurnStarted) and self._is_stopped:
-                agent.interrupt()  # Ctrl-C came when there was no turn yet to interrupt
+                agent.interrupt()  # Ctrl-C came before the turn had begun
             if show is not None:
                 show(event)
 
@@ -186,7 +186,7 @@ class TerminalDoor(Door[TurnRequest]):
             self._code = self._tell_end(outcome)
 
     def _tell_end(self, outcome: TurnOutcome) -> int:
-        """Say what is to be said at a turn's end; returns the exit code."""
+        """Report how the turn ended; returns the exit code."""
         if isinstance(outcome, Superseded):
             say(f"[{TAKEN_AWAY}]")
             return 1
@@ -230,13 +230,13 @@ class TerminalDoor(Door[TurnRequest]):
             self._tell_stopped(request)
 
     async def take_over(self, turn: Abandoned) -> TurnRequest | None:
-        """Make it this chat's turn, or close it; StoreError if that cannot be stored."""
+        """Take over an abandoned turn, or close it; StoreError if that cannot be stored."""
         db, config = self._chat.db, self._chat.config
         try:
             taken = await at_hand(
                 db, take_over, db, turn.row, config.agent, config.replicas.workspace
             )
         except StoreError as error:
-            # Of a kind that the worker does not retry: whoever sits here is told now.
+            # An error that the worker does not retry: the person is told now.
             raise StoreError(str(error)) from error
         return None if taken is None else TakenOver(taken)

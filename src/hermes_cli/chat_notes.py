@@ -1,7 +1,8 @@
-"""What comes while the plain chat waits for a line: the prompt gives way to it.
+"""Notes that arrive while the plain chat waits for a line interrupt the prompt.
 
 A note (the end of a background process, say) that is stored while nobody types interrupts the
-prompt by a signal, so that its turn runs where every turn does. Whoever types is not interrupted.
+prompt by a signal, so that its turn runs where every turn does. Somebody who is typing is not
+interrupted.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Callable
 from typing import Any
 
 TYPING_SECONDS = 0.3
-"""Between two looks whether somebody still types."""
+"""Between two checks whether somebody still types."""
 
 
 class WokenError(Exception):
-    """The prompt is to be left for something else."""
+    """The prompt was interrupted for a note."""
 
 
 class Prompt:
@@ -49,7 +50,7 @@ class Prompt:
             try:
                 self.is_open = True
                 if not has_notes():  # one that comes from now on wakes the prompt
-                    # Nothing can come between the end of a line and its being kept.
+                    # No signal may come between the end of a line and its being returned.
                     lines.extend(map(input, [self.text]))
             finally:
                 self.is_open = False

@@ -84,7 +84,7 @@ class ChatSurface(Surface):
         return False
 
     def give_title(self) -> str | None:
-        """Give the session the title that waits for it; returns what is wrong with it, if so."""
+        """Store the pending title of the session; returns what is wrong with it, if anything."""
         title, self.pending_title = self.pending_title, None
         if title is None:
             return None
@@ -94,7 +94,7 @@ class ChatSurface(Surface):
         except ValueError as error:
             return str(error)
         except StoreError as error:
-            self.pending_title = title  # the answer was given: this may wait for the next one
+            self.pending_title = title  # the answer was shown already: retry with the next one
             return f"The title {title!r} is not stored yet: {error}"
         return None
 

@@ -1,4 +1,4 @@
-"""Carrying a command out: every mistake of a person's becomes a sentence and an exit code."""
+"""Run a command: every user error becomes a sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class UserError(Exception):
 
 
 class NotDone(Exception):
-    """It could not be done, through nobody's mistake; the message says why."""
+    """The command failed, not by a mistake of the person; the message says why."""
 
 
 def carry_out(module: str, args: argparse.Namespace) -> int:

@@ -40,9 +40,11 @@ def add_parsers(commands: Any) -> None:
     actions = gateway.add_subparsers(dest="gateway_action", metavar="action", required=True)
     actions.add_parser("run", help="serve in the foreground")
     actions.add_parser("start", help="serve in the background")
-    actions.add_parser("stop", help="end the running gateway; turns get a moment to finish")
-    actions.add_parser("restart", help="let it end and go on; chats are told")
-    shown = actions.add_parser("status", help="how the gateway is")
+    actions.add_parser(
+        "stop", help="end the running gateway; running turns get some time to finish"
+    )
+    actions.add_parser("restart", help="let it end and start again; chats are notified")
+    shown = actions.add_parser("status", help="the state of the gateway")
     shown.add_argument("--json", action="store_true", help="for scripts")
     actions.add_parser("setup", help="connect a platform, step by step")
     actions.add_parser("install", help="let systemd keep it running")
@@ -130,7 +132,7 @@ def _replicas(home: Path) -> list[dict[str, Any]]:
     try:
         return replica_status.list_replicas(home)
     except (StoreError, ConfigError):
-        return []  # without --json the reason is said
+        return []  # without --json the reason is printed
 
 
 def _setup(home: Path, args: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 The store is copied by SQLite itself, as it is at one moment, whoever writes to it. `backup.json` in
 the archive lists every file with its checksum; an archive counts only once it was read back and
-everything in it was found to be what was put in.
+every file matched its checksum.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KEPT = (
     "config.yaml", "SOUL.md", "memories", "skills", "skill-bundles", "plugins", "hooks", "cron",
     "scripts", "shell-hooks-allowlist.json", *SECRETS,
 )  # fmt: skip
-"""What cannot be made again, besides the store; what is not here is derived or belongs to runs."""
+"""What cannot be rebuilt, besides the store; the rest is derived, or belongs to a run."""
 
 
 def write_backup(home: Path, target: Path, *, secrets: bool = True) -> dict[str, Any]:

@@ -53,7 +53,8 @@ class Interrupts:
     def _nudge_after_each(self) -> None:
         """Wake the main thread up shortly after each signal.
 
-        One that comes just before the prompt waits for a key would be noticed only with that key.
+        A signal that comes just before the prompt waits for a key would be noticed only with that
+        key.
         """
         reader, writer = os.pipe()
         os.set_blocking(writer, False)

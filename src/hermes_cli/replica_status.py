@@ -28,7 +28,7 @@ def describe(home: Path, pid: int | None) -> list[str]:
     try:
         replicas = list_replicas(home)
     except (StoreError, ConfigError) as error:
-        return [f"Other gateways of its store cannot be looked for: {error}"]
+        return [f"Other gateways of its store cannot be listed: {error}"]
     if not replicas:
         return []
     own = None if pid is None else name_process(pid)
@@ -45,19 +45,19 @@ def _line(replica: Mapping[str, Any], own: str | None) -> str:
     if replica["address"]:
         parts.append(visible(replica["address"]))
     if replica["draining"]:
-        parts.append("ends, and takes nothing more")
+        parts.append("draining: takes no new work")
     if owner == own:
         parts.append("this one")
     return f"{name}: {', '.join(parts)}"
 
 
 def differences(replicas: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is not alike among the gateways that live, one sentence each."""
+    """How the running gateways differ, one sentence each."""
     living = [replica for replica in replicas if replica["is_alive"]]
     sentences = []
     for column, what in (
-        ("config_digest", "were told different things by their config.yaml"),
-        ("version", "are of different versions"),
+        ("config_digest", "have different settings in config.yaml"),
+        ("version", "have different versions"),
     ):
         hosts: dict[str, list[str]] = {}
         for replica in living:

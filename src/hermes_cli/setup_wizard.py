@@ -1,6 +1,6 @@
 """The questions of `hermes setup`: provider, key (tried by a real call), model, chat platform.
 
-Nothing is written before the model has answered, unless the person says that they know better.
+Nothing is written before the model has answered, unless the person insists.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Who may do what: nothing dangerous happens unasked.
+"""Approvals: nothing dangerous happens without one.
 
 In this order: what nobody may allow is refused; the configured deny-list is refused; in mode `off`
 everything else may run; the configured allow-list may run; what was allowed always, or for this
 conversation, may run; in mode `smart` a model may decide what is plain; the rest is asked. A
 question is a row in the store before it is shown, and the decision stays there as the record, also
-one that nobody was asked about. Nobody answering in time is a denial. What could not be understood
-is asked each time: a yes to one riddle is not a yes to the next.
+one that nobody was asked about. No answer in time is a denial. A command that could not be
+understood is asked about each time: approving one does not approve the next.
 
     approvals:
       mode: manual            # or smart, or off
@@ -73,9 +73,9 @@ def check_command(
 ) -> None:
     """Return if a shell command may run; ToolError with the reason if it may not.
 
-    `workdir` is where it starts, if not in the working directory; `stdin` what is typed into it: a
-    shell that runs already does whatever it is told; `needs` what it is to have beyond its wall.
-    Inside a wall only what the wall does not stop is asked for.
+    `workdir` is where it starts, if not in the working directory; `stdin` what is typed into it,
+    since a running shell executes its input; `needs` what it asks for beyond its wall. Inside a
+    wall only what the wall does not stop is asked for.
     """
     from .danger.analyse import analyse  # a few thousand lines: loaded with the first command
 
@@ -149,8 +149,8 @@ def guard_read(context: ToolContext, path: Path) -> None:
     decide(context, f"read {path}", findings or _hidden(context, path))
 
 
-def needs_leave_to_read(context: ToolContext) -> Callable[[str], bool]:
-    """A test for real paths of files: whether reading one would be asked for, or refused."""
+def needs_approval_to_read(context: ToolContext) -> Callable[[str], bool]:
+    """A predicate on real paths: whether reading that file needs approval or is refused."""
     from .danger.paths import read_danger
 
     places = _places(context.workspace)
@@ -158,7 +158,7 @@ def needs_leave_to_read(context: ToolContext) -> Callable[[str], bool]:
 
 
 def _hidden(context: ToolContext, path: Path) -> list[Finding]:
-    """That a file is one which the wall hides from commands, under whatever name."""
+    """The finding that the wall hides a file from commands, under whatever name."""
     workspace = context.workspace
     if not needs_walls(workspace):
         return []
@@ -245,7 +245,7 @@ class _Answer(NamedTuple):
 
 
 def _obey(context: ToolContext, answer: _Answer, asked: list[Finding]) -> None:
-    """Remember an answer as long as it was meant; ToolError if it is a no."""
+    """Store an approval for as long as it was given; ToolError for a denial."""
     kept = [key for key in _keys(asked) if key not in ASKED_EACH_TIME]
     if answer.choice == "deny":
         raise ToolError(
@@ -262,7 +262,7 @@ def _obey(context: ToolContext, answer: _Answer, asked: list[Finding]) -> None:
 def _judged(
     context: ToolContext, command: str, where: Path, asked: list[Finding]
 ) -> _Answer | None:
-    """What a model decides; None if the person has to."""
+    """The model's decision; None if the person has to decide."""
     from .judge import judge
 
     verdict = judge(context, command, str(where), _keys(asked), _described(asked))
@@ -278,7 +278,7 @@ def _judged(
 
 
 def _late_answer(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer | None:
-    """What the person answered to this very question after whoever asked it was gone."""
+    """The person's answer to the same request, given after the process that asked was gone."""
     if context.db is None:
         return None
     answer = context.db.take_late_answer(
@@ -292,7 +292,7 @@ def _late_answer(context: ToolContext, subject: str, asked: list[Finding]) -> _A
 
 
 def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
-    """Put the question, in the store first; whoever decides first has decided."""
+    """Ask for approval: the request is stored, then shown; the first decision counts."""
     is_stopped = context.cancelled.is_set()
     if is_stopped or isinstance(context.asker, NobodyToAsk):
         how = "cancelled" if is_stopped else "nobody"
@@ -342,7 +342,7 @@ def _ask(context: ToolContext, subject: str, asked: list[Finding]) -> _Answer:
 
 
 def _put(context: ToolContext, request: ApprovalRequest) -> _Answer:
-    """Ask through the front end, which raises ToolError if nobody can be reached there."""
+    """Show the request through the front end, which raises ToolError if nobody can be reached."""
     try:
         return _Answer(context.asker.approve(request), "person")
     except ToolError as error:
@@ -359,7 +359,7 @@ def _record(
     approved: bool,
     choice: str | None = None,
 ) -> None:
-    """Keep a decision that nobody was asked about."""
+    """Record a decision that was made without asking."""
     if context.db is not None:
         context.db.record_approval(
             session_id=context.session_id,
@@ -375,7 +375,7 @@ def _record(
 
 
 class StoredAsker:
-    """For front ends that answer later, from any process: shows the question, waits for the row.
+    """For front ends that answer later, from any process: shows the request, waits for its row.
 
     `notify(request)` shows it; the answer comes through `SessionDB.decide_approval`. `clarify` is
     the front end's own.
@@ -391,7 +391,7 @@ class StoredAsker:
         self._clarify = clarify
         self._poll = poll_seconds
         self.woken = threading.Event()
-        """Set it when an answer was given in this process, so that nobody waits for the poll."""
+        """Set when an answer was given in this process, so that the waiter need not poll."""
 
     def approve(self, request: ApprovalRequest) -> Choice:
         """Wait until the question is decided, its time has passed, or the turn was stopped."""
@@ -411,7 +411,7 @@ class StoredAsker:
 
 @dataclass(frozen=True, slots=True)
 class _Grants:
-    """What need not be asked again, here and now."""
+    """The approvals that hold for this conversation and working directory."""
 
     session: frozenset[str]
     always: frozenset[str]

@@ -1,4 +1,4 @@
-"""Telling plugins that something is to be approved, and what was decided."""
+"""Tell plugins about approval requests and their outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was allowed, in words that a person reads in a list."""
+"""Approvals described for a list that a person reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tool: a function with a name, a schema, and a word on what it does to the world.
+"""A tool: a function with a name, a schema, and its kind of side effect.
 
     @tool(toolset="files", effect="none")
     def count_lines(context: ToolContext, path: str) -> str:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hermes_state import SessionDB, Wake
 
 LOOK_SECONDS = 0.5
-"""After which it is looked whether a question still wants an answer, if nothing was written."""
+"""How often to check that an approval is still pending, if no write woke the waiter."""
 
 Effect = Literal["none", "idempotent", "effectful"]
 """Whether running a tool twice, or not knowing if it ran, can do harm."""
@@ -48,14 +48,14 @@ def _undecided() -> Choice | None:
 
 
 class Answered(threading.Event):
-    """Set when a question was answered here; wakes whoever waits for the store as well."""
+    """Set when a question was answered here; it also wakes those who wait for the store."""
 
     def __init__(self, wake: Wake | None = None) -> None:
         super().__init__()
         self._wake = wake
 
     def set(self) -> None:
-        """The question is answered, or nobody wants an answer any more."""
+        """Mark the question as answered or withdrawn."""
         super().set()
         if self._wake is not None:
             self._wake.ring()
@@ -73,7 +73,7 @@ class ApprovalRequest:
     """Why it is asked."""
     pattern_keys: list[str]
     expires_at: float
-    """When nobody having answered counts as a denial."""
+    """When the request counts as denied for want of an answer."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     decided: Callable[[], Choice | None] = _undecided
     """What somebody decided meanwhile, here or in another process."""
@@ -97,7 +97,7 @@ class ApprovalRequest:
         return ("once", "session", "always", "deny")
 
     def await_choice(self, answered: threading.Event, answer: Callable[[], str | None]) -> Choice:
-        """What was decided, here (`answered`) or elsewhere; nobody deciding in time is a denial."""
+        """Wait for the decision, here (`answered`) or elsewhere; none in time is a denial."""
         while not self.cancelled.is_set() and (left := self.seconds_left) > 0:
             seen = self.wake.number if self.wake is not None else 0
             decided = self.decided()

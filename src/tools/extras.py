@@ -1,8 +1,9 @@
 """How an optional part of Hermes is installed, given how Hermes itself was.
 
 A message names a command that works as it stands: with the interpreter that runs, and from the
-folder that Hermes was installed from. Where that is gone, or there was none, it names the packages
-of the part themselves. It never relies on our name at a package index, which others could take.
+folder that Hermes was installed from. Where that folder is gone, or there was none, it names the
+packages of the part themselves. It never relies on our name at a package index, which others could
+register.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Consent to shell hooks: a command from the configuration runs only if a person agreed to it.
 
-Agreed is agreed for one pair of event and command, exactly as written; a changed command has to be
-agreed to anew. The list is `shell-hooks-allowlist.json` in the Hermes home, for its owner alone.
+Consent is for one pair of event and command, exactly as written; a changed command needs consent
+again. The list is `shell-hooks-allowlist.json` in the Hermes home, for its owner alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_consents(home: Path) -> dict[Pair, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        log.error("%s cannot be read (%s): no shell hook runs until it is mended", path, error)
+        log.error("%s cannot be read (%s): no shell hook runs until it is repaired", path, error)
         return {}
     entries = raw.get("approvals") if isinstance(raw, dict) else None
     return {
@@ -44,7 +44,7 @@ def read_consents(home: Path) -> dict[Pair, str]:
 
 
 def agree(home: Path, pairs: Iterable[Pair]) -> None:
-    """Keep that these may run."""
+    """Store consent for these commands."""
     known = read_consents(home)
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     new = {pair: now for pair in pairs if pair not in known}

@@ -1,10 +1,11 @@
 """Mode `smart`: a model looks at a flagged command before a person is bothered with it.
 
-It can save a question, never a doubt. It is asked only about what can be harmless and is plain to
-see: one known kind of danger, no variables, nothing typed in later, no secrets, nothing that speaks
-to a model. The command is data; the answer must be exactly one line with a code that is made anew
-for each question and that no command can know, so a judge that repeats what it read, or says more
-than it was asked, is not believed. Whatever is not a plain verdict means: ask the person.
+It can spare the person a question; it never decides a doubtful case. It is asked only about what
+can be harmless and is plain to see: one known kind of danger, no variables, nothing typed in later,
+no secrets, nothing that speaks to a model. The command is data; the answer must be exactly one line
+with a code that is made anew for each question and that no command can know, so a judge that
+repeats what it read, or says more than it was asked, is not believed. Whatever is not a plain
+verdict means: ask the person.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TASK = "approval"
 SECONDS = 30.0
 """How long the model may take; then the person is asked."""
 GRACE = 1.0
-"""How much later a model may be told that its time is over."""
+"""How long after its limit a model may still be running."""
 ANSWER_TOKENS = 1_024
 """Room for a model that thinks before its one line."""
 LONGEST = 4_000
@@ -99,7 +100,7 @@ def read_answer(answer: str | None, code: str) -> Verdict:
 
 
 def _ask(context: ToolContext, auxiliary: SideModel, system: str, prompt: str) -> str | None:
-    """The model's answer; None without one, in time, or before the turn is stopped."""
+    """The model's answer; None if there is none in time, or the turn is stopped first."""
     answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def work() -> None:
@@ -112,7 +113,7 @@ def _ask(context: ToolContext, auxiliary: SideModel, system: str, prompt: str) -
             answer = None
         answers.put(answer)
 
-    # In a thread that can be left: a turn that is stopped does not wait for a model.
+    # In a daemon thread: a turn that is stopped does not wait for the model.
     run = contextvars.copy_context().run
     threading.Thread(target=run, args=(work,), name="hermes-judge", daemon=True).start()
     deadline = time.monotonic() + SECONDS + GRACE

@@ -56,7 +56,7 @@ def kept_files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     whole = next((place for place in folder.parents if place.name == OUTPUT_FOLDER), folder)
     for place, _, names in os.walk(whole):  # unlike rglob, it passes over what has just gone
         for path in (Path(place, name) for name in names if name.endswith(".txt")):
-            with suppress(OSError):  # somebody else was first
+            with suppress(OSError):  # another process removed it first
                 yield path, path.stat()
 
 
@@ -64,6 +64,6 @@ def _forget_old(folder: Path) -> None:
     oldest = time.time() - KEPT_SECONDS
     for path, status in kept_files(folder):
         if status.st_mtime < oldest:
-            with suppress(OSError):  # somebody else was first, or there is more in the folder
+            with suppress(OSError):  # another process removed it first, or the folder is not empty
                 path.unlink()
                 path.parent.rmdir()

@@ -99,7 +99,7 @@ def read_around(context: ToolContext, session_id: str | None, message_id: int, w
         )
     own_session(context, session_id)
     if session_id in context.db.get_compression_lineage(context.session_id):
-        bookend = 0  # how its own conversation goes is known
+        bookend = 0  # the model knows its own conversation
     view = context.db.get_anchored_view(session_id, message_id, window, bookend)
     if not view["window"]:
         raise ToolError(f"Session {session_id} has no message {message_id}. Search again.")

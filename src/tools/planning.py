@@ -1,4 +1,4 @@
-"""The list of what is to be done, and questions to the person."""
+"""The to-do list, and questions to the person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tools an agent has: found by name, told to the model in a stable order."""
+"""The tools an agent has: looked up by name, shown to the model in a stable order."""
 
 from __future__ import annotations
 

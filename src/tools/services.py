@@ -1,7 +1,7 @@
 """What the layer above lends to tools.
 
-A tool looks whether it was lent what it needs and says so if not: the same tool runs in a chat, in
-a server for other programs, and in a test.
+A tool checks whether it has the service it needs and says so if not: the same tool runs in a chat,
+in a server for other programs, and in a test.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class SideModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Each is None where the layer above has nothing of the kind."""
+    """Services lent by the layer above; each is None where there is none."""
 
     delegate: Delegate | None = None
     """Starts sub-agents."""
     call_tool: Callable[[str, dict[str, Any]], str] | None = None
     """Runs a tool by its name for a program of the agent; callable from any thread."""
     notify: Callable[[str, str, bool], object] | None = None
-    """Tells the conversation a text that is known by a name, once; quietly or not."""
+    """Stores a notification for the conversation under a name, once; quietly or not."""
     auxiliary: SideModel | None = None
     """Asks a model something beside the conversation."""
     session_environ: Callable[[], Mapping[str, str]] | None = None

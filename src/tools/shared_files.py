@@ -1,13 +1,14 @@
 """Memories and skills are one for all machines whose store is the same server.
 
-The files of the home stay what everybody reads, edits and runs; they are copies of rows of the
-store. Two moments bring them together: before a session begins (`refresh`), and around a change by
-a tool or a command (`change`), which is made again if another machine was first. A manifest in the
-home says which version each file had when it was last the same in both places:
+The files of the home are what everybody reads, edits and runs; they are copies of rows of the
+store. Both are synchronised at two moments: before a session begins (`refresh`), and around a
+change by a tool or a command (`change`), which is retried if another machine changed the same file
+first. A manifest in the home says which version each file had when it was last the same in both
+places:
 
 - changed in the store only: the home gets it;
 - changed in the home only, by hand: the store gets it;
-- changed in both: the store's counts; the home's is put into `backups/` and said;
+- changed in both: the store's counts; the home's is put into `backups/` and logged;
 - deleted by hand: it comes back. What a tool or a command deletes is deleted everywhere.
 
 With a store in a file nothing is done: there is one home.
@@ -43,7 +44,7 @@ R = TypeVar("R")
 
 
 def refresh(db: SessionDB | None, home: Path) -> int:
-    """Bring the home and the store together; returns how many files the store was given.
+    """Synchronise the home and the store; returns how many files the store was given.
 
     A server that is away leaves the home as it is.
     """
@@ -54,14 +55,17 @@ def refresh(db: SessionDB | None, home: Path) -> int:
         with locked(home / f"{MANIFEST}.lock"):
             return _Copies(db, home).refresh()
     except (StoreError, OSError) as error:
-        log.warning("Memories and skills are those that this machine has: %s", error)
+        log.warning(
+            "The store cannot be reached; using this machine's copies of memories and skills: %s",
+            error,
+        )
         return 0
 
 
 def change(db: SessionDB | None, home: Path, work: Callable[[], R]) -> R:
     """Run what changes memories or skills of the home, and share that.
 
-    It is run again, on the newest files, if another machine has changed one of the same files
+    It is retried on the newest files if another machine has changed one of the same files
     meanwhile. Raises StoreError, with nothing changed, if the server cannot be asked.
     """
     if not _is_on_server(db):
@@ -78,11 +82,11 @@ def change(db: SessionDB | None, home: Path, work: Callable[[], R]) -> R:
 
 
 def _is_on_server(db: SessionDB | None) -> bool:
-    return getattr(db, "is_on_server", False) is True  # not what stands in for a store
+    return getattr(db, "is_on_server", False) is True  # not a substitute for a store
 
 
 class _Seen(NamedTuple):
-    """A file when it was last the same in both places."""
+    """A file when it was last the same in the home and in the store."""
 
     version: int
     digest: str
@@ -93,7 +97,7 @@ class _Seen(NamedTuple):
 
 
 class _Copies:
-    """The files of a home as copies of the store's; for one at a time."""
+    """The files of a home as copies of the store's; used under a lock."""
 
     def __init__(self, db: SessionDB, home: Path) -> None:
         self._db, self._home = db, home
@@ -126,7 +130,7 @@ class _Copies:
         return len(edited)
 
     def share(self) -> bool:
-        """Store what a work has changed; False, and the home is put back, if somebody was first."""
+        """Store what `change` has changed; on a conflict, False, and the home is put back."""
         changes = self._changes(with_deleted=True)
         if not changes or self._store_changes(changes):
             self._save()
@@ -216,7 +220,7 @@ class _Copies:
             return False
         for change in changes:
             self._note(change.path, versions[change.path], change.content)
-        # Numbers in between would be others', whose changes are still to be taken.
+        # Versions in between belong to other machines, whose changes are still to be taken.
         if min(versions.values()) == self._version + 1:
             self._version = max(versions.values())
         return True

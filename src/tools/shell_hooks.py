@@ -141,7 +141,8 @@ def add_shell_hooks(
         agreed = set(read_consents(home))
     for hook in commands:
         if (hook.event, hook.command) in agreed:
-            # The command is stopped at its own limit; this one is for a system that does not obey.
+            # The command is stopped at its own limit; this second limit is for when stopping it
+            # fails.
             callback = Callback(
                 f"shell hook {hook.command!r}",
                 hook.event,
@@ -257,7 +258,7 @@ def payload(event: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked_for(hook: ShellHook, output: str) -> dict[str, Any] | None:
-    """What an answer asks for, in the words of the hooks; None if it asks for nothing known."""
+    """What an answer asks for, in the hook's terms; None if it asks for nothing known."""
     if not output.strip():
         return None
     try:

@@ -34,14 +34,14 @@ MEANS: dict[str, tuple[str, ...]] = {
         (ALL,),
     ),
 }  # fmt: skip
-"""Its names for what there is here; those that are the same are left out."""
+"""Hermes Agent's names and ours; names that are the same are left out."""
 
 WITHOUT_MEANING = frozenset({
     "browser", "computer_use", "context_engine", "cronjob", "discord", "discord_admin",
     "feishu_doc", "feishu_drive", "homeassistant", "image_gen", "kanban", "project", "spotify",
     "tts", "video", "video_gen", "vision", "x_search", "yuanbao", "no_mcp",
 })  # fmt: skip
-"""Its toolsets that do not exist here."""
+"""Toolsets of Hermes Agent that do not exist here."""
 
 
 class Choice(NamedTuple):

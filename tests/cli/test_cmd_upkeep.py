@@ -30,7 +30,7 @@ def test_a_new_home_is_well_once_there_is_a_model_that_can_use_tools(cli: Any) -
     assert said.code == 0, said
     assert "All is well." not in said.out
     assert "too small for tools" in said.out
-    assert "Nothing is broken" in said.out
+    assert "There are no problems" in said.out
     (cli.home / ".env").touch(mode=0o600)
     (cli.home / ".env").write_text("OPENAI_API_KEY=sk-test\n")
     said = cli("doctor")

@@ -51,7 +51,7 @@ def test_all_gateways_are_shown_with_what_they_hold(cli: Any, shared: SessionDB)
     assert said.code == 3, "none runs for this home"
     assert "host-a (process 100): holds telegram:1, 0 turns, version 2.0, http://a:1" in said.out
     assert "host-b (process 100): holds nothing" in said.out
-    assert "ends, and takes nothing more" in said.out
+    assert "draining: takes no new work" in said.out
     assert "host-c (process 100): not heard of for 5" in said.out
     told = json.loads(cli("gateway", "status", "--json").out)
     assert [one["holds"] for one in told["replicas"]] == [["telegram:1"], [], []]
@@ -61,7 +61,7 @@ def test_a_server_that_is_gone_is_said(cli: Any) -> None:
     (cli.home / "config.yaml").write_text("store: postgresql://me@127.0.0.1:1/db\n")
     said = cli("gateway", "status")
     assert said.code == 3
-    assert "cannot be looked for" in said.out
+    assert "cannot be listed" in said.out
     assert json.loads(cli("gateway", "status", "--json").out)["replicas"] == []
 
 
@@ -71,5 +71,5 @@ def test_doctor_says_when_they_differ(cli: Any, shared: SessionDB) -> None:
     assert "Gateways of this store" not in cli("doctor").out
     register(shared, "c", digest="another", version="2.1")
     said = cli("doctor").out
-    assert "told different things by their config.yaml: host-a, host-b; host-c" in said
-    assert "are of different versions: host-a, host-b; host-c" in said
+    assert "have different settings in config.yaml: host-a, host-b; host-c" in said
+    assert "have different versions: host-a, host-b; host-c" in said

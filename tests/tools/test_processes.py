@@ -171,7 +171,7 @@ def test_memory_is_bounded_and_what_passed_by_is_in_the_log(
     monkeypatch.setattr(processes_background, "IN_MEMORY", 1_000)
     name = start("read line; seq 1 100000")
     text = act("submit", name, data="") + act("wait", name, timeout=60) + "\n" + act("log", name)
-    assert "characters passed by; read_file " in text
+    assert "characters skipped; read_file " in text
     assert text.endswith("\n100000")
     path = Path(text.split("read_file ")[1].split(" ")[0])
     assert path.read_text().splitlines() == [str(number) for number in range(1, 100_001)]
@@ -322,7 +322,7 @@ def test_a_pattern_that_always_matches_does_not_flood(monkeypatch: pytest.Monkey
         told += reports(watcher, "x\nx\n")
         now += 1
     assert len(told) == watch.MOST_REPORTS
-    assert "further lines are not told" in told[-1]
+    assert "further lines are not reported" in told[-1]
     assert all(len(text.splitlines()) <= watch.MOST_LINES + 3 for text in told)
     assert "[and 10 more such lines]" in told[1]
 

@@ -1,4 +1,4 @@
-"""`hermes approvals`: what was answered with "always", and taking it back."""
+"""`hermes approvals`: list and revoke what was approved for good."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ hermes approvals list --json    for scripts
 def add_parser(commands: Any) -> None:
     """Describe it on the command line."""
     parser = commands.add_parser(
-        "approvals", help="what tools may always do, and taking it back", examples=EXAMPLES
+        "approvals", help="list and revoke what tools are always allowed to do", examples=EXAMPLES
     )
     parser.set_defaults(act=list_all, json=False)
     actions = parser.add_subparsers(dest="action", metavar="action")
@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
 
 
 def list_all(args: argparse.Namespace) -> int:
-    """Print what is always allowed, with numbers."""
+    """Print the permanent approvals, numbered."""
     with store() as db:
         grants = db.list_grants()
     if args.json:
@@ -52,7 +52,7 @@ def list_all(args: argparse.Namespace) -> int:
 
 
 def revoke(args: argparse.Namespace) -> int:
-    """Take one or all of them back."""
+    """Revoke one or all of them."""
     with store() as db:
         grants = db.list_grants()
         if not args.all:

@@ -1,4 +1,4 @@
-"""`hermes backup`: a copy of everything that cannot be made again, taken while everything runs."""
+"""`hermes backup`: back up everything that cannot be rebuilt, while Hermes runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ hermes backup verify                  restore the newest aside, and look at it
 def add_parser(commands: Any) -> None:
     """Describe it on the command line."""
     parser = commands.add_parser(
-        "backup", help="a copy of everything, while everything runs", examples=EXAMPLES
+        "backup", help="back up everything, while Hermes runs", examples=EXAMPLES
     )
     parser.add_argument("-o", "--output", metavar="FILE|FOLDER", help="where to")
     parser.add_argument("-l", "--label", default="", help="a word for the file's name")
@@ -66,10 +66,10 @@ def write(args: argparse.Namespace) -> int:
             " server's own tools, pg_dump or pg_basebackup. See docs/postgres.md"
         )
     if written["left_out"]:
-        print("Left out, to be set again after a restore elsewhere:")
+        print("Left out; set these again after a restore elsewhere:")
         for place in written["left_out"]:
             print(f"  {place}")
     if args.no_secrets:
-        print("What was said in conversations is as it was said, secrets included.")
+        print("Conversations are included unchanged, with any secrets that were said in them.")
     print(f"Go back to it with: hermes restore {target}")
     return 0

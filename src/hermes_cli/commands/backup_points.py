@@ -1,4 +1,4 @@
-"""`hermes backup increment`, `watch`, `points` and `verify`: a backup that goes on by itself."""
+"""`hermes backup increment`, `watch`, `points` and `verify`: continuous backup."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def add_actions(parser: Any) -> None:
         "--every", type=_at_least(1.0), default=60.0, metavar="SECONDS", help="how often (60)"
     )
     action.set_defaults(act=watch)
-    action = actions.add_parser("points", help="the moments one can go back to")
+    action = actions.add_parser("points", help="list the points in time that can be restored")
     action.add_argument("folder", nargs="?", metavar="FOLDER", help="of the points")
     action.add_argument("--json", action="store_true", help="for scripts")
     action.set_defaults(act=points)
     action = actions.add_parser(
-        "verify", help="restore aside, and see whether everything is there",
+        "verify", help="restore into a temporary folder, and check that everything is there",
         examples="hermes backup verify\nhermes backup verify ~/points --all\n",
     )  # fmt: skip
     action.add_argument("path", nargs="?", metavar="PATH", help="a folder of points, or an archive")
@@ -125,7 +125,7 @@ def _said(folder: Path, point: Point | None, thinned: int) -> str:
 
 
 def watch(args: argparse.Namespace) -> int:
-    """Add points until Ctrl-C; a failure is said, and tried again. Verified once a day."""
+    """Add points until Ctrl-C; a failure is reported and retried. Verifies once a day."""
     folder = points_folder(args.to)
     verified_at = -_A_DAY
     try:
@@ -182,7 +182,7 @@ def _seconds(at: float) -> str:
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Restore aside and say what is good and what is damaged; 1 if anything is not as it should."""
+    """Restore into a temporary folder and report good and damaged points; 1 if any is damaged."""
     path = points_folder(args.path)
     if path.is_file():
         return _verify_archive(path, args.json)
@@ -203,7 +203,7 @@ def verify(args: argparse.Namespace) -> int:
             said = f"DAMAGED: {point.damage}"
         print(f"{point.number:>6}  {time_}  {said}")
         for finding in point.findings:
-            print(f"        The store was not well then: {finding} After a restore: hermes doctor")
+            print(f"        The store had a problem then: {finding} After a restore: hermes doctor")
     if len(good) < len(verified):
         newest = f"The newest good point is {good[-1].number}." if good else "No point is good."
         print(f"{len(verified) - len(good)} of {len(verified)} points are damaged. {newest}")
@@ -213,7 +213,7 @@ def verify(args: argparse.Namespace) -> int:
 def _verify_archive(path: Path, as_json: bool) -> int:
     try:
         facts = verify_archive(path)
-    except UserError as error:  # for a verdict it is the archive that is wrong, not the person
+    except UserError as error:  # here the archive is at fault, not the person
         raise NotDone(str(error)) from error
     if as_json:
         print_json({"ok": True, **facts})

@@ -110,7 +110,8 @@ def set_(args: argparse.Namespace) -> int:
     if _ENVIRONMENT_NAME.fullmatch(args.key):
         changed = set_dotenv_value(home / ".env", args.key, args.value or None)
         done = "is kept in" if args.value else "was taken out of"
-        print(f"{args.key} {done} {home / '.env'}." if changed else f"{args.key} was so already.")
+        kept = f"{done} {home / '.env'}" if changed else "had that value already"
+        print(f"{args.key} {kept}.")
         return 0
     if not args.force:
         _refuse_unknown(args.key)
@@ -181,7 +182,7 @@ def _no_tools(config: Config) -> list[str]:
 
 
 def ignored_lines(config: Config) -> list[str]:
-    """The keys that mean nothing here, a line per section, and one for each that needs words."""
+    """The keys that mean nothing here: a line per section, and one for each with a reason."""
     plain: dict[str, list[str]] = {}
     explained = []
     for key, why in config.ignored.items():

@@ -16,7 +16,7 @@ from .output import bold, print_json
 EXAMPLES = """\
 hermes doctor          what is wrong, and what to do about it
 hermes doctor --fix    fix what can be fixed
-hermes doctor --acknowledge   you know what a salvage could not read; it is not told again
+hermes doctor --acknowledge   you know what a salvage could not read; do not report it again
 hermes doctor --json   for scripts
 """
 
@@ -26,13 +26,13 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("doctor", help="diagnose problems and fix them", examples=EXAMPLES)
     parser.add_argument("--fix", action="store_true", help="fix what can be fixed")
     parser.add_argument(
-        "--acknowledge", action="store_true", help="do not tell of earlier losses again"
+        "--acknowledge", action="store_true", help="do not report earlier losses again"
     )
     parser.add_argument("--json", action="store_true", help="for scripts")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look at every part; 1 if something is wrong in the end."""
+    """Check every part; 1 if a problem remains."""
     home = hermes_home()
     if args.acknowledge and has_store(home):
         _acknowledge(home)
@@ -64,10 +64,10 @@ def run(args: argparse.Namespace) -> int:
         print_json({"ok": not wrong, "parts": parts})
     elif wrong:
         can = any(ailment.fix for ailment in every) and not args.fix
-        hint = " Put right what can be with: hermes doctor --fix" if can else ""
+        hint = " Fix what can be fixed with: hermes doctor --fix" if can else ""
         print(f"\nWrong: {wrong}.{hint}")
     elif any(not ailment.is_fine for ailment in every):
-        print("\nNothing is broken; what is worth knowing stands above.")
+        print("\nThere are no problems; see the hints above.")
     else:
         print("\nAll is well.")
     return 1 if wrong else 0

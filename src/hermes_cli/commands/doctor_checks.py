@@ -1,4 +1,4 @@
-"""What the doctor looks at, part by part. Looking changes nothing; an ailment knows its cure."""
+"""The doctor's checks, part by part. A check changes nothing; an ailment may carry its fix."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Ailment:
     is_hint: bool = False
     """Worth knowing, but nothing is wrong."""
     is_fine: bool = False
-    """A hint that is no reason to look at anything."""
+    """A hint that says that all is well."""
 
     def facts(self) -> dict[str, Any]:
         """For scripts."""
@@ -72,7 +72,7 @@ def check_files(home: Path) -> list[Ailment]:
         ailments.append(
             Ailment(
                 f"Only {free // 1_000_000} MB are free on the disk of {home}.",
-                "Free some, or give old conversations up: hermes sessions prune",
+                "Free some space, or delete old conversations: hermes sessions prune",
             )
         )
     return ailments
@@ -166,7 +166,7 @@ def check_wall(home: Path) -> list[Ailment]:
 
 
 def check_server(place: StorePlace) -> list[Ailment]:
-    """How the server is that keeps the conversations."""
+    """The state of the database server that holds the conversations."""
     from agent.store import require_driver
     from hermes_state import StoreError
 
@@ -185,12 +185,12 @@ def check_server(place: StorePlace) -> list[Ailment]:
     ]  # fmt: skip
     if place.path.exists():
         text = f"{place.path} is there too and is not used."
-        ailments.append(Ailment(text, "Move it away once nothing in it is missed.", is_hint=True))
+        ailments.append(Ailment(text, "Move it away once you need nothing from it.", is_hint=True))
     return ailments
 
 
 def check_store(home: Path) -> list[Ailment]:
-    """Everything that must hold in the store."""
+    """The store's invariants."""
     from hermes_state import StoreError, list_losses
 
     try:
@@ -271,7 +271,7 @@ def _index(home: Path) -> Callable[[], None]:
 
 
 def check_gateway(home: Path) -> list[Ailment]:
-    """Whether a gateway that should run does, and says so."""
+    """Whether a gateway that should run is running and healthy."""
     pid = running_pid(home)
     replicas = _check_replicas(home)
     if pid is None:
@@ -297,7 +297,7 @@ def check_gateway(home: Path) -> list[Ailment]:
 
 
 def _check_replicas(home: Path) -> list[Ailment]:
-    """Whether the gateways that share a store are told the same."""
+    """Whether the gateways that share a store have the same configuration and version."""
     from hermes_state import StoreError
 
     from ..replica_status import differences, list_replicas

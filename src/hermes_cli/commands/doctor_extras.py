@@ -12,7 +12,7 @@ from tools.extras import install_hint
 
 
 def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
-    """What is configured and cannot work for want of a package, each with how to get it."""
+    """What is configured but lacks its package, each with how to install it."""
     for platform, settings in load_gateway_config(config).platforms.items():
         manifest = find_manifest(platform.value)
         if manifest is None or not settings.enabled:

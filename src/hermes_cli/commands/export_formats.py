@@ -74,7 +74,7 @@ def _html_message(message: dict[str, Any]) -> str:
 
 
 def _said(conversation: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What was said and not taken back, without what says nothing."""
+    """The messages that were not rewound, without empty ones."""
     for message in conversation["messages"]:
         visible = message.get("active", 1) or message.get("compacted")
         if visible and (message.get("content") or message.get("tool_calls")):

@@ -1,4 +1,4 @@
-"""What commands open: the home, its store, a conversation by what people call it."""
+"""What commands open: the home, its store, a conversation by id or title."""
 
 from __future__ import annotations
 

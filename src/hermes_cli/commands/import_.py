@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find out what it is, bring it in, and report."""
+    """Detect the format, import it, and report."""
     path = Path(args.path).expanduser()
     if not path.exists():
         raise UserError(f"There is no {path}.")

@@ -1,4 +1,4 @@
-"""`hermes logs`: what Hermes noted about itself, with secrets already taken out."""
+"""`hermes logs`: the log files of Hermes, in which secrets are masked."""
 
 from __future__ import annotations
 

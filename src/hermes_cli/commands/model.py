@@ -127,7 +127,7 @@ def set_model(args: argparse.Namespace) -> int:
 
 
 def config_to_choose_in(home: Path) -> Config:
-    """The configuration; without its model, if that is what cannot be used about it.
+    """The configuration; without its model, if the model is what is wrong with it.
 
     Raises ConfigError if something else is wrong.
     """
@@ -140,7 +140,7 @@ def config_to_choose_in(home: Path) -> Config:
 
 
 def choose(config: Config, provider: str, name: str, base_url: str = "") -> None:
-    """Write the choice of a model into config.yaml; settings of another provider's go."""
+    """Write the choice of a model into config.yaml; settings of another provider are removed."""
     from agent.providers.known import KNOWN
 
     known = KNOWN.get(provider)

@@ -43,7 +43,7 @@ def add_parsers(commands: Subparsers) -> None:
         metavar="COMMAND",
         help="only this command, or event hook",
     )
-    parser = _add(actions, "revoke", "agree no more", revoke_hook)
+    parser = _add(actions, "revoke", "withdraw consent", revoke_hook)
     parser.add_argument("command_text", metavar="COMMAND")
     parser.add_argument("--event", help="for this hook only")
     parser = _add(actions, "test", "run the shell hooks of an event with made-up data", try_hooks)
@@ -222,7 +222,7 @@ def run_plugin_command(parser: argparse.ArgumentParser, arguments: list[str]) ->
     try:
         config = load_config()
     except ConfigError:
-        return None  # whoever goes on reports it
+        return None  # reported by the caller
     load_plugins(config.raw, config.home, config.environ)
     command = plugins.registered().cli_commands.get(arguments[0])
     if command is None:

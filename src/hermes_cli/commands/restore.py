@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check a backup, put it in place, and open the store once to see that it works."""
+    """Check a backup, put it in place, and open the store once to check that it works."""
     home = hermes_home()
     if args.file and (args.points or args.at):
         raise UserError("Give a file, or --from and --at for a continuous backup; not both.")
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         require_idle(home)
         confirm(f"Go back to {held} of {when(facts['created_at'])}?", args.yes)
-        require_idle(home)  # somebody may have come while the person was thinking
+        require_idle(home)  # a program may have been started while the person was thinking
         aside = put_in_place(Path(scratch), home)
     place = find_store(home)
     problems = []

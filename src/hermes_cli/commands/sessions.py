@@ -1,4 +1,4 @@
-"""`hermes sessions`: every conversation that was had, wherever it was had."""
+"""`hermes sessions`: every conversation, whichever front end it was held in."""
 
 from __future__ import annotations
 
@@ -142,7 +142,9 @@ def _add_changes(actions: Any) -> None:
 
 
 def _add_upkeep(actions: Any) -> None:
-    _action(actions, "repair", "salvage a damaged store, settle it, rebuild its index", _CHANGE)
+    _action(
+        actions, "repair", "salvage a damaged store, fix its problems, rebuild its index", _CHANGE
+    )
     _action(actions, "optimize", "make the store and its index small and quick again", _CHANGE)
 
 

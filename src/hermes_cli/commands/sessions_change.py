@@ -104,12 +104,12 @@ def archive_sessions(args: argparse.Namespace) -> int:
 
 
 def repair_sessions(args: argparse.Namespace) -> int:
-    """Salvage what is damaged, settle what is wrong, and build the search index anew."""
+    """Salvage a damaged store, fix what is inconsistent, and rebuild the search index."""
     from hermes_state import damage_marker, is_damaged
 
     place = find_store(hermes_home())
     if place.server is None and place.path.is_file() and is_damaged(place.path):
-        # Whoever opens it next salvages it: that is us.
+        # Opening it salvages it, which happens below.
         damage_marker(place.path).touch(mode=0o600)
     with store() as db:
         if db.is_on_server:
@@ -118,9 +118,9 @@ def repair_sessions(args: argparse.Namespace) -> int:
             print(f"{place} can be read from beginning to end.")
         mended = db.mend_store()
         for rule, count in mended.items():
-            print(f"Put right: {rule} ({count})")
+            print(f"Fixed: {rule} ({count})")
         indexed = db.search_index.rebuild(progress("Building the search index:"))
-        print(f"The search index is built anew: {indexed} messages.")
+        print(f"The search index was rebuilt: {indexed} messages.")
         left = db.check_store()
     for finding in left:
         print(f"hermes: {finding.problem}", file=sys.stderr)

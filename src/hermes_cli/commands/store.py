@@ -1,4 +1,4 @@
-"""`hermes store`: where conversations are kept, how it is there, and moving them elsewhere."""
+"""`hermes store`: check where conversations are stored, and move them elsewhere."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _MARKS = {"fine": "✓", "hint": "!", "wrong": "✗"}
 def add_parser(commands: Any) -> None:
     """Describe it on the command line."""
     parser = commands.add_parser(
-        "store", help="where conversations are kept: check it, or move them", examples=EXAMPLES
+        "store", help="check where conversations are stored, or move them", examples=EXAMPLES
     )
     actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    action = actions.add_parser("check", help="how it is there; 1 if something is wrong")
+    action = actions.add_parser("check", help="diagnose the store; 1 if something is wrong")
     action.add_argument("--url", metavar="URL", help="another server than the configured one")
     action.add_argument("--json", action="store_true", help="for scripts")
     action.set_defaults(act=check)
@@ -78,7 +78,7 @@ def _place(given: str, home: Path) -> StorePlace:
 
 
 def check(args: argparse.Namespace) -> int:
-    """Say how it is where conversations are kept."""
+    """Report the state of the store."""
     home = hermes_home()
     place = _place(args.url, home) if args.url else find_store(home)
     if place.server is None:
@@ -120,7 +120,7 @@ def _check_file(place: StorePlace, as_json: bool) -> int:
 
 
 def move(args: argparse.Namespace) -> int:
-    """Copy everything, verify it, and have it used from now on."""
+    """Copy everything, verify it, and switch to the copy."""
     home = hermes_home()
     here, target = find_store(home), _place(args.to, home)
     if str(here) == str(target):

@@ -1,4 +1,4 @@
-"""Finding out what a file is, and reading the conversations in it."""
+"""Detect the format of an export, and read its conversations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST = 4_000_000_000
 
 @dataclass
 class Read:
-    """What was found in an export."""
+    """The contents of an export."""
 
     kind: str
     sessions: list[dict[str, Any]] = field(default_factory=list)

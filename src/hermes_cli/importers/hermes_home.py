@@ -1,8 +1,8 @@
 """A Hermes Agent home: its conversations, and everything beside them that means something here.
 
 The source is only read. Its store is copied first, and what needs upgrading is upgraded in the
-copy. What is here already is never replaced: it is left as it is and said. A second import brings
-only what the first had not.
+copy. What is here already is never replaced: it is kept, and the report says so. A second import
+brings only what the first had not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The parts of a Hermes home beside its store, as steps: what would be brought, and what not.
 
 Making steps changes nothing; each step that brings something knows how. Nothing that is here is
-replaced, and what was brought before is found to be here, so an import that was cut off is simply
-repeated. What runs by itself (plugins, hooks, jobs) is brought and stays off until it is allowed.
+replaced, and what was imported before is recognised, so an interrupted import is simply repeated.
+What runs by itself (plugins, hooks, jobs) is brought and stays off until it is allowed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def steps(source: Path, home: Path) -> Iterator[Step]:
 
 
 def remove_partial(home: Path) -> None:
-    """Remove what an import that was cut off had begun to copy."""
+    """Remove partial copies of an interrupted import."""
     sweep_partial(home)
     partial = list(home.glob(f"{PARTIAL}*"))
     for name in ("skills", "plugins", "hooks"):

@@ -88,7 +88,7 @@ class HermesApp(App[int]):
         return self.chat
 
     async def on_event(self, event: events.Event) -> None:
-        """Keep keys that come before there is an input; drop those that no dialog was read for."""
+        """Buffer keys until there is an input; drop keys typed before a dialog could be read."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             if self._early is not None:
                 self._early.append(event)
@@ -163,7 +163,7 @@ class HermesApp(App[int]):
         try:
             setting = await self.client.request("config.get", key="display.show_reasoning")
         except (RpcFailedError, ConnectionLostError) as error:
-            log.warning("Whether reasoning is to be shown is not known: %s", error)
+            log.warning("Could not read display.show_reasoning: %s", error)
             return
         if not self.settings.has("show_reasoning"):
             self.chat.turn.show_reasoning = bool(setting.get("value"))
@@ -216,10 +216,10 @@ class HermesApp(App[int]):
             self.notify(str(error), severity="error")
 
     async def reopen(self, gone: str) -> None:
-        """A live session is gone: go on with its conversation, or with a new one."""
+        """A live session has ended: reopen its conversation, or begin a new one."""
         async with self._reopening:
             if self.chat.sid != gone:
-                return  # somebody else has noticed first
+                return  # another caller has reopened it already
             try:
                 opened = await self.client.resume(self.chat.key, cols=self.size.width)
             except RpcFailedError:  # nothing was said in it

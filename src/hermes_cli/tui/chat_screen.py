@@ -67,13 +67,13 @@ class ChatScreen(Screen[None]):
         """Where it is stored."""
         self.has_messages = False
         self._drawn_seq = 0
-        """The number of the newest event that what is drawn already holds."""
+        """The sequence number of the newest event that is drawn already."""
         self._drawing = asyncio.Lock()
         self._drawn_by: asyncio.Task[Any] | None = None
         self._client: Client | None = None
         self._is_open = asyncio.Event()
         self.is_switched = asyncio.Event()
-        """Set when another conversation has been drawn that the server went to."""
+        """Set when the conversation that the server switched to has been drawn."""
         self._sending = asyncio.Lock()
         self._commands = Commands(self)
         self._config_warning = ""
@@ -120,7 +120,8 @@ class ChatScreen(Screen[None]):
         """Show a live session as the server tells it."""
         async with self._alone():
             sid = opened["session_id"]
-            if client.last_seen(sid) > opened["latest_seq"]:  # some were not for this screen yet
+            # Events may have come before this screen existed.
+            if client.last_seen(sid) > opened["latest_seq"]:
                 opened = await client.activate(sid)
             await self._draw(client, opened)
 
@@ -272,7 +273,7 @@ class ChatScreen(Screen[None]):
         self.status.set(state="asking" if is_asking else busy)
 
     async def _tell_config_warning(self, info: dict[str, Any]) -> None:
-        """Say what is to know about the configuration, once until it is something else."""
+        """Show a warning about the configuration, once until it changes."""
         warning = str(info.get("config_warning") or "")
         if warning and warning != self._config_warning:
             await self.tell(warning)
@@ -296,7 +297,7 @@ class ChatScreen(Screen[None]):
             window = await self.client.request("session.context_breakdown", session_id=self.sid)
             used = await self.client.request("session.usage", session_id=self.sid)
         except (RpcFailedError, ConnectionLostError) as error:
-            log.info("The use is not known: %s", error)
+            log.info("Could not read the usage: %s", error)
             return
         self.status.set(
             context_used=window["context_used"],
@@ -350,7 +351,7 @@ class ChatScreen(Screen[None]):
         self.status.set(waiting=len(self.waiting.messages))
 
     async def _submitted(self, message_id: str, text: str, is_shown: bool) -> str:
-        """Hand a message over; if the session is gone, to the one that takes its place."""
+        """Send a message; if the live session has ended, to the one that replaces it."""
         sid = self.sid
         try:
             return await self.client.submit(sid, text, message_id=message_id)
@@ -423,7 +424,7 @@ class ChatScreen(Screen[None]):
     # Keys
 
     def on_key(self, event: Key) -> None:
-        """Who types while a card has the focus means the input."""
+        """Keys typed while a card has the focus go to the input."""
         if event.is_printable and event.character not in (None, " "):
             event.stop()
             self.composer.focus()

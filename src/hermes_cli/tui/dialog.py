@@ -1,7 +1,7 @@
-"""What every dialog has: a box in the middle, and deaf ears for keys that were meant for the input.
+"""What every dialog has: a box in the middle, and a moment in which keys are ignored.
 
 A dialog comes while somebody may be typing. Until it has been there for a moment, keys do nothing
-and its hint is not shown: nothing dangerous is allowed by a word that was half written.
+and its hint is not shown: so a half-typed word approves nothing.
 """
 
 from __future__ import annotations

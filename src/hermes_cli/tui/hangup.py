@@ -1,4 +1,4 @@
-"""A terminal that goes away ends the interface, also where no signal tells it.
+"""A terminal that goes away ends the interface, also where no signal is sent.
 
 Without its terminal the interface can neither show nor read anything, and what it writes may block
 it for good: it is asked to leave, and ended if it does not. The server sees its pipe end, and ends

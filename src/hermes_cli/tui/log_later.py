@@ -1,4 +1,4 @@
-"""The log of the interface: its file is opened with the first record that is worth one."""
+"""The log of the interface: its file is opened with the first record."""
 
 from __future__ import annotations
 

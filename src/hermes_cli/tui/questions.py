@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 KINDS = ("approval.request", "clarify.request", "sudo.request")
 CLOSED = "\x00closed"
-"""What a dialog is closed with when its question needs no answer any more."""
+"""The result of a dialog whose question was answered elsewhere or withdrawn."""
 
 
 class Questions:
@@ -39,7 +39,7 @@ class Questions:
             self._next(client, sid)
 
     def closed(self, request_id: str) -> None:
-        """A question needs no answer any more."""
+        """Close a question that was answered elsewhere or withdrawn."""
         self._open = [
             question for question in self._open if question[1].get("request_id") != request_id
         ]

@@ -1,7 +1,7 @@
 """What the interface itself remembers: theme, whether reasoning is shown, and what was typed.
 
-Two small private files in the Hermes home. A file that cannot be read counts as empty; one that
-cannot be written costs only the memory of it.
+Two small private files in the Hermes home. A file that cannot be read counts as empty; if one
+cannot be written, the choice is forgotten.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class InputHistory:
             try:
                 entry = json.loads(line)
             except ValueError:
-                continue  # cut off by a crash
+                continue  # truncated by a crash
             if isinstance(entry, str):
                 self._entries.append(entry)
         if len(lines) > 2 * MOST_KEPT:

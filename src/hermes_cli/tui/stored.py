@@ -1,6 +1,6 @@
 """A look into the store: a conversation's last messages and its family, without opening it.
 
-The server tells of live conversations; a preview should not make one live. Two processes may read
+The server only shows live conversations; a preview should not open one. Two processes may read
 the store at once.
 """
 

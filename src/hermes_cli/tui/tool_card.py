@@ -56,7 +56,7 @@ class ToolCard(Folding):
         self.changed()
 
     def finish(self, result: str, *, is_error: bool, duration: float | None = None) -> None:
-        """It is over; it stays open if that is worth to be seen at once."""
+        """The run has ended; the card stays open if its result should be seen at once."""
         self._result, self._seconds = result, duration
         self.state = "failed" if is_error else "done"
         diff = find_diff(result)

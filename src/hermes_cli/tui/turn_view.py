@@ -54,9 +54,9 @@ class TurnView:
         return True
 
     async def take_old(self, kind: str, payload: Payload) -> bool:
-        """Take an event from before a snapshot, of which only some things are not in what it drew.
+        """Take an event from before a snapshot, and draw only what the snapshot does not show.
 
-        False if it is none of a turn, and to be taken like any other.
+        False if it is not an event of a turn, and has to be handled like any other.
         """
         if kind == "message.start":
             self._begun(payload.get("prompt_id") or "")
@@ -136,7 +136,7 @@ class TurnView:
             await self._transcript.add(block)
 
     def _begun(self, prompt_id: str) -> None:
-        """A message that waited waits no more."""
+        """A queued message has begun."""
         self._waiting.take(prompt_id)
         self._status.set(waiting=len(self._waiting.messages))
 

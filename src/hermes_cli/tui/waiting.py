@@ -1,4 +1,4 @@
-"""What waits: messages for the end of the running turn, and pictures for the next message."""
+"""The queue on screen: messages for after the running turn, and pictures for the next message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that was sent and not begun with."""
+    """A queued message: sent, but its turn has not begun."""
 
     id: str
     text: str
@@ -25,7 +25,7 @@ class Message:
 
 _DESCRIPTIONS = {
     "queued": "waits for the end of this answer",
-    "steered": "is told to the running answer",
+    "steered": "is passed to the running answer",
     "interrupting": "comes as soon as this answer has stopped",
     "sending": "is being sent",
 }
@@ -45,7 +45,7 @@ class Waiting(Static):
         self.images: list[str] = []
 
     def add(self, message: Message) -> None:
-        """A message waits, or waits in another way."""
+        """Add a queued message, or change how it waits."""
         for number, known in enumerate(self.messages):
             if known.id == message.id:
                 self.messages[number] = message
@@ -59,7 +59,7 @@ class Waiting(Static):
         return any(message.id == message_id for message in self.messages)
 
     def take(self, message_id: str = "", text: str | None = None) -> bool:
-        """A message waits no more, known by its id or (a steered one) by its text."""
+        """Remove a queued message, by its id or (a steered one) by its text."""
         for message in self.messages:
             if message.id == message_id or (
                 text is not None and message.text.strip() == text.strip()

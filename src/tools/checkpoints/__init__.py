@@ -118,7 +118,7 @@ def keep(context: ToolContext, tool: str, changes: list[Change], made: list[Path
 def _keep(
     store: Store, who: tuple[str, str, str], changes: list[Change], made: list[Path], known: Known
 ) -> None:
-    """Write the changes down, and the old contents that are not the turn's own work."""
+    """Record the changes, and the old contents that the turn did not write itself."""
     checkpoint, session, tool = who
     contents = [
         change.before.data
@@ -286,7 +286,7 @@ def _is_before(kept: KeptFile, now: Snapshot | None) -> bool:
 
 
 def _is_after(kept: KeptFile, now: Snapshot | None) -> bool:
-    """Whether a file is as the turn left it, or as it was before: nobody else touched it."""
+    """Whether a file is as the turn left it, or as before the turn: no third party changed it."""
     digest = now.digest if now else None
     if kept.mixed or (now is not None and digest is None):
         return False  # in the second case it is too large to tell

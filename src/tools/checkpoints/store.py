@@ -1,8 +1,8 @@
 """What files were before a turn changed them, kept so that the turn can be rolled back.
 
 One folder per conversation under `<home>/checkpoints`: old contents as files named by their digest,
-and `index.jsonl` with one line per changed file, appended before the file is touched. A line that
-a crash cut short is passed over. Everything is private to the user.
+and `index.jsonl` with one line per changed file, appended before the file is touched. A line that a
+crash truncated is skipped. Everything is private to the user.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Store:
             fd = os.open(self._index, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(fd, "r+b", buffering=0) as file:
                 if file.seek(0, os.SEEK_END) and os.pread(fd, 1, file.tell() - 1) != b"\n":
-                    lines = b"\n" + lines  # a crash cut the last line short
+                    lines = b"\n" + lines  # a crash truncated the last line
                 file.write(lines)
                 os.fsync(fd)
             sync_folder(self.folder)
@@ -187,7 +187,7 @@ def _record(line: bytes) -> Record | None:
             version = Version(**{**before, "owner": tuple(before["owner"])})
         return Record(**fields, before=version)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        log.warning("A line of a checkpoint index is not readable and is passed over: %s", error)
+        log.warning("Skipping an unreadable line of a checkpoint index: %s", error)
         return None
 
 
@@ -197,7 +197,7 @@ def _make_private(folder: Path) -> None:
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Hold the store for oneself, against other processes too."""
+    """Hold an exclusive lock on the store, across processes."""
     _make_private(root)
     fd = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:

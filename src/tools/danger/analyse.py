@@ -21,7 +21,7 @@ from .text import plain
 from .walk import Walker
 
 LONGEST = 131_072
-"""Characters; a longer command is asked about, after a look for the patterns in `deny` only."""
+"""Characters; a longer command needs approval, and is only searched for the patterns in `deny`."""
 
 _EVERYWHERE = {"SHELL": "/bin/bash", "BASH": "/bin/bash", "IFS": " \t\n", "PPID": PARENT}
 
@@ -86,7 +86,7 @@ def analyse(
 
 
 def _ends_with_link(commands: list[str]) -> bool:
-    """Whether nothing could be done through a link any more after it was made."""
+    """Whether the command ends with making a link, so that nothing goes through it."""
     programs = [command.split(" ", 1)[0] for command in commands]
     return "ln" in programs and _LOOKING.issuperset(programs[programs.index("ln") + 1 :])
 

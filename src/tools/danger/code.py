@@ -1,7 +1,7 @@
 """Code in other languages, given on the command line: what it could do beyond computing.
 
 Python is parsed. For other languages the words in the code decide; what could run, delete, write,
-send or hide something is asked for.
+send or hide something needs approval.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def check_code(shell: Walker, language: str, code: str) -> None:
 
 
 def _look_at_strings(shell: Walker, code: str) -> None:
-    """Texts in the code, taken as commands and paths: only what must never be done counts."""
+    """Strings in the code, read as commands and paths: only what must never be done counts."""
     for match in list(_STRING.finditer(code))[:_MOST_STRINGS]:
         text = match[1] or match[2]
         shell.existing_script(text)

@@ -123,7 +123,7 @@ class CommandReader(WordReader):
             return Redirect(operator, (Text("-"),), match[1] or "")
         target = self.word()
         if not target:
-            self.error("a redirection to nowhere")
+            self.error("a redirection without a target")
         document = None
         if operator in ("<<", "<<-"):
             raw = self.text[start : self.position].replace("\\\n", "")

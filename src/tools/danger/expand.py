@@ -42,7 +42,7 @@ _HAS_ACTIVE = re.compile(r"[*?\[\]]")
 
 
 class Shell(Protocol):
-    """What expansion needs of whoever follows the command."""
+    """What expansion needs from the walker that follows the command."""
 
     state: State
     budget: Budget
@@ -63,7 +63,7 @@ class Shell(Protocol):
         ...
 
     def doubted(self, work: Callable[[], str]) -> str:
-        """Follow something without taking offence at what is unclear in it."""
+        """Follow something without reporting what is unclear in it."""
         ...
 
     def report(self, key: str, description: str, hard: bool = False) -> None:

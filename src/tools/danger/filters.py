@@ -1,7 +1,7 @@
 """Programs whose output follows from their input: what they print is known if their input is.
 
 That is how text is hidden from the eye and fed to a shell. A decoder that is not modelled gives
-"obscure" for known input, which nothing accepts without asking.
+"obscure" for known input, which always needs approval.
 """
 
 from __future__ import annotations

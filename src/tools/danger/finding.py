@@ -1,4 +1,4 @@
-"""What is found about a command."""
+"""A finding about a command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a command must be asked for, or, if `hard`, must not be run at all."""
+    """Why a command needs approval or, if `hard`, must not be run at all."""
 
     pattern_key: str
     description: str

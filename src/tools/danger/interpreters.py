@@ -1,4 +1,4 @@
-"""Programs that run what they are given: shells, and languages with a word on their code."""
+"""Programs that run what they are given: shells, and interpreters of other languages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SHEBANG = re.compile(
     r"#![ \t]*(?:\S*/)?([A-Za-z]+)[0-9.]*(?:[ \t]+(?:-\S+[ \t]+)*(?:\S*/)?([A-Za-z]+))?"
 )
 
-_FED = "Feeds an interpreter with something that cannot be known beforehand"
+_FED = "Feeds an interpreter input that cannot be known beforehand"
 
 
 def run_shell(call: Call) -> str:
@@ -162,7 +162,7 @@ def _look_into(shell: Walker, path: str) -> None:
         try:
             shell.existing_script(text)
         except TooComplex:
-            return  # an ordinary large script; nothing was found in what was read
+            return  # an ordinary large script; there were no findings in the part that was read
 
 
 class Language(NamedTuple):

@@ -25,7 +25,7 @@ from .marks import (
 
 
 class Danger(NamedTuple):
-    """Why something must be asked for, or refused."""
+    """Why something needs approval, or is refused."""
 
     key: str
     description: str
@@ -243,7 +243,7 @@ def _matches_example(path: str, places: Places) -> bool:
 
 
 def read_danger(path: str, places: Places) -> Danger | None:
-    """Why reading a file must be asked for: it holds secrets."""
+    """Why reading a file needs approval: it holds secrets."""
     for spelling in _both(path):
         if _is_own_secret(spelling, places):
             return Danger("own-credentials", "Touches the agent's own credentials", hard=True)
@@ -257,7 +257,7 @@ def read_danger(path: str, places: Places) -> Danger | None:
 
 
 def tree_danger(path: str, places: Places) -> Danger | None:
-    """Why reading a whole tree must be asked for: there are secrets in it."""
+    """Why reading a whole tree needs approval: there are secrets in it."""
     folder = path.rstrip("/" + STAR) or "/"
     for spelling in _both(folder):
         secrets = [
@@ -271,7 +271,7 @@ def tree_danger(path: str, places: Places) -> Danger | None:
 
 
 def write_danger(path: str, places: Places, *, scratch: bool = False) -> Danger | None:
-    """Why writing a file must be asked for, or refused; `scratch`: temporary files are fine."""
+    """Why writing a file needs approval, or is refused; `scratch`: temporary files are fine."""
     for spelling in _both(path):
         danger = _write_danger(spelling, places, scratch)
         if danger:
@@ -286,13 +286,13 @@ def _write_danger(path: str, places: Places, scratch: bool) -> Danger | None:
     if _DISK.match(lower.replace(STAR, "a").replace(ONE, "a")):
         return Danger("disk", "Writes to a disk or to memory directly", hard=True)
     if lower == "/proc/sysrq-trigger":
-        return Danger("disk", "Pulls the emergency switch of the kernel", hard=True)
+        return Danger("disk", "Triggers an emergency action of the kernel (SysRq)", hard=True)
     if _is_own_secret(path, places):
         return Danger("own-credentials", "Touches the agent's own credentials", hard=True)
     if _KEYS_TO_THE_MACHINE.search(lower):
         return Danger("remote-access", "Changes who may log in, or how")
     if _CRON.search(lower):
-        return Danger("cron", "Changes what is run by the clock")
+        return Danger("cron", "Changes scheduled commands (cron)")
     if _STARTUP.search(lower):
         return Danger("startup-file", "Changes a file that is run at every start or login")
     if _GIT.search(lower):

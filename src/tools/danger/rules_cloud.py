@@ -45,7 +45,7 @@ def check_sql(call: Call, text: str) -> None:
             r"\bwhere\b(?!\s+(?:1\s*=\s*1|true|1)\s*$)", statement, re.IGNORECASE
         )
         if _SQL.match(statement) or is_unlimited:
-            call.report("sql", "SQL that loses or opens up data")
+            call.report("sql", "SQL that deletes data or grants access to it")
 
 
 def _without_comments(text: str) -> str:
@@ -101,7 +101,7 @@ def _redis(call: Call) -> str:
         r"\b(?:flushall|flushdb|shutdown|config\s+set|del|unlink|eval|slaveof|replicaof|debug)\b",
         text,
     ):
-        call.report("sql", "Deletes or opens up a database")
+        call.report("sql", "Deletes a database or grants access to it")
     return UNKNOWN
 
 
@@ -180,7 +180,7 @@ def _docker_run(call: Call, arguments: list[str]) -> None:
     powers = " ".join([*options.get("pid", "ipc", "userns", "uts", "network", "net", "cap-add")])
     is_host = re.search(r"\bhost\b|SYS_ADMIN|ALL", powers) and options.get("network") != ["host"]
     if options.has("privileged") or is_host or options.has("device"):
-        call.report("container", "Runs a container with power over the machine")
+        call.report("container", "Runs a container with control over the machine")
     entry = [text for text in options.get("entrypoint") if text]
     command = [*entry, *options.operands[1:]]
     _inside(call, command)
@@ -237,9 +237,9 @@ def _kubectl(call: Call) -> str:
         "taint",
         "annotate",
     ) or has_unknown(verb):
-        call.report("cluster-delete", "Deletes or moves what runs in a cluster")
+        call.report("cluster-delete", "Deletes or moves workloads of a cluster")
     elif verb == "scale" and any(re.search(r"replicas=0", argument) for argument in call.arguments):
-        call.report("cluster-delete", "Stops what runs in a cluster")
+        call.report("cluster-delete", "Stops workloads of a cluster")
     elif verb in ("get", "describe") and any(
         re.match(r"secrets?(?:/|$)", word) for word in words[1:]
     ):

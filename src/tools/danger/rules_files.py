@@ -1,4 +1,4 @@
-"""Programs that delete, overwrite, move or open up files and disks."""
+"""Programs that delete, overwrite or move files and disks, or widen access to them."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _is_harmless_link(call: Call, options: Options, source: str, targets: list[s
     """Whether a link leads to something inside, or to an ordinary file beside the workspace.
 
     What is done through a link is judged by where it leads, once it is there. So one that leads
-    beside the workspace may be made, but not used in the same breath: see `Shell.links`.
+    beside the workspace may be made, but not used by the same command: see `Shell.links`.
     """
     is_hard = not options.has("s", "symbolic") or source.startswith("/") or has_unknown(source)
     if is_hard or has_glob(source):
@@ -172,7 +172,7 @@ def _source(call: Call, options: Options, source: str) -> None:
 def _target(call: Call, source: str, target: str) -> None:
     shell = call.shell
     if as_literal(target) == "/dev/null" and call.name == "mv":
-        call.report("delete", "Moves files into nothing")
+        call.report("delete", "Moves files to /dev/null")
     base = as_literal(source).rstrip("/").rsplit("/", 1)[-1]
     name = target.rstrip("/").rsplit("/", 1)[-1]
     for alias in {name, base} - {"", ".", ".."}:

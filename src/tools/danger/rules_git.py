@@ -1,4 +1,4 @@
-"""git and its kin: what loses work, rewrites what others have, or runs commands."""
+"""git and similar programs: what loses work, rewrites shared history, or runs commands."""
 
 from __future__ import annotations
 

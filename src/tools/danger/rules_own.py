@@ -1,7 +1,7 @@
 """The agent's own command is one program with one rule, however it is called.
 
-What only reads may run; everything else asks, and so does whatever is not known here: the agent
-must not free itself of its own rules. A test walks the real table of commands.
+Commands that only read may run; every other one, known here or not, needs approval: the agent must
+not free itself of its own rules. A test walks the real table of commands.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WITHOUT_ACTION = frozenset({"insights", "doctor", "logs", "completion", "version
 """Commands that have no actions: what follows are their arguments."""
 
 _BEFORE = frozenset({"--safe-mode", "--plain", "-Q", "--quiet"})
-"""Options before a command that take nothing away from its rules."""
+"""Options before a command that leave its rule as it is."""
 _MODULES = ("hermes_cli", "hermes_cli.main", "hermes_cli.__main__")
 _FILES = ("hermes_cli/main.py", "hermes_cli/__main__.py", "hermes_cli")
 

@@ -163,7 +163,7 @@ def _crontab(call: Call) -> str:
     options = call.options("u")
     if options.has("l") and not options.operands:
         return UNKNOWN
-    call.report("cron", "Changes what is run by the clock")
+    call.report("cron", "Changes scheduled commands (cron)")
     if call.stdin is not None:
         for line in call.input.split("\n"):
             match = re.match(r"\s*(?:@\w+|(?:\S+\s+){5})(.*)", line[:2000])
@@ -233,7 +233,7 @@ def _make(call: Call) -> str:
             if line.startswith("\t") or ";" in line:
                 call.shell.child_script(line.rpartition(":")[2].strip(" \t;@-"))
         if is_input and has_unknown(text):
-            call.report("pipe-to-shell", "Feeds make with something nobody has seen")
+            call.report("pipe-to-shell", "Feeds make input that nobody has seen")
     for argument in options.operands:
         if re.match(r"SHELL=|\.SHELLFLAGS=", argument):
             call.report("unclear-script", "make is given another shell")

@@ -1,4 +1,4 @@
-"""The ground a command is followed on: what is known, what was found, where things are."""
+"""The state of one analysis: what is known, the findings so far, where things are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNCLEAR = frozenset({"unclear", "unclear-script", "obscured", "write-unknown", 
 
 
 class Shell:
-    """One analysis: what was found, and the state of the shell at this point."""
+    """One analysis: its findings, and the state of the shell at this point."""
 
     def __init__(
         self, places: Places, environ: Mapping[str, str], budget: Budget, directory: str
@@ -66,12 +66,12 @@ class Shell:
         return frozenset(absolute(text, directory) for directory in self.state.directories)
 
     def reads(self, text: str) -> None:
-        """Note what speaks against reading a file."""
+        """Report why a file should not be read."""
         for path in self.paths(text):
             self.judge(read_danger(path, self.places))
 
     def writes(self, text: str, content: str | None = None, *, appends: bool = False) -> None:
-        """Note what speaks against writing a file, and remember what is written."""
+        """Report why a file should not be written, and remember what is written."""
         scratch = is_scratch(text)
         for path in self.paths(text):
             self.judge(write_danger(path, self.places, scratch=scratch))
@@ -98,7 +98,7 @@ class Shell:
         return contents.pop() if len(contents) == 1 else (UNKNOWN if contents else otherwise)
 
     def doubted(self, work: Callable[[], str]) -> str:
-        """Follow something of which it is known already that it is not clear."""
+        """Follow something that was already reported as unclear."""
         self._doubtful += 1
         try:
             return work()
@@ -106,7 +106,7 @@ class Shell:
             self._doubtful -= 1
 
     def apart(self, work: Callable[[], str]) -> str:
-        """Do something in a subshell: what it changes may or may not be the case afterwards."""
+        """Do something in a subshell: its changes may or may not hold afterwards."""
         parent = self.state
         self.budget.spend(parent.size)
         self.state = parent.fork()

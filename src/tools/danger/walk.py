@@ -270,7 +270,7 @@ class Walker(SimpleWalker):
         return UNKNOWN if printed else ""
 
     def _endless(self, node: Loop) -> None:
-        """A loop that starts processes without end is a fork bomb in slow motion."""
+        """Report a loop that starts processes without end: a slow fork bomb."""
         items = node.condition.items
         if node.variable or len(items) != 1 or len(items[0].commands) != 1:
             return

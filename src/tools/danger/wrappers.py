@@ -387,7 +387,7 @@ def _terminal_multiplexer(call: Call) -> str:
 def _at(call: Call) -> str:
     options = call.options("fqtdc")
     if not options.has("l", "c"):
-        call.report("cron", "Has something run later")
+        call.report("cron", "Schedules a command for later")
         for path in options.get("f"):
             call.shell.script(call.shell.written(path, UNKNOWN))
         if call.stdin is not None:

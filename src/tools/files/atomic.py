@@ -227,7 +227,7 @@ def flush(folder: Folder) -> None:
 
 
 def _sweep(folder: Folder) -> None:
-    """Remove what a killed process left half-written here, if the folder is quickly looked at."""
+    """Remove half-written files of a killed process, if the folder is small enough to list."""
     try:
         fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder.fd)
     except PermissionError:
@@ -238,7 +238,7 @@ def _sweep(folder: Folder) -> None:
             for entry in islice(entries, 2_000):
                 if not _TEMPORARY.fullmatch(entry.name):
                     continue
-                with contextlib.suppress(OSError):  # somebody else was first, or it is not ours
+                with contextlib.suppress(OSError):  # another process was first, or it is not ours
                     info = entry.stat(follow_symlinks=False)
                     if info.st_ctime < oldest and stat.S_ISREG(info.st_mode):
                         os.unlink(entry.name, dir_fd=folder.fd)

@@ -41,7 +41,7 @@ class Change:
     path: Path
     """Its real path."""
     before: Snapshot | None
-    """What was there when the change was thought out; None: no such file."""
+    """The file when the change was planned; None: no such file."""
     after: bytes | None
     """What it is to contain; None: it is to go."""
     mode: int | None = None

@@ -98,11 +98,11 @@ def may_read(context: ToolContext, path: Path) -> None:
     approval.guard_read(context, path)
 
 
-def needs_leave(context: ToolContext) -> Callable[[str], bool]:
-    """A test for files that are not read unasked, by their real paths."""
+def needs_approval(context: ToolContext) -> Callable[[str], bool]:
+    """A predicate on real paths: whether reading that file needs approval."""
     from tools import approval
 
-    return approval.needs_leave_to_read(context)
+    return approval.needs_approval_to_read(context)
 
 
 def own_databases(home: Path) -> frozenset[tuple[int, int]]:
@@ -212,7 +212,7 @@ def open_regular(name: str, folder: Folder, forbidden: frozenset[tuple[int, int]
 
 
 def missing(path: Path, asked: str) -> ToolError:
-    """That a file is not there, with the names that come nearest."""
+    """An error for a missing file, with the most similar names."""
     at = path
     while not at.parent.is_dir() and at.parent != at:
         at = at.parent

@@ -238,7 +238,7 @@ def _converted(indent: str, unit: str, own: str) -> str:
 
 
 def not_found(text: str, old: str, new: str = "") -> ToolError:
-    """That a passage is not in a text, with the one that comes nearest."""
+    """An error for a passage that is not in a text, with the most similar one."""
     message = "The passage was not found in the file."
     if len(new.strip()) > 10 and new in text:
         line = text.count("\n", 0, text.index(new)) + 1

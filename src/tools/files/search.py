@@ -25,7 +25,7 @@ from .guard import (
     explain,
     may_read,
     missing,
-    needs_leave,
+    needs_approval,
     open_folder,
     open_regular,
     own_databases,
@@ -96,9 +96,9 @@ def search_files(
             names=_narrowing(file_glob),
             built_in=built_in,
         )
-    # Names are no secret, and for a file that is named leave was given.
+    # Names are no secret, and reading a file that is named was approved already.
     reads_many = query.mode != "files" and root.is_dir()
-    withheld = needs_leave(tool_context) if reads_many else lambda path: False
+    withheld = needs_approval(tool_context) if reads_many else lambda path: False
     mine = _not_anothers(tool_context, root, wanted)
     with closing(search(query, tool_context)) as hits:
         page.fill(_wanted(hits, query, mine, withheld), query.mode)
@@ -110,7 +110,7 @@ def search_files(
 def _not_anothers(
     context: ToolContext, root: Path, wanted: Callable[[str], bool]
 ) -> Callable[[str], bool]:
-    """The same test for paths below the root, that no file of another conversation passes."""
+    """The same predicate for paths below the root; false for files of other conversations."""
     is_anothers = Belongings(context).is_anothers
     return lambda relative: wanted(relative) and not is_anothers(root / relative)
 

@@ -39,10 +39,10 @@ def write_file(context: ToolContext, path: str, content: str) -> str:
 
 
 def commit(context: ToolContext, name: str, changes: list[Change]) -> None:
-    """Make changes for a tool: asked for, kept for a rollback, all or none, then remembered.
+    """Make changes for a tool: approved, kept for a rollback, all or none, then remembered.
 
-    A file that the conversation knew stays known; one that had changed behind its back does not
-    become known by an edit to a part of it.
+    A file that the conversation knew stays known; one that somebody else changed does not become
+    known by an edit to a part of it.
     """
     workspace = context.workspace
     known = [

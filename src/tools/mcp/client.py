@@ -6,7 +6,7 @@
 
 What `${NAME}` stands for is filled in by whoever reads the configuration, and knows `.env`.
 Each server has a thread with an event loop, in which a supervisor connects, notices when the server
-is gone, and starts it again: a few times, with growing pauses. A call waits for its answer, for
+is gone, and starts it again: a few retries, with growing pauses. A call waits for its answer, for
 the user's interrupt or for its time limit, whichever comes first; what the server does in the
 meantime is its own affair.
 """
@@ -42,7 +42,7 @@ CONNECT_SECONDS = 30.0
 CALL_SECONDS = 60.0
 MAX_TOOLS = 128
 PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0)
-"""Before each new start; there are no more than these until the server has lived for a while."""
+"""Seconds before each retry; no further retries until the server has run for a while."""
 _GOOD_SECONDS = 120.0
 _TICK = 0.05
 
@@ -129,7 +129,7 @@ class McpServer:
             return self._client is not None
 
     def call(self, context: ToolContext, tool: str, arguments: dict[str, Any]) -> str:
-        """Call a tool of the server; ToolError if it fails, in whatever way."""
+        """Call a tool of the server; ToolError for any failure."""
         name, deadline = self.config.name, time.monotonic() + self.config.timeout
         while self._client is None:
             if self._given_up or time.monotonic() > deadline:

@@ -1,9 +1,10 @@
 """An MCP server as a child process, with a bound on everything it may do to us.
 
 The SDK's own transport keeps a line of any length and answers a flood with a flood of log entries.
-Here a message has a largest size, and messages a largest number per second; who exceeds them is
-ended. The last lines of its error output are kept, to say why it died. However the connection ends,
-the child ends with all it started, and a Hermes that is killed finds it in the ledger afterwards.
+Here a message has a largest size, and messages a largest number per second; a server that exceeds
+them is ended. The last lines of its error output are kept, to say why it died. However the
+connection ends, the child ends with all it started, and a Hermes that is killed finds it in the
+ledger afterwards.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class StdioServer:
     ) -> None:
         self.ended = asyncio.Event()
         self.reason = ""
-        """Why it is of no use any more, if that is its own doing."""
+        """Why it was ended, if it broke a limit or the protocol."""
         self._argv = [command, *args]
         self._marker = new_marker()
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -58,7 +59,7 @@ class StdioServer:
         self._errors = b""
 
     def why(self) -> str:
-        """Why it ended, with the last it said about it."""
+        """Why it ended, with the last lines of its error output."""
         said = self._errors.decode("utf-8", "replace").strip().splitlines()[-3:]
         hint = " | ".join(line.strip()[:200] for line in said)
         return self.reason + (f" (it said: {hint})" if hint else "")

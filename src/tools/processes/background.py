@@ -1,9 +1,9 @@
 """Background processes of a conversation.
 
 Each has a thread that reads its output into a bounded buffer and a private log file, and that tells
-the conversation when a line matches or the process ends. A process whose end is to be told stays in
-the ledger until that is stored, so that the next start tells it if this one is killed. Ended ones
-can be asked about for an hour.
+the conversation when a line matches or the process ends. A process whose end is to be reported
+stays in the ledger until the report is stored, so that the next start reports it if this one is
+killed. Ended ones can be asked about for an hour.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIRST_LOOK = 0.2
 _NO_MESSAGES = " No messages are sent here: poll it instead."
 
 Notify = Callable[[str, str, bool], bool]
-"""Tells the conversation a text under a name, quietly or not; False if it could not be stored."""
+"""Stores a notification for the conversation under a name, quietly or not; False if that failed."""
 
 
 class Background:
@@ -61,9 +61,9 @@ class Background:
         """It was ended because its conversation was closed."""
         self.done = threading.Event()
         self.looked_at = threading.Event()
-        """Set when the call that started it has seen whether it ended at once."""
+        """Set when the starting call has checked whether it ended at once."""
         self.is_told = False
-        """That call has told how it ended."""
+        """Whether the starting call has reported its end."""
         self.typed = ""
         """What was written to it since the last end of line."""
         self._place = place
@@ -132,7 +132,7 @@ class Background:
             self.done.set()
 
     def _tell_end(self) -> None:
-        """Tell the conversation that it has ended, unless it knows."""
+        """Notify the conversation of its end, unless the end was reported already."""
         status = self.status()
         self.run.note_end(status)
         self.looked_at.wait()
@@ -163,9 +163,7 @@ class Background:
             self.log.flush()
         lost = new - len(text)
         if lost:
-            text = (
-                f"[… {lost:,} characters passed by; read_file {self.log.path} has them …]\n{text}"
-            )
+            text = f"[… {lost:,} characters skipped; read_file {self.log.path} has them …]\n{text}"
         return text
 
     def tail(self, lines: int) -> str:
@@ -285,7 +283,7 @@ def close_processes(workspace: Workspace) -> None:
 
 
 def end_name(process_id: str) -> str:
-    """The name under which a conversation is told of a process's end, once."""
+    """The name of the notification of a process's end, which makes it unique."""
     return f"{process_id}:ended"
 
 

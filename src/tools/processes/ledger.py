@@ -35,7 +35,7 @@ RUN_FOLDER = "tool-runs"
 """Holds a private folder for each run that is going on."""
 _GRACE_SECONDS = 0.5
 _FOREIGN_SECONDS = 86_400
-"""How long a record of another machine or container is kept; whether it runs is not known here."""
+"""How long a record of another machine or container is kept, whose process cannot be seen here."""
 
 _writing = threading.Lock()
 _homes: set[Path] = set()
@@ -65,9 +65,9 @@ class Record:
     owner_start: int | None = field(default_factory=lambda: start_time(os.getpid()))
     at: float = field(default_factory=time.time)
     tells_as: str = ""
-    """Under which name its conversation is to be told of its end; empty if it is not."""
+    """Name of the notification of its end to its conversation; empty for none."""
     command: str = ""
-    """What it is, for that."""
+    """The command, for that notification."""
     ended: str = ""
     """How it ended, if that is known."""
 
@@ -131,10 +131,10 @@ class Ledger:
         grace: float = _GRACE_SECONDS,
         tell: Callable[[Record], None] | None = None,
     ) -> list[Record]:
-        """End the chosen runs with all they started, and cross them out.
+        """End the chosen runs with all they started, and remove their records.
 
-        `tell` is called first for those whose conversation is to be told. Without it these are kept
-        in the ledger, for somebody who can.
+        `tell` is called first for those whose conversation is to be notified. Without `tell` these
+        records are kept, for a caller that can notify.
         """
         doomed = [record for record in self.records() if chosen(record)]
         survivors = stop([record.target() for record in doomed if record.machine == _here()], grace)
@@ -152,7 +152,7 @@ class Ledger:
         return ended
 
     def forget_strangers(self) -> None:
-        """Cross out old records of which nothing can be known here."""
+        """Remove old records of other machines."""
         oldest = time.time() - _FOREIGN_SECONDS
         with self._changing() as records:
             for record in list(records.values()):
@@ -209,7 +209,7 @@ class Ledger:
 
 
 def reap_orphans(home: Path, tell: Callable[[Record], None] | None = None) -> int:
-    """End what a Hermes that was killed has left running; call it at the start. Returns how many
+    """End orphaned runs, those of a Hermes that was killed; call it at the start. Returns how many
     runs that were. Runs of a Hermes that still lives are not touched. `tell` as in `Ledger.stop`.
     """
     if not (home / FILE).exists():
@@ -218,7 +218,7 @@ def reap_orphans(home: Path, tell: Callable[[Record], None] | None = None) -> in
     reaped = ledger.stop(Record.is_orphan, tell=tell)
     ledger.forget_strangers()
     if reaped:
-        log.warning("Ended %d runs that an earlier Hermes had left behind.", len(reaped))
+        log.warning("Ended %d orphaned runs of an earlier Hermes.", len(reaped))
     return len(reaped)
 
 

@@ -76,6 +76,6 @@ class Watcher:
         if self._more:
             lines.append(f"[and {self._more} more such lines]")
         if self._reports == MOST_REPORTS:
-            lines.append("[it has been reported on often enough; further lines are not told]")
+            lines.append("[it has been reported on often enough; further lines are not reported]")
         self._matches, self._more = [], 0
         return "\n".join(lines)

@@ -59,7 +59,7 @@ class Launch:
     states: Path | None = None
     """Where shells inside a wall leave their states, if not in `folder`."""
     release: Callable[[], None] | None = None
-    """Call it when the run has ended: what was granted to it alone ends with it."""
+    """Called when the run has ended, to revoke what was granted to it alone."""
 
     @property
     def state_file(self) -> Path:
@@ -139,7 +139,7 @@ class Backend(Protocol):
         ...
 
     def abandon(self, marker: str, kind: str) -> None:
-        """End what an earlier Hermes left there; OSError if that fails."""
+        """End an orphaned run of an earlier Hermes there; OSError if that fails."""
         ...
 
     def close(self) -> None:

@@ -177,7 +177,7 @@ def sudo_password(context: ToolContext, place: Place, command: str) -> str | Non
         if place.backend.call("sudo -n true", 10) != 1:
             return None  # it needs none, or is not there
     except OSError as error:
-        log.warning("Whether sudo needs a password is not known: %s", error)
+        log.warning("Could not find out whether sudo needs a password: %s", error)
         return None
     password = ask()
     return str(password) if password else None

@@ -49,8 +49,8 @@ class Run:
     ) -> None:
         """Start it; ToolError says why that is not possible.
 
-        With `tells_as` its conversation is to be told of its end: the ledger remembers that, and
-        the run, until `forget`.
+        With `tells_as` its conversation is to be notified of its end: the ledger keeps the run
+        until `forget`.
         """
         self.launch = launch
         self._tells = bool(tells_as)
@@ -158,11 +158,11 @@ class Run:
             self.launch.release()
 
     def note_end(self, status: str) -> None:
-        """Let the ledger know how a run ended of which the conversation is still to be told."""
+        """Record in the ledger how a run ended, until the conversation is notified."""
         try:
             self._ledger.update(self.launch.marker, ended=status)
         except OSError as error:
-            # Then a start after a crash tells of the end without saying how.
+            # Then the notification after a crash does not say how it ended.
             log.warning("The ledger of processes could not be written: %s", error)
 
     def _left_behind(self) -> list[Seen]:
@@ -175,7 +175,7 @@ class Run:
         return members([Target(self.launch.marker, self.child.pid, group_only=True)])
 
     def forget(self) -> None:
-        """Cross a run out that has ended, and been told of where that is wanted."""
+        """Remove the record of a run that has ended, after its notification if there is one."""
         remove_tree(self.launch.folder)
         with suppress(OSError):  # gone with the folder, or replaced: then it goes with the wall
             self.launch.state_file.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ _HINTS = {
     126: "found, but it cannot be executed: check its permissions",
     127: "command not found: check the spelling, or install it",
     130: "interrupted",
-    137: "killed, perhaps for want of memory",
+    137: "killed, perhaps out of memory",
     139: "it crashed",
     141: "it wrote to a pipe that was closed",
     143: "terminated",

@@ -1,8 +1,8 @@
 """The walls of one conversation: built when they are first needed, ended with it.
 
 Commands of a conversation share a wall, so that a server started by one is reached by the next. A
-command that was granted more gets a wall with just that more, beside it. Walls are built anew when
-what is to be hidden has changed.
+command that was granted more gets a wall of its own, with that grant added. Walls are built anew
+when what is to be hidden has changed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NO_CALLS_HOME = {
     "HOMEBREW_NO_AUTO_UPDATE": "1", "DENO_NO_UPDATE_CHECK": "1",
 }  # fmt: skip
 """Programs that look for a newer version of themselves would have the person asked about a host
-that nobody's command named. Whoever set one of these otherwise has it so."""
+that nobody's command named. A value that the person set is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Guardhouse:
         return True
 
     def release(self, warden: Warden | Seatbelt) -> None:
-        """A command has ended: so does its wall, if that was for it alone, with all that it left.
+        """A command has ended: if its wall was for it alone, end the wall with all that it left.
 
         Otherwise a grant for one command would be there for all that come after it.
         """

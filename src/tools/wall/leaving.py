@@ -5,8 +5,8 @@
     network      the whole network, without the proxy
     no wall      to run without a wall at all; asked each time
 
-What is granted is a wall with just that more. Grants are kept like other approvals: once, for this
-conversation, or always; `/approvals` lists and revokes them.
+A granted command runs in a wall with that grant added. Grants are kept like other approvals: once,
+for this conversation, or always; `/approvals` lists and revokes them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Needs:
     no_wall: bool = False
 
     def findings(self) -> list[Finding]:
-        """What has to be asked for."""
+        """The findings that need approval."""
         findings = [Finding(f"write:{path}", f"Writes to {path}") for path in self.paths]
         findings += [Finding(f"host:{host}", f"Connects to {host}") for host in self.hosts]
         if self.network:
@@ -45,7 +45,7 @@ class Needs:
         return findings
 
     def grants(self) -> Grants:
-        """The same, once it was allowed."""
+        """The grants, once they were approved."""
         return Grants(self.paths, self.hosts, self.network, self.no_wall)
 
 

@@ -1,4 +1,4 @@
-"""What a person and a model are told about the wall: which there is, and that there is none."""
+"""What a person and a model are told about the wall: its kind, or that there is none."""
 
 from __future__ import annotations
 

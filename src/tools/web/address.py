@@ -24,7 +24,7 @@ Resolver = Callable[[str, int], Awaitable[list[str]]]
 
 _NUMERIC_HOST = re.compile(r"(0x[0-9a-f]*|\d+)(\.(0x[0-9a-f]*|\d+)){0,3}\.?", re.IGNORECASE)
 
-# Said again here because what `is_global` knows differs between versions of Python.
+# Repeated here because `is_global` differs between versions of Python.
 _NEVER_PUBLIC = [
     ipaddress.ip_network(text)
     for text in (
