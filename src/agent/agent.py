@@ -96,7 +96,7 @@ class AIAgent:
         self.watchers: dict[str, Watcher] = {} if on_event is None else {"": on_event}
         """Who hears all that happens, by name."""
         self._emit = watch_all(on_event)
-        """Tells whoever watches the running turn, or the last one."""
+        """Emits events to the watchers of the running turn, or of the last one."""
         self.db = db
         providers = MemoryProviders(memory_providers)
         self.tools = providers.add_tools(tools or Registry())
@@ -149,7 +149,7 @@ class AIAgent:
         if providers:
             self._compressor.memory_context = providers.pre_compress
         self.holders = self._journal.holders
-        """Who is told when a compression has moved the conversation; front ends add themselves."""
+        """Called when a compression has moved the conversation; front ends add themselves."""
         self.holders.add("session context", _enter_session)
         self.holders.add("memory providers", providers.rotated)
 
@@ -196,7 +196,7 @@ class AIAgent:
         return as_dict(self.run_blocking(Question(prompt, history=history), watch=watch))
 
     async def run(self, request: TurnRequest, *, watch: Watcher | None = None) -> TurnOutcome:
-        """Run one turn to its end: answer a question, tell notes, or end a turn taken over.
+        """Run one turn to its end: answer a question, deliver notes, or finish a turn taken over.
 
         `watch` hears the events of this turn. Only a misuse raises: TurnRunningError if the agent
         is in the middle of something.
@@ -292,7 +292,7 @@ class AIAgent:
             await self._journal.persist(history)
 
     def _look(self) -> Look:
-        """What the store has of the conversation, once what ended with its process is settled."""
+        """The stored conversation, after background work of dead processes was ended."""
         self.settle_background()
         return self._journal.look()
 
@@ -334,7 +334,7 @@ class AIAgent:
             count = self.db.record_auxiliary_usage
             await at_hand(self.db, count, self.session_id, task, **cost)
         except StoreError as error:
-            # A number that is missing must not cost the answer it counts.
+            # A missing cost must not fail the answer it belongs to.
             log.error("The cost of %s could not be stored: %s", task, error)
 
     # Compression
@@ -428,7 +428,7 @@ class AIAgent:
         """
         is_running = self._busy.interrupt(fence=fence)
         if is_running and self.db is not None:
-            self.db.wake.ring()  # for a turn that waits for another's end
+            self.db.wake.ring()  # for a turn that still waits for another one to end
         return is_running
 
     def make_way(self) -> bool:
@@ -441,9 +441,8 @@ class AIAgent:
 
     def join(self, content: Content, inbox_id: str | None = None) -> bool:
         """Let the running turn answer a further message together with its question, as long as the
-        model has not said anything; False if it has, or if no turn runs.
-
-        With `inbox_id` it is one that the store has accepted, and is taken there when it is read.
+        model has not said anything; False if it has, or if no turn runs. With `inbox_id` the
+        message is a row of the inbox, which is marked as taken when the turn reads it.
         """
         return self._busy.join(running.inbound(content, _ids(inbox_id)))
 
@@ -497,7 +496,7 @@ class AIAgent:
     # For front ends
 
     def ensure_session(self) -> None:
-        """Give the conversation its row before its first message, for work done on its behalf."""
+        """Create the session's row before its first message, for work done on its behalf."""
         self._journal.ensure_session()
 
     def _persist_session(
@@ -507,7 +506,7 @@ class AIAgent:
         self._journal.persist_blocking(messages)
 
     def commit_memory_session(self, history: list[Message] | None = None) -> None:
-        """Keep what the session that ends has taught; `history` is the conversation, if at hand.
+        """Store what was learnt in the session that ends; `history` is the conversation, if known.
 
         Memory providers are told, and a session of some length is looked back on. This waits for it
         for a bounded time, so call it off an event loop; it never raises.

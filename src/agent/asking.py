@@ -40,7 +40,7 @@ class WatchedAsker:
         self._emit, self._platform = emit, platform
 
     def can_ask(self, kind: str) -> bool:
-        """Whether the one who asks reaches somebody."""
+        """Whether the wrapped asker reaches somebody."""
         return not isinstance(self.asker, Reachable) or self.asker.can_ask(kind)
 
     def approve(self, request: ApprovalRequest) -> Choice:
@@ -78,12 +78,12 @@ class WatchedAsker:
 
 
 def watched_asker(asker: Asker, emit: Watcher, platform: str) -> Asker:
-    """The asker as a turn's tools have it; where nobody is there to ask, nothing is told."""
+    """The asker for a turn's tools; without a person to ask, watchers see no question."""
     return asker if isinstance(asker, NobodyToAsk) else WatchedAsker(asker, emit, platform)
 
 
 def own_asker(asker: Asker) -> Asker:
-    """The front end's own asker behind those that tell watchers."""
+    """The front end's own asker, unwrapped."""
     while isinstance(asker, WatchedAsker):
         asker = asker.asker
     return asker
@@ -92,7 +92,7 @@ def own_asker(asker: Asker) -> Asker:
 def watched_password(
     ask: Callable[[], str | None], emit: Watcher, platform: str
 ) -> Callable[[], str | None]:
-    """Asking for a password, told to watchers like other questions; what is answered is not."""
+    """A password prompt that watchers see like other questions; they never see the answer."""
 
     def ask_watched() -> str | None:
         name = os.urandom(6).hex()

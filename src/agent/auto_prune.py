@@ -1,4 +1,4 @@
-"""Old conversations, deleted by themselves where the configuration asks for it (`sessions`)."""
+"""Automatic deletion of old conversations, where the configuration asks for it (`sessions`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def prune_if_due(db: SessionDB, home: Path, settings: SessionSettings) -> dict[str, Any] | None:
-    """Prune as configured, once per interval whoever asks; None if it is off."""
+    """Prune as configured, once per interval over all processes; None if it is off."""
     if not settings.auto_prune:
         return None
     return db.maybe_auto_prune_and_vacuum(
@@ -29,7 +29,7 @@ def prune_if_due(db: SessionDB, home: Path, settings: SessionSettings) -> dict[s
 def begin_pruning(
     db: SessionDB, home: Path, settings: SessionSettings | None = None
 ) -> threading.Thread | None:
-    """The same beside whatever is starting, which does not wait for it.
+    """The same in the background of a start, which does not wait for it.
 
     Without `settings` those of the home are read there.
     """
@@ -43,7 +43,7 @@ def begin_pruning(
         try:
             prune_if_due(db, home, settings or load_config(home).sessions)
         except ConfigError as error:
-            log.debug("Nothing is pruned: %s", error)  # whoever needs the configuration says so
+            log.debug("Nothing is pruned: %s", error)  # reported by whoever needs the configuration
 
     thread = threading.Thread(target=prune, name="hermes-auto-prune", daemon=True)
     thread.start()

@@ -30,7 +30,7 @@ DEFAULT_TIMEOUT = 120.0
 _NAMES = ("provider", "model", "base_url")
 
 UsageSink = Callable[[str, Usage, Model], Awaitable[None]]
-"""Told what a side task used: the task, the tokens, the model."""
+"""Called with what a side task used: the task, the tokens, the model."""
 
 
 class AuxiliaryError(Exception):

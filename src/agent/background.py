@@ -1,9 +1,9 @@
 """Sub-agents that go on after the turn that started them, in threads of this process.
 
-What is under way is a fact of the store; the table here only knows how to stop it. Work whose
-process is gone is ended like a turn that was cut off, by the next process that looks (`end_lost`):
-the sub-agents' turns are closed in their histories, and the conversation is told once. Whoever ends
-the program calls `stop_all` first, so that what runs stores where it came to.
+What is under way is a fact of the store; the table here only knows how to stop it. Abandoned work,
+whose process is gone, is ended like an abandoned turn, by the next process that looks (`end_lost`):
+the sub-agents' turns are closed in their histories, and the conversation is notified once. Whoever
+ends the program calls `stop_all` first, so that what runs stores where it came to.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_IN_PROCESS = 64
 """Delegations of everybody: each is a thread."""
 LONGEST_REPORT = 100_000
 GIVEN_UP_AFTER = 86_400.0
-"""Seconds after which work on a machine we cannot look into counts as lost."""
+"""Seconds after which work on another machine counts as abandoned."""
 
 Runner = Callable[["AIAgent", Task], Awaitable[str]]
 """Runs a sub-agent to its end and returns its report."""
@@ -73,7 +73,7 @@ def _here() -> list[str]:
 
 
 def begin(run: Run, session_id: str, run_child: Runner) -> None:
-    """Write the work down and start it; raises TooManyError or StoreError with nothing begun."""
+    """Store the work and start it; raises TooManyError or StoreError with nothing begun."""
     with _lock:
         own = sum(other.conversation == run.conversation for other in _runs.values())
         if own >= MOST_AT_ONCE or len(_runs) >= MOST_IN_PROCESS:
@@ -115,7 +115,7 @@ def _work(run: Run, run_child: Runner) -> None:
             state = "completed"
         report = joined(run.tasks, outcomes)
     except Exception as error:
-        # The conversation is owed a word, whatever went wrong here.
+        # The conversation must be notified, whatever went wrong here.
         log.exception("The background task %s failed", run.id)
         report = f"Failed: {type(error).__name__}: {error}"
     try:
@@ -123,7 +123,7 @@ def _work(run: Run, run_child: Runner) -> None:
         report = shortened(redact(report), LONGEST_REPORT, folder, run.id)
         stored = run.db.finish_delegation(run.id, state, report)
     except (StoreError, OSError) as error:
-        # It stays "running" in the store, and is told as lost once this process has ended.
+        # It stays "running" in the store, and counts as abandoned once this process has ended.
         log.error("The outcome of the background task %s could not be stored: %s", run.id, error)
         stored = False
     finally:
@@ -172,13 +172,13 @@ def running_here() -> list[str]:
 
 
 def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]]) -> int:
-    """End what of `running` has nobody any more who could; returns how many.
+    """End those of `running` that were abandoned by their process; returns how many.
 
     What the sub-agents had done is kept in their sessions, which the conversation is told of.
     """
     ended = 0
     living: dict[str, bool] = {}
-    """Of the gateways that share the store: whether each is heard of."""
+    """By gateway that shares the store: whether its heartbeat is current."""
     if db.is_on_server:
         living = {replica["owner"]: replica["is_alive"] for replica in db.list_replicas()}
     for delegation in running:
@@ -196,14 +196,14 @@ def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _close_turn(db: SessionDB, session_id: str) -> None:
-    """Close the turn of a sub-agent whose process is gone."""
+    """Close the abandoned turn of a sub-agent."""
     session = db.get_session(session_id)
     for turn in db.list_abandoned_turns(session["conversation_id"]) if session else ():
         db.close_abandoned_turn(turn["conversation_id"], turn["fence"])
 
 
 def is_lost(delegation: Mapping[str, Any], now: float) -> bool:
-    """Whether running work has nobody any more who could end it; `now` by the store's clock."""
+    """Whether running work was abandoned: its process is gone; `now` by the store's clock."""
     pid, start = delegation["owner_pid"], delegation["owner_started_at"]
     if pid == os.getpid() and start == start_time(pid):
         with _lock:

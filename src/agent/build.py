@@ -175,14 +175,14 @@ def check_tool_choice(config: Config, platform: str = "cli") -> None:
 
 
 def _chooses(config: Config, platform: str) -> bool:
-    """Whether the lists could leave nothing without anybody having asked for that."""
+    """Whether the lists could leave no tools by mistake."""
     names = wanted_on(config.raw, platform).names
     is_limited = bool(names) and ALL not in understand(names).names
     return names != (NONE,) and (is_limited or bool(unwanted_in(config.raw)))
 
 
 def _no_tools(config: Config, platform: str) -> str:
-    """That the lists leave nothing, and what to write instead."""
+    """The error that the lists leave no tools, with what to write instead."""
     key, names = wanted_on(config.raw, platform)
     off = unwanted_in(config.raw)
     chosen = [f"{key} is [{', '.join(names)}]"] if names else []

@@ -1,4 +1,4 @@
-"""Whether an agent is in the middle of something, and how that is reached from other threads."""
+"""Whether an agent is busy, and how other threads interrupt or steer what it does."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class BusyState:
         self.message_waits = False
         """Whether the turn was interrupted for the sake of a further message."""
         self.interrupt_wanted = False
-        """Somebody asked for an end; a task that begins later is cancelled at once."""
+        """An interruption was requested; a task that begins later is cancelled at once."""
 
     def claim(self, refusal: str, *, compressing: bool = False) -> None:
-        """Begin; TurnRunningError with that refusal if something runs already."""
+        """Mark the agent busy; TurnRunningError with that refusal if it is already."""
         with self._lock:
             if self._busy:
                 raise TurnRunningError(refusal)
@@ -53,7 +53,7 @@ class BusyState:
             self._task = self._request = None
 
     def release(self) -> None:
-        """It has ended."""
+        """Mark the agent idle."""
         with self._lock:
             self._busy = self._compressing = self._opening = False
             self._task = self._request = self._fence = None
@@ -69,13 +69,13 @@ class BusyState:
             return self._busy and self._fence == fence
 
     def require_free(self, refusal: str) -> None:
-        """Raise TurnRunningError with that refusal while something runs."""
+        """Raise TurnRunningError with that refusal while the agent is busy."""
         with self._lock:
             if self._busy:
                 raise TurnRunningError(refusal)
 
     def attach(self, task: asyncio.Task[Any]) -> None:
-        """This is the task that an interruption cancels."""
+        """Set the task that an interruption cancels."""
         with self._lock:
             self._task = task
             if self.interrupt_wanted:
@@ -107,7 +107,7 @@ class BusyState:
         return True
 
     def take_steering(self) -> list[Message]:
-        """What was added and not read yet."""
+        """Take the steering messages that were not read yet."""
         with self._lock:
             taken, self._steering, self._joined = self._steering, [], False
         return taken
@@ -133,11 +133,11 @@ class BusyState:
         return True
 
     def take_joined(self) -> list[Message]:
-        """What was added, if a message has joined; otherwise nothing yet."""
+        """Take the added messages, if one has joined; otherwise nothing yet."""
         return self.take_steering() if self._joined else []
 
     def attach_request(self, request: asyncio.Task[Any] | None) -> bool:
-        """This is the request that a message may restart; False if one has joined meanwhile."""
+        """Set the request that a joining message restarts; False if one has joined meanwhile."""
         with self._lock:
             self._request = request
             return not self._joined

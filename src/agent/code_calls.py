@@ -50,7 +50,7 @@ class CodeCalls:
         return redact(as_text(result))
 
     def answer(self, name: str, arguments: dict[str, Any]) -> str:
-        """The same, with what goes wrong as text: the caller reads it and goes on."""
+        """The same, with errors returned as text for the caller to read."""
         try:
             return self(name, arguments)
         except ToolError as error:

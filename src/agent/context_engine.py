@@ -19,7 +19,8 @@ class ContextEngine(ABC):
     """What an engine must do, and what it may.
 
     Calls come one after the other, on a thread of the engine's own, also from several conversations
-    at once: `on_session_start` names the one. An engine that fails or hangs is passed over.
+    at once: `on_session_start` names the one. The built-in compression is used where an engine
+    fails or hangs.
     """
 
     @property

@@ -1,8 +1,9 @@
 """Sub-agents for `delegate_task`: each has its own session, budget and tools, none has sub-agents.
 
 A sub-agent's session hangs below the conversation that started it and is not listed beside it. When
-the caller is interrupted, so is it; what it had done is stored like any other turn. Those in the
-background go on until they are done, and their result is told to the conversation once.
+the caller is interrupted, so is the sub-agent; what it had done is stored like any other turn.
+Those in the background go on until they are done, and the conversation is notified of their result
+once.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Delegation:
     def _close_session(self, session_id: str) -> None:
         assert self._parent.db is not None
         self._parent.db.end_session(session_id, "agent_close")
-        self._parent.db.drop_notes(session_id)  # nobody speaks there any more
+        self._parent.db.drop_notes(session_id)  # the sub-agent's session has ended
 
     async def _tell_start(self, child: AIAgent, task: Task) -> dict[str, Any]:
         facts = {
@@ -195,7 +196,7 @@ def _status(outcome: TurnOutcome) -> str:
 
 
 def asker_in_background(asker: Asker) -> Asker:
-    """Whom background work may ask: somebody who answers later, nobody who sits at a prompt."""
+    """The asker for background work: one that may answer later, never one at a prompt."""
     own = own_asker(asker)
     return own if isinstance(own, StoredAsker) else NobodyToAsk()
 

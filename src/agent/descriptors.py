@@ -69,14 +69,14 @@ class Strangers:
             self._drops.pop(connection, None)
 
     def make_room(self) -> bool:
-        """Whether one more may come; if not, the oldest are dropped: ask again when they ended."""
+        """Whether one more may come; if not, the oldest are dropped: retry when they ended."""
         if len(self._drops) < self.most:
             return True
         self.drop(self.most // 2)
         return False
 
     def drop(self, count: int | None = None) -> None:
-        """Drop the `count` oldest, the older half if not given. Who was dropped before counts."""
+        """Drop the `count` oldest, by default the older half. Those dropped before count too."""
         with self._lock:
             count = len(self._drops) // 2 if count is None else max(1, count)
             dropping = [(oldest, self._drops[oldest]) for oldest in list(self._drops)[:count]]
@@ -86,7 +86,7 @@ class Strangers:
                 drop()
 
     def ended(self, has_ended: Callable[[Any], bool]) -> None:
-        """Forget the connections that have ended, for those who are not told of it."""
+        """Forget connections that have ended, for callers that get no notification of it."""
         with self._lock:
             for connection in [drop for drop in self._drops if has_ended(drop)]:
                 del self._drops[connection]

@@ -1,8 +1,8 @@
-"""Turns that another process runs, reached through the store: stopped, or told something.
+"""Signals to turns of other processes, through the store: stop, or steer.
 
-Whoever runs turns is told by a notification and looks by itself every few seconds, so an answer may
+A process that runs turns gets a notification and polls every few seconds besides, so an answer may
 take that long. A message for such a turn stays in the inbox until the turn has read it; a stop that
-nobody has taken in time is withdrawn, and whoever asked for it is told so.
+was not taken in time is withdrawn, and the caller gets NotHeardError.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ STOP, STEER = "stop", "steer"
 """Kinds of signals."""
 
 TAKEN, ENDED, UNKNOWN = "taken", "ended", "unknown"
-"""What becomes of a signal: the turn was told, it had ended by then, its process does not know the
-kind (it is of another version)."""
+"""Outcomes of a signal: the turn got it, the turn had ended by then, its process does not know the
+kind (it has another version)."""
 
 ANSWER_SECONDS = 6.0
-"""For the process that runs the turn to take a signal; it looks three times in that time."""
+"""Time for the running process to take a signal; it polls three times within it."""
 
 LOOK_SECONDS = 0.5
-"""Between two looks for the answer, should its notification be lost."""
+"""Poll interval for the answer, should its notification be lost."""
 
 
 class NotHeardError(Exception):
@@ -35,8 +35,8 @@ class NotHeardError(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "Another process runs this turn and has not answered: it is busy, or cut off from the"
-            " store. Try again."
+            "Another process runs this turn and has not answered: it is busy, or cannot reach the "
+            "store. Try again."
         )
 
 

@@ -1,4 +1,4 @@
-"""What leaves a running turn, for whoever watches: terminal, chat adapter, API client, test."""
+"""The events of a running turn, for its watchers: terminal, chat adapter, API client, test."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class QuestionAsked(NamedTuple):
     """What is asked, or why."""
     choices: list[str]
     expires_at: float
-    """When nobody having answered counts as a denial; 0 if that is not known."""
+    """When the question counts as denied for want of an answer; 0 if unknown."""
     platform: str
     """Where it is asked and answered."""
     subject: str = ""
@@ -132,7 +132,7 @@ class QuestionClosed(NamedTuple):
 
 
 class BackgroundFinished(NamedTuple):
-    """Work in the background has ended; the conversation is told with its next step or turn.
+    """Background work has ended; the model reads of it with its next step or turn.
 
     It may come at any time, from another thread, also while no turn runs.
     """
@@ -145,7 +145,7 @@ class BackgroundFinished(NamedTuple):
 
 
 class NoteStored(NamedTuple):
-    """The conversation is to be told something: a running turn does so at its next step.
+    """A note was stored for the conversation: a running turn reads it at its next step.
 
     It may come at any time, from another thread. Where no turn runs, a `WaitingNotes` request
     runs one.
@@ -216,9 +216,9 @@ def watch_text(show: Callable[[str], None]) -> Watcher:
 
 
 def watch_all(*watchers: Watcher | None) -> Watcher:
-    """A watcher that tells each of several, in their order; None is left out.
+    """A watcher that passes events on to several, in their order; None is left out.
 
-    One that fails is logged and keeps nobody else from hearing: a front end that cannot show
+    A watcher that fails is logged and does not affect the others: a front end that cannot show
     something must not cost the user the turn.
     """
     present: list[Watcher] = []

@@ -1,11 +1,11 @@
-"""The heartbeat of running turns, and of a gateway: one thread says that they are worked on.
+"""The heartbeat of running turns, and of a gateway: one thread renews their leases.
 
-A turn that ends within a beat costs nothing. One whose lease turns out to be somebody else's is
+A turn that ends within a beat costs nothing. A turn whose lease another process has taken is
 stopped; it could not write anything more.
 
-A file that takes nothing now lets nobody else take the turns over either. A server may be out of
-reach for us alone: then others take our turns over when their leases have run out, so we stop them
-before that, and nothing of theirs goes on here beside what is done there.
+While a file cannot be written, no other process can take the turns over either. A server may be
+unreachable for this process alone: then others take its turns over when the leases have expired, so
+this process stops its turns before that and no turn runs twice at once.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS = LEASE_SECONDS / 4
 UNHEARD_SECONDS = LEASE_SECONDS * 3 / 4
-"""After so long without a beat that a server has taken, by this process's own clock, it gives its
-turns up."""
+"""After so long without a beat on a server, by its own clock, a process stops its turns."""
 
 
 class Beating(Protocol):
@@ -35,8 +34,7 @@ class Beating(Protocol):
         ...
 
     def heard(self, begun: float, leases: list[PlatformLease], beat: Beat) -> None:
-        """The store has taken a beat for these leases that was begun at that moment; called from
-        another thread."""
+        """A beat for these leases, begun at that moment, succeeded; from another thread."""
         ...
 
 
@@ -62,9 +60,9 @@ class Heart:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._beats: dict[SessionDB, tuple[Future[list[Lease]], float]] = {}
-        """By server: the beat that is under way, and when it was begun."""
+        """By server: the running beat, and when it was begun."""
         self._heard: dict[SessionDB, float] = {}
-        """By server: when the last beat was begun that it took."""
+        """By server: when the last successful beat was begun."""
         self._given_up: set[Lease] = set()
         self._replicas: dict[SessionDB, Beating] = {}
 
@@ -86,7 +84,7 @@ class Heart:
         lost: Callable[[], object],
         since: float | None = None,
     ) -> None:
-        """Beat for a turn from now on; `lost` is called if it must not be worked on any more.
+        """Beat for a turn from now on; `lost` is called if this process must stop it.
 
         `since` is a moment (`hermes_base.clock.elapsed`) at which its lease had not been taken yet.
         """
@@ -104,19 +102,18 @@ class Heart:
             self._changed.notify()
 
     def end(self, db: SessionDB, lease: Lease) -> None:
-        """The turn is not worked on here any more."""
+        """Stop beating for a turn that has ended here."""
         with self._changed:
             self._turns.pop((db, lease), None)
 
     def give_up(self, db: SessionDB, lease: Lease) -> None:
-        """A turn is not worked on here any more and has not ended: it is to be taken over, by this
-        process too."""
+        """Abandon a turn that has not ended: any process may take it over."""
         with self._changed:
             self._given_up.add(lease)
             self._turns.pop((db, lease), None)
 
     def beats_for(self, lease: Lease) -> bool:
-        """Whether a turn is worked on here."""
+        """Whether this process beats for a turn."""
         with self._changed:
             return any(known == lease for _, known in self._turns)
 
@@ -126,9 +123,9 @@ class Heart:
         return lease in self._given_up
 
     def is_sure(self, db: SessionDB, lease: Lease) -> bool:
-        """Whether nobody else can have a turn by now: its lease was confirmed a short while ago.
+        """Whether this process surely holds a turn: its lease was confirmed a short while ago.
 
-        A process that was stopped or cut off finds out by this before it acts again.
+        A process that was suspended or disconnected checks this before it acts again.
         """
         turn = self._turns.get((db, lease))
         if turn is None:
@@ -137,12 +134,12 @@ class Heart:
         return self._clock() - confirmed < self._unheard_seconds
 
     def _beat_on(self) -> None:
-        pause = threading.Event()  # nobody sets it: a wait of its own, not woken by new turns
+        pause = threading.Event()  # never set: a plain wait, not woken by new turns
         while True:
             with self._changed:
                 while not self._turns and not self._replicas:
                     self._changed.wait()
-            # A server that does not answer is looked at more often: its leases run out meanwhile.
+            # A server that does not answer is retried more often: its leases expire meanwhile.
             pause.wait(self._seconds / 5 if self._beats else self._seconds)
             self.beat()
 
@@ -170,7 +167,7 @@ class Heart:
                 self._give_up_unheard(db)
 
     def _beat_apart(self, db: SessionDB, leases: list[Lease]) -> list[Lease]:
-        """Beat in a thread of its own, for which this one waits for a moment only."""
+        """Beat in a thread of its own; this thread waits only a moment for it."""
         if db not in self._beats:
             begun = self._clock()
             self._beats[db] = _in_thread(lambda: self._beat_once(db, leases, begun)), begun

@@ -1,8 +1,8 @@
-"""Where a turn tells plugins what happens, and what they may add to it.
+"""The hooks through which plugins follow a turn and add to it.
 
 Hooks run off the event loop, in the turn's context, and never break it: a hook that fails, hangs or
-answers with nonsense is as if it were not there. With nobody listening a hook costs a look into a
-dict. The names and arguments are in docs/plugins.md.
+answers with nonsense is as if it were not there. A hook without listeners costs one dict lookup.
+The names and arguments are in docs/plugins.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_CONTEXT = 20_000
 
 
 async def fire(name: str, /, **kwargs: Any) -> list[Any]:
-    """Tell whoever listens; returns what they answered, nothing if anything went wrong."""
+    """Call the listeners of a hook; returns their answers, nothing if anything went wrong."""
     try:
         if not plugins.has_hook(name):
             answers = plugins.invoke_hook(name, **kwargs)
@@ -41,14 +41,14 @@ async def fire(name: str, /, **kwargs: Any) -> list[Any]:
             run = contextvars.copy_context().run
             answers = await in_thread(lambda: run(plugins.invoke_hook, name, **kwargs))
     except Exception:
-        # Whatever stands behind the hooks, the turn is not to be lost over it.
+        # Whatever a hook does, it must not cost the turn.
         log.exception("The hook %s failed", name)
         return []
     return answers if isinstance(answers, list) else []
 
 
 def watch_model_calls() -> bool:
-    """Whether any plugin has to do with model calls: then `hooks_model` makes them."""
+    """Whether any plugin hooks into model calls: then `hooks_model` makes them."""
     return any(map(plugins.has_hook, _ON_MODEL_CALLS)) or any(
         map(plugins.has_middleware, _AROUND_MODEL_CALLS)
     )

@@ -1,6 +1,6 @@
-"""Model calls with plugins around them: told before and after, changed or wrapped by middleware.
+"""Model calls with plugins' hooks around them, and changed or wrapped by middleware.
 
-Used only while a plugin has asked for it; otherwise the model is asked directly.
+Used only while a plugin has registered for it; otherwise the model is asked directly.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KINDS = {
 async def watched(
     turn: Turn, hooks: TurnHooks, request: ModelRequest
 ) -> AsyncGenerator[Chunk, None]:
-    """Ask the model, with the plugins told of it; yields what the model says."""
+    """Ask the model, with the plugins' hooks around the call; yields what the model says."""
     facts = _facts(turn, hooks)
     hooks.set_request_id(facts["api_request_id"])
     request, trace = await _changed(request, turn, facts)

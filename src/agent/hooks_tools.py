@@ -1,7 +1,7 @@
-"""Tool calls with plugins around them: blocked, asked about, changed, wrapped, told.
+"""Tool calls with plugins' hooks, which may block, change or wrap them, or require approval.
 
-`watch` gives nothing while no plugin has to do with tools, so that an ordinary call pays for a few
-looks into a dict.
+`watch` gives None while no plugin hooks into tools, so that an ordinary call costs a few dict
+lookups.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ToolBlocked(ToolError):
 
 
 def watch(context: ToolContext, name: str) -> ToolWatch | None:
-    """What to consult around a call; None if no plugin has to do with tools."""
+    """The hooks around a call; None if no plugin hooks into tools."""
     if any(map(plugins.has_hook, _HOOKS)):
         return ToolWatch(context, name)
     if any(map(plugins.has_middleware, ("tool_request", "tool_execution"))):
@@ -120,7 +120,7 @@ class ToolWatch:
         return next((answer for answer in answers if isinstance(answer, str)), text)
 
     async def after(self, text: str, failure: BaseException | None) -> None:
-        """Tell that the call is over and its result stored."""
+        """Report that the call is over and its result stored."""
         if plugins.has_hook("post_tool_call"):
             outcome = self._outcome(text, failure)
             await fire("post_tool_call", **outcome, middleware_trace=self._trace)
@@ -166,7 +166,7 @@ class ToolWatch:
         try:
             await in_thread(lambda: run(check_action, self._context, rule, why, subject))
         except asyncio.CancelledError:
-            self._context.cancelled.set()  # nobody is to answer any more
+            self._context.cancelled.set()  # the turn was stopped: no answer is wanted
             raise
         except ToolError as error:
             raise ToolBlocked(str(error)) from error

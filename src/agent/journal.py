@@ -1,8 +1,8 @@
 """The conversation as the engine sees it: every step on disk before it is acted on.
 
-The store is the truth; the list kept here is a copy, refreshed whenever the session's version says
-that somebody else wrote. The steps of a turn are written under its lease: once another process has
-taken it over, nothing more can be. Without a store, the conversation lives in memory only.
+The store is the truth; the list kept here is a copy, refreshed whenever the session's version shows
+another writer. The steps of a turn are written under its lease: once another process has taken the
+turn over, this one can write nothing more. Without a store, the conversation lives in memory only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Journal:
     ) -> None:
         """`lease_lost` is called, from any thread, when another process has the running turn."""
         self.holders = RotationHolders()
-        """Who is told when the conversation was compressed."""
+        """Those who hold the session's id, called after a compression."""
         self._db = db
         self._async_db = AsyncSessionDB(db) if db is not None else None
         self.session_id = session_id
@@ -70,7 +70,7 @@ class Journal:
         """The conversation's id, once it is known to have a row."""
         self._lease: Lease | None = None
         self._given_up: Lease | None = None
-        """Of a turn that ended here and could not be ended in the store."""
+        """The lease of a turn that ended here while its end could not be stored."""
         self._lease_lost = lease_lost
         self._is_lost = False
         self._writing = asyncio.Lock()
@@ -101,9 +101,9 @@ class Journal:
         return session, None if is_current else self._db.load_live(session_id)
 
     def take_in(self, session: Mapping[str, Any] | None, view: _Live | None) -> None:
-        """Make our copy current with what `look` found."""
+        """Update our copy with what `look` has read."""
         if session is None:
-            if self._version is not None:  # deleted by somebody: begin anew
+            if self._version is not None:  # the session was deleted: begin anew
                 self.messages, self._version, self.seen_conversation = [], None, None
             return
         self.seen_conversation = str(session["conversation_id"])
@@ -112,9 +112,10 @@ class Journal:
             self._follow(session_id)
 
     def _follow(self, session_id: str) -> None:
-        """Go on in the session in which the conversation is; tell of it if it is another one.
+        """Follow the conversation to its tip; if that is another session, notify its holders.
 
-        A rotation of this agent's own is told before (`compact`), so this one was somebody else's.
+        A rotation of this agent's own was announced before (`compact`), so this one was made
+        elsewhere.
         """
         old_id, self.session_id = self.session_id, session_id
         if session_id != old_id:
@@ -152,7 +153,7 @@ class Journal:
     # A turn
 
     async def begin(self, message: Message, deliver_to: Mapping[str, Any] | None = None) -> None:
-        """Store the user's message at the tip and take the turn; what a crash left is closed first.
+        """Store the user's message at the tip and take the lease; close an abandoned turn first.
 
         Raises ConversationBusyError while another turn runs in the conversation.
         """
@@ -177,7 +178,7 @@ class Journal:
         await self._wrote(recorded, [message])
 
     async def take_up(self, taken: TakenTurn) -> None:
-        """Go on with a turn that was taken over."""
+        """Continue a turn that was taken over."""
         self._writing = asyncio.Lock()
         if taken.lease.conversation_id != await at_hand(self._db, self.conversation_id):
             self.session_id = taken.session_id  # another conversation than before
@@ -228,10 +229,10 @@ class Journal:
         if self._async_db is None or self._lease is None:
             return
         if self._is_lost:
-            self._let_go()  # whoever has it, or finds it, ends it
+            self._let_go()  # the process that has taken it, or finds it abandoned, ends it
             return
         lease = self._given_up = self._lease
-        self._let_go()  # whatever happens now: without a heartbeat the lease runs out by itself
+        self._let_go()  # whatever happens now: without a heartbeat the lease expires
         await self._async_db.end_turn(lease)
         self._given_up = None
 
@@ -310,9 +311,9 @@ class Journal:
     ) -> bool:
         """Let `messages` stand for `seen`, the live messages they were made of.
 
-        What was added since stays behind them, and everybody who holds the session's id is told.
-        False if somebody else was first; the journal is where the conversation is now in either
-        case.
+        Messages added since are kept behind them, and all holders of the session's id are notified.
+        False if another process was first; in either case the journal follows the conversation's
+        tip.
         """
         old_id = self.session_id
         if self._db is None:
@@ -352,7 +353,7 @@ class Journal:
             heart.begin(self._db, lease, functools.partial(self._lose, lease), since)
 
     def _lose(self, lease: Lease) -> None:
-        """The turn is, or may be, another process's by now: nothing more is written in it."""
+        """Another process has, or may have, taken the turn over: stop writing."""
         if lease == self._lease:
             self._is_lost = True
             self._lease_lost()
@@ -362,16 +363,16 @@ class Journal:
             raise LeaseLostError(self._lease.conversation_id)
 
     async def require_turn(self) -> None:
-        """Before something is done that nobody can take back: raise LeaseLostError if the turn is,
-        or may be, another process's by now.
-
-        So a process that was stopped or cut off for longer than its lease does nothing more.
+        """Before an irreversible action: raise LeaseLostError if another process has, or may have,
+        taken the turn over. So a process that was suspended or disconnected for longer than its
+        lease does nothing more.
         """
         self._require_lease()
         db, lease = self._db, self._lease
         if db is None or lease is None or heart.is_sure(db, lease):
             return
-        # Where the store is a file, one that could not beat may still have the turn: it says.
+        # Where the store is a file, a process that could not beat may still hold the turn: ask the
+        # store.
         turn = None if db.is_on_server else db.get_turn(lease.conversation_id)
         if turn is None or (turn["fence"], turn["owner"]) != lease[1:]:
             heart.give_up(db, lease)

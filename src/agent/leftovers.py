@@ -1,6 +1,6 @@
-"""What processes that are gone left behind: their commands are ended, and conversations are told.
+"""Cleans up after dead processes: ends their commands and tasks, notifies conversations.
 
-Every front end calls this when it starts, and before it goes on with a turn that was cut off.
+Every front end calls this when it starts, and before it continues an abandoned turn.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def settle_left(home: Path, db: SessionDB) -> None:
-    """End the commands and the background tasks that were left running; StoreError, OSError."""
+    """End the commands and background tasks of dead processes; StoreError, OSError."""
     reap_orphans(home, lambda record: _tell(db, record))
     end_lost_tasks(db)
 
 
 def end_lost_tasks(db: SessionDB) -> None:
-    """End the background tasks whose process is gone; conversations are told."""
+    """End abandoned background tasks and notify their conversations."""
     if running := db.list_running_delegations():
         from .background import end_lost  # not needed for most starts, which are to be quick
 
@@ -31,12 +31,12 @@ def end_lost_tasks(db: SessionDB) -> None:
 
 
 def _tell(db: SessionDB, record: Record) -> None:
-    """Tell a conversation of a process whose end it was promised to hear of."""
+    """Notify a conversation of the end of a process, as it had asked."""
     from tools.processes.background import end_name
 
     session = db.get_session(record.session)
     if session is None or session["source"] == SUB_AGENT:
-        return  # nobody is left there to be told
+        return  # the conversation was deleted
     how = record.ended or (
         "is not running any more: Hermes was stopped while it ran. What it did until then is done,"
         " and its exit code is not known"

@@ -103,7 +103,7 @@ async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> Non
                 await turn.journal.record([], step_cost(turn.reply.usage, turn.model))
                 continue
             calls = turn.reply.tool_calls()
-            # What came until now is read in this turn; what comes later, in the next.
+            # Steering that came until now is read in this turn; what comes later, in the next.
             steering = [] if calls else turn.busy.take_steering()
             more = bool(calls or steering) or await has_news(turn)
             verified = turn.hooks is None or not turn.hooks.will_verify()
@@ -271,7 +271,7 @@ async def finish_reply(
 
 
 def owe(turn: Turn, message: Message) -> None:
-    """Let an answer be owed to where the question came from, with the step that stores it."""
+    """Enqueue an answer for delivery, in the step that stores it."""
     target = turn.deliver_to
     if target is not None:
         message[OUTBOX] = {"id": f"{target.id}:{turn.api_calls}", "to": dict(target.to)}
@@ -288,6 +288,6 @@ async def note(turn: Turn, text: str, finish_reason: str | None = None) -> None:
     if last is not None and last["role"] == "assistant" and not last.get("tool_calls"):
         return
     message: Message = {"role": "assistant", "content": text, "finish_reason": finish_reason}
-    if finish_reason is None:  # of an error or an interruption the front end tells in its own words
+    if finish_reason is None:  # the front end reports errors and interruptions in its own words
         owe(turn, message)
     await turn.journal.record([message], ends=True)

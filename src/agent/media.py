@@ -12,7 +12,7 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def image_part(path: str | Path) -> dict[str, Any]:
-    """An image on disk as a part of a message; a text that says so if it cannot be read."""
+    """An image on disk as a part of a message; a note as text if it cannot be read."""
     file = Path(path)
     kind = mimetypes.guess_type(file.name)[0] or "image/png"
     try:

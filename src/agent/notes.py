@@ -1,8 +1,8 @@
-"""What a conversation is told without anybody having spoken, as one agent sees it.
+"""Notes: messages to a conversation that no person wrote, as one agent sees them.
 
-A note is stored before its sender is told that it was taken (`hermes_state.notes`). The running
-turn takes it between two steps; a front end whose conversation is idle runs a `WaitingNotes`
-request; else it comes with the next message.
+A note is stored before its sender continues (`hermes_state.notes`). The running turn takes it
+between two steps; a front end whose conversation is idle runs a `WaitingNotes` request; else it
+comes with the next message.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 _newest = 0
-"""Counts the notes that this process has stored: while it stands still, no turn need look."""
+"""Counts the notes that this process has stored: while it is unchanged, no turn asks the store."""
 
 
 def count_stored() -> None:
-    """Something was stored that a conversation is to be told."""
+    """Count a stored note."""
     global _newest
     _newest = next(_numbers)
 
@@ -38,7 +38,7 @@ class Notes:
         self._seen = -1
 
     def notify(self, text: str, name: str, quiet: bool = False) -> None:
-        """Tell the conversation something that is known by `name`, once; raises StoreError.
+        """Store a note for the conversation under `name`, once; raises StoreError.
 
         A quiet note begins no turn of its own. This is what tools get as `services.notify`.
         """
@@ -50,7 +50,7 @@ class Notes:
 
     def _add(self, text: str, name: str, source: str) -> None:
         agent = self._agent
-        if agent.db is None:  # nowhere to keep it: as good as the process
+        if agent.db is None:  # without a store it lives as long as the process
             agent._busy.steer({"role": "user", "content": text})
             return
         if agent.db.add_note(name, agent.session_id, text, source) and source != QUIET:
@@ -58,7 +58,7 @@ class Notes:
             agent.announce(NoteStored(agent.session_id))
 
     async def has_news(self) -> bool:
-        """Whether the running turn has something to be told."""
+        """Whether notes wait for the running turn."""
         db = self._agent.db
         if db is None or self._seen == _newest:
             return False

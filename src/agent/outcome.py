@@ -1,4 +1,4 @@
-"""What a turn came to, as whoever ran it gets it, and what its calls cost.
+"""The outcome of a turn, and what its calls cost.
 
 Every outcome has the fields of `Outcome`. The public dict of `AIAgent.run_conversation` is made
 from it by `as_dict`, and nowhere else; `outcome_from_dict` reads such a dict back.
@@ -64,7 +64,7 @@ class Outcome:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nobody is told of it here: another process answers, or nothing was to be told."""
+        """Whether this process shows nothing of it: another process answers, or no note waited."""
         return False
 
     @property
@@ -116,7 +116,7 @@ class Failed(Outcome):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superseded(Outcome):
-    """Another process answers: it has taken the turn over, or began with the question first."""
+    """Another process answers: it has taken the turn over, or has taken the question first."""
 
     stopped: bool = False
     """Whether the turn was running here when another process took it over."""
@@ -133,7 +133,7 @@ class Superseded(Outcome):
 
     @property
     def is_silent(self) -> bool:
-        """Always: the other process tells its outcome."""
+        """Always: the other process reports its outcome."""
         return True
 
 
@@ -143,7 +143,7 @@ class NotStarted(Outcome):
 
     reason: Literal["stopped", "refused", "no notes"]
     """A person stopped it while it waited for another turn; it could not be stored or prepared
-    (`error` says why); or there was nothing to tell, perhaps because another process told it."""
+    (`error` says why); or no note waited, perhaps because another process delivered it."""
 
     @property
     def failed(self) -> bool:
@@ -157,7 +157,7 @@ class NotStarted(Outcome):
 
     @property
     def is_silent(self) -> bool:
-        """Whether there was nothing to tell."""
+        """Whether no note waited."""
         return self.reason == "no notes"
 
 

@@ -1,11 +1,9 @@
-"""Trying again, and trying elsewhere.
+"""Retries, and fall-back models.
 
-`RetryingModel` is a model made of models. A failure that may pass is tried again after a growing
-wait; one that will not pass goes to the next model at once. Every new attempt is announced with
-`Restarted` before its wait, so that whatever was streamed is taken back and nobody stares at a
-silent screen.
-
-A request that is too long is never tried elsewhere: the caller has to shorten it.
+`RetryingModel` is a model made of models. A transient failure is retried after a growing wait;
+after any other the next model is asked at once. Every retry is announced with `Restarted` before
+its wait, so that whatever was streamed is taken back and the person sees why nothing comes. A
+request that is too long is never sent to another model: the caller has to shorten it.
 """
 
 from __future__ import annotations
@@ -41,8 +39,8 @@ class RetryingModel:
         """Ask each model up to `attempts` times, waiting `first_wait` seconds, then twice that...
 
         A provider's own wish is honoured up to `longest_wait`; if it wants more, the next model is
-        asked. A model that was given up on is asked last for `rest` seconds, so that a turn of many
-        calls does not wait for it again and again.
+        asked. A model that failed for good is asked last for `rest` seconds, so that a turn of many
+        calls does not wait for it each time.
         """
         if not models:
             raise ValueError("RetryingModel needs at least one model")

@@ -43,7 +43,7 @@ HOLDERS = {
     "event hooks": "handlers of session:compress, in the gateway and in the plain chat",
     "live session": "the session server's live session, its clients and its slash worker",
 }
-"""Everybody who must be told, in the order in which they are, with what they hold."""
+"""Everybody who must follow a rotation, in order, with what they hold."""
 
 
 class Rotation(NamedTuple):
@@ -87,7 +87,7 @@ class RotationHolders:
         return [name for name in HOLDERS if name in self._holders]
 
     def tell(self, rotation: Rotation) -> None:
-        """Let everybody follow. One that fails is logged and keeps nobody else from following."""
+        """Call every holder. One that fails is logged and does not affect the others."""
         for name in self.names:
             try:
                 self._holders[name](rotation)

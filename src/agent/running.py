@@ -1,7 +1,7 @@
 """One turn of an agent, from its request to its outcome.
 
 A turn is begun with a question or with notes, or taken over from a process that is gone. However it
-ends, its lease is given back, the history is valid, and whoever watches is told.
+ends, its lease is released, the history is valid, and its watchers are notified.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 WAITING_SECONDS = 1.0
-"""After which it is looked whether the process of another turn is gone; its end is a write."""
+"""How often to check that another turn's process still lives; its end, a write, wakes us."""
 WAITING = "Another turn runs in this conversation; yours comes next."
 
 
 class StoppedWaitingError(Exception):
-    """The user did not want to wait for another turn's end; nothing was stored."""
+    """The user stopped waiting for another turn to end; nothing was stored."""
 
 
 class NoNotesError(Exception):
@@ -77,7 +77,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
         log.error("The turn in %s could not be stored: %s", agent.session_id, error)
         broken = error
     except Exception as error:
-        # A fault of ours must not leave the user without a word, or the history open.
+        # A bug must not leave the user without an answer, or the history open.
         log.exception("The turn in %s failed", agent.session_id)
         broken = error
         await close_after_fault(turn, error)
@@ -99,7 +99,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
 
 
 async def begin(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
-    """Store what the turn begins with and take it, or take up what another process had begun."""
+    """Store what the turn begins with and take its lease, or continue a turn taken over."""
     if isinstance(request, TakenOver):
         turn.has_begun = True
         await at_hand(agent.db, agent.settle_background)
@@ -125,9 +125,9 @@ async def begin(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
 
 
 async def take_turn(agent: AIAgent, turn: Turn, request: Question | WaitingNotes) -> None:
-    """Store the question or the notes and take the turn, when whoever has it elsewhere has ended.
+    """Store the question or the notes and take the lease, once no other turn runs.
 
-    Raises NoNotesError if there is nothing to tell, StoppedWaitingError.
+    Raises NoNotesError if no note waits, StoppedWaitingError.
     """
     target = request.deliver_to
     deliver_to: dict[str, Any] | None = None
@@ -170,7 +170,7 @@ async def run_interruptibly(agent: AIAgent, turn: Turn, request: TurnRequest) ->
     try:
         await task
     except asyncio.CancelledError:
-        # Before its first step, or while its end was being stored: then it is what it was.
+        # Cancelled before its first step, or while its end was being stored: its state stands.
         turn.interrupted = not turn.has_ended
         await close(turn)
 
@@ -197,16 +197,16 @@ async def close_after_fault(turn: Turn, fault: Exception) -> None:
     try:
         await note(turn, f"[No answer: {type(fault).__name__}: {fault}]", "error")
     except StoreError as error:
-        # The next turn finds the open end and closes it.
+        # The next turn closes the history.
         log.error("The end of a turn could not be stored: %s", error)
 
 
 async def give_back(turn: Turn) -> None:
-    """Let others take turns in the conversation."""
+    """Release the lease, so that others may take turns in the conversation."""
     try:
         await turn.journal.end()
     except StoreError as error:
-        # Nobody beats for it any more: whoever comes next takes it over or closes it.
+        # Its lease expires without a heartbeat: the next process takes it over or closes it.
         log.error("The turn in %s could not be ended: %s", turn.journal.session_id, error)
 
 

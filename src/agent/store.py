@@ -1,7 +1,7 @@
 """The store of a Hermes home, for everybody who opens it for users.
 
-What is kept of a conversation beside the store goes when the conversation goes, whoever deletes it
-and however: by name, with its session, or because it has grown old.
+Files that belong to a conversation are deleted with it, however it is deleted: by name, with its
+session, or because of its age.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Running the tools a reply asks for.
 
 Every call gets exactly one result, stored as soon as it is there. A call that cannot be run, or a
-tool that fails, is told to the model with what to try instead; it never breaks the turn. Calls
+tool that fails, is reported to the model with what to try instead; it never breaks the turn. Calls
 without effects run side by side; others run one after the other, in their order.
 """
 
@@ -46,7 +46,7 @@ NOT_RUN = "[not run] The user stopped the turn before this tool was started."
 
 
 class ResultLog:
-    """Stores results as they come; those that are there in the same moment share one write."""
+    """Stores results as they come; results that come at the same moment share one write."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -59,11 +59,11 @@ class ResultLog:
         self._writes: set[asyncio.Task[None]] = set()
 
     def hold(self, result: Message) -> None:
-        """Keep what is stored if the turn is stopped before the result is in its last shape."""
+        """Keep a preliminary result, to be stored if the turn is stopped before the final one."""
         self._held[result["tool_call_id"]] = result
 
     async def store(self, result: Message, starts: Iterable[Started] = ()) -> None:
-        """Return when the result is on disk, with the word that the tools in `starts` run next."""
+        """Store a result, and that the tools in `starts` run next; both are then on disk."""
         self._pending[result["tool_call_id"]] = result
         self._starts += starts
         if self._next is None:
@@ -75,12 +75,12 @@ class ResultLog:
     async def _write(self) -> None:
         pending, self._pending = self._pending, {}
         starts, self._starts = self._starts, []
-        self._next = None  # what comes from now on is written by another
+        self._next = None  # results that come from now on go into the next write
         await self._journal.record(list(pending.values()), starts=starts)
         self._stored.update(pending)
 
     async def settle(self, calls: list[Message], content: Callable[[str], str]) -> None:
-        """Store what the rest of these calls came to; `content` says it where nothing is known."""
+        """Store results for the rest of these calls; `content` where nothing is known."""
         await asyncio.gather(*self._writes)
         rest = [call for call in calls if call["id"] not in self._stored]
         await self._journal.record(
@@ -89,7 +89,7 @@ class ResultLog:
 
 
 class ToolRunner:
-    """Runs tool calls and writes their results down."""
+    """Runs tool calls and stores their results."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class ToolRunner:
         except ToolError as error:
             text, failure = f"Error: {error}", error
         except LeaseLostError:
-            raise  # the turn is another's, which says what became of the tool
+            raise  # the turn was taken over; the other process records what became of the tool
         except Exception as error:
             # Whatever a tool raises is the model's to read; only cancellation ends the turn.
             log.exception("The tool %s failed", name)

@@ -1,7 +1,7 @@
 """What a person decides about a conversation's wall: its mode, and the folders they add.
 
-Every front end decides through here. It is kept in the store, with the conversation: an agent at
-hand follows at once, also in the middle of a turn, and every other with its next turn.
+Every front end goes through here. A choice is stored with the conversation: an agent in this
+process follows at once, also in the middle of a turn, any other with its next turn.
 """
 
 from __future__ import annotations

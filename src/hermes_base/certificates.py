@@ -1,4 +1,4 @@
-"""Whom to believe on an encrypted connection: read once for all of a process's clients."""
+"""The trusted certificates for TLS: read once for all clients of a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def certificates() -> ssl.SSLContext:
-    """The context for a client's `verify`; reading it takes longer than many a request."""
+    """The TLS context for a client's `verify`; loading it takes longer than many a request."""
     return _read(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 

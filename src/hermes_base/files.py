@@ -1,4 +1,4 @@
-"""Private files that are there whole or not at all.
+"""Private files, written atomically.
 
 A file is written under another name beside its place, readable by its owner alone from the start,
 flushed to the disk, and then given its name; the folder is flushed too, so that the name survives a
@@ -19,7 +19,7 @@ from typing import BinaryIO
 PARTIAL = ".partial"
 PRIVATE = 0o600
 ABANDONED_SECONDS = 3600
-"""After so long without a change, nobody writes a `.partial` file any more."""
+"""A `.partial` file that was not changed for so long is abandoned."""
 
 
 def write_private(
@@ -27,7 +27,7 @@ def write_private(
 ) -> None:
     """Put text (as UTF-8) or bytes into a file, in place of what it had.
 
-    Without `durable` it is not waited for the disk: for what means nothing after a loss of power.
+    Without `durable` it is not flushed to the disk: for what means nothing after a loss of power.
     """
     encoded = data.encode() if isinstance(data, str) else data
     with replace_private(path, durable=durable, mode=mode) as file:
@@ -38,7 +38,7 @@ def write_private(
 def replace_private(path: Path, *, durable: bool = True, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     """Write a file piece by piece; it takes its place when the block ends, unless that raises.
 
-    Until then its `name` is where it lies, for whoever wants to look at it first.
+    Until then its `name` is the temporary file, which may be read first.
     """
     partial = path.with_name(f".{os.urandom(8).hex()}{PARTIAL}")
     try:
@@ -86,9 +86,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def sweep_partial(folder: Path) -> None:
-    """Remove what killed processes left half-written in a folder."""
+    """Remove abandoned `.partial` files of killed processes from a folder."""
     oldest = time.time() - ABANDONED_SECONDS
     for path in folder.glob(f".*{PARTIAL}"):
-        with contextlib.suppress(FileNotFoundError):  # somebody else was first
+        with contextlib.suppress(FileNotFoundError):  # another process removed it first
             if path.is_file() and path.stat().st_mtime < oldest:
                 path.unlink()

@@ -1,8 +1,8 @@
-"""Processes that can be told from every other, and whether they have ended.
+"""Unique identities of processes, and whether they have ended.
 
-A process id is reused; an id together with its start time, on one boot of one machine, is not. What
-is not visible from here (another machine, another container) is never concluded to be gone: there
-only the heartbeat tells. All this is read from `/proc`; where there is none, ids alone are looked
+A process id is reused; an id together with its start time, on one boot of one machine, is not. A
+process that is not visible from here (another machine, another container) is never taken for dead:
+only its heartbeat tells. All this is read from `/proc`; where there is none, ids alone are looked
 at.
 """
 
@@ -71,18 +71,18 @@ def machine() -> tuple[str, str, str]:
 
 
 def this_process() -> str:
-    """The name of this process as an owner."""
+    """The owner id of this process."""
     return _name_of(os.getpid())
 
 
 @cache
 def _name_of(pid: int) -> str:
-    # By id, so that a forked child does not go by its parent's name.
+    # By pid, so that a forked child does not use its parent's owner id.
     return name_process(pid)
 
 
 def name_process(pid: int) -> str:
-    """The name of a process of this machine as an owner."""
+    """The owner id of a process of this machine."""
     start = start_time(pid)
     return "|".join((*machine(), str(pid), "" if start is None else str(start)))
 

@@ -1,4 +1,4 @@
-"""Which session the running code belongs to, wherever it was carried.
+"""Which session the running code belongs to, in coroutines, threads and child processes.
 
 Every fact is a context variable under its environment name, so two turns in one process never see
 each other's values. A value that was set wins over the environment even when it is empty: a turn
@@ -60,7 +60,7 @@ def get_session_env(name: str, default: str = "") -> str:
 
 
 def set_current_session_id(session_id: str) -> None:
-    """Say which session the current context is in, e.g. after compression moved it on."""
+    """Set the session of the current context, e.g. after a compression."""
     _VARIABLES["HERMES_SESSION_ID"].set(session_id)
 
 

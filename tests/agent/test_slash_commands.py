@@ -16,7 +16,7 @@ from agent.compression.result import CompressionResult
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from agent.slash import Exec, Prefill, Send
-from agent.slash.compress import _told
+from agent.slash.compress import _report
 from hermes_state import SessionDB
 from hermes_state.delegations import is_note
 from tools.base import ToolContext, tool
@@ -467,4 +467,4 @@ def test_a_compression_is_told_without_a_reason_that_there_is_not(
     result = CompressionResult(
         "a", "b", True, method=method, error=error, before_messages=6, after_messages=2
     )
-    assert _told(result).startswith(said)
+    assert _report(result).startswith(said)

@@ -118,6 +118,6 @@ async def test_a_note_turn_that_cannot_begin_is_not_tried_all_the_time(
         assert await chats.runner.recovery.notes.look(LOCAL) == 0
         assert chats.local.texts("1") == ["re: hello"], "nobody asked, so nobody is told of it"
         monkeypatch.undo()
-        chats.runner.recovery.notes.told.clear()
+        chats.runner.recovery.notes.resting_until.clear()
         await until_told(chats)
         assert (await chats.local.wait_for(2))[1] == "re: it has ended"

@@ -1,4 +1,4 @@
-"""Keeping a conversation within its model's window: when, by whom, and how it gets into the store.
+"""Keeps a conversation within its model's window: when to compress, the lock, and the commit.
 
 Before every model call the next request is measured; over the threshold the conversation is
 compressed, over the window it must be. A provider's "too long" is answered by compressing harder,
@@ -87,7 +87,7 @@ class _Wish(NamedTuple):
     focus: str | None = None
     manual: bool = False
     engine_only: bool = False
-    """Only a plugin's engine finds that it is time: without its result nothing is changed."""
+    """Only a plugin's engine wants this compression: without its result nothing is changed."""
 
 
 class Compressor:
@@ -155,7 +155,7 @@ class Compressor:
     async def _is_due(
         self, turn: Turn, messages: list[Message], size: int, is_large: bool, many: bool
     ) -> bool:
-        """Whether to compress what still fits: as an engine says, if there is one that does."""
+        """Whether to compress what still fits; a plugin's engine decides, if there is one."""
         if self.engine is None or many:
             return is_large
         first = turn.api_calls <= 1
@@ -258,7 +258,7 @@ class Compressor:
             if not self._journal.goes_on_from(old_id, seen):
                 result = self._not_compressed(old_id, _OVERTAKEN)
             elif held or wish.must:
-                # Whoever holds the lock for this long may hang: do without a model, and at once.
+                # A holder of the lock may hang for this long: compress without a model, at once.
                 use_model = wish.use_model and held
                 result = await self._compress_alone(turn, wish._replace(use_model=use_model))
             else:
@@ -290,7 +290,7 @@ class Compressor:
         return result
 
     async def _compress_alone(self, turn: Turn, wish: _Wish) -> CompressionResult:
-        """Make the smaller conversation and commit it, if it is worth it."""
+        """Compress under the lock and commit, if it saves enough."""
         journal = self._journal
         session_id, seen, messages = journal.session_id, list(journal.messages), journal.history()
         before = self._gauge.tokens(messages)
@@ -352,7 +352,7 @@ class Compressor:
         )
 
     async def _smaller(self, messages: list[Message], wish: _Wish) -> Compressed | None:
-        """The conversation made smaller by whatever way works; None if there is none."""
+        """The compressed conversation, by the first method that works; None if none does."""
         from .aside import set_aside
         from .compress import compress, shorten_to_fit
 
@@ -445,7 +445,7 @@ class Compressor:
 
 
 def may_ask(cooldown: Mapping[str, Any] | None) -> bool:
-    """Whether the summarising model is not resting after a failure of its own."""
+    """Whether the summarising model may be asked: it is not in a cool-down after a failure."""
     return cooldown is None or cooldown["error"] == TOO_LITTLE
 
 

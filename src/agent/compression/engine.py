@@ -39,7 +39,7 @@ TOOL_SECONDS = 60.0
 _LONGEST_STATUS = 2_000
 
 _begun: dict[int, Any] = {}
-"""The engines that were told of a session, by their identity, for as long as the process runs."""
+"""The engines that know a session, by their identity, for as long as the process runs."""
 
 
 class Engine:

@@ -1,8 +1,8 @@
-"""Who compresses a session: one at a time, in whatever process.
+"""The compression lock: one process at a time compresses a session.
 
 The lock is a lease in the store. Its holder renews it while it works; a holder that was killed
-loses it at once to its own machine, and to others when the lease runs out. The lock only spares
-work: the commit is safe without it.
+loses it at once to its own machine, and to others when the lease runs out. The lock only avoids
+duplicate work: the commit is safe without it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LOOK_INTERVAL = 1.0
 async def compression_lock(
     db: SessionDB | None, session_id: str, patience: float, lease: float = LEASE
 ) -> AsyncIterator[bool]:
-    """Hold the session's compression lock; gives False if it was not had.
+    """Hold the session's compression lock; gives False if it could not be taken.
 
-    That is when another holds it for longer than `patience` seconds, or has finished: the session
-    has a continuation then.
+    Then another process holds it for longer than `patience` seconds, or has finished: the session
+    has a continuation.
     """
     if db is None:
         yield True
@@ -65,7 +65,7 @@ async def _acquire(
 
 
 def _try(db: SessionDB, session_id: str, holder: str, lease: float) -> bool | None:
-    """Take the lock, also from a holder that has ended; None if another works under it.
+    """Take the lock, also from a dead holder; None if another process holds it.
 
     False if the session has gone on in another one.
     """

@@ -1,4 +1,4 @@
-"""Bringing entries together: what replaces what, what is said already, what there is room for.
+"""Merging entries: which replace others, which are duplicates, which fit.
 
 All of it is deterministic and bounded. Entries are kept in the order of their messages, and only
 something said later replaces something said before.
@@ -112,7 +112,7 @@ def fold_in(entries: Sequence[Entry], candidates: Iterable[Candidate]) -> list[E
 
 
 def _says(entry: Entry, new: Entry, about: Terms) -> bool:
-    """Whether an entry makes a candidate needless: it says the same, or what holds since."""
+    """Whether an entry makes a candidate redundant: it says the same, or something newer."""
     other = terms(entry.text)
     shared = about.words & other.words
     close = overlap(about.words, other.words)

@@ -1,4 +1,4 @@
-"""What the store remembers of a session's compressions: failures in a row, and until when to rest.
+"""The stored state of a session's compressions: failures in a row, and the cool-down.
 
 Both stand on the session's row, so that every process and every restart goes by them; a rotation
 takes them along.

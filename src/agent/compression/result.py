@@ -1,4 +1,4 @@
-"""What a compression came to, for whoever asked for it."""
+"""The result of a compression."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def load_config(
 
 
 def _note_unknown(raw: Mapping[str, Any], known: Collection[str], findings: Findings) -> None:
-    """Note keys that nothing reads, at the top and in sections that hold no names of people."""
+    """Note unknown keys, at the top and in sections whose keys are all known."""
     for key, value in raw.items():
         if key not in known:
             findings.unknown(str(key), known)

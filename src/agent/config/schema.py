@@ -99,7 +99,7 @@ class AgentSettings:
     )
     restart_drain_timeout: float = setting(0, "seconds a restart waits for turns", minimum=0)
     gateway_auto_continue_freshness: float = setting(
-        3600, "seconds for which an interrupted turn is taken up again", minimum=0
+        3600, "seconds for which an abandoned turn is continued", minimum=0
     )
     cut_off_turns: str = setting(
         "continue",
@@ -138,7 +138,7 @@ class AuxiliaryModelSettings:
 
 @dataclass(frozen=True, slots=True)
 class TitleSettings(AuxiliaryModelSettings):
-    """Naming conversations."""
+    """Titles of conversations."""
 
     enabled: bool = setting(True, "name new conversations after their first exchange")
 
@@ -175,7 +175,7 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class ContextSettings:
-    """Who compresses."""
+    """Which engine compresses."""
 
     engine: str = setting("compressor", "compressor, or the name of a plugin")
 

@@ -1,6 +1,6 @@
 """Where conversations are kept: the keys `store` and `store_connections`, and HERMES_STORE.
 
-Whoever opens the store asks here (`agent.store`), without reading the rest of the configuration.
+`agent.store` reads these without the rest of the configuration.
 """
 
 from __future__ import annotations

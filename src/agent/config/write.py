@@ -213,7 +213,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         # As the configuration is read: what one loader takes may be an error to the other.
         parsed = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML; mend it first: {error}") from error
+        raise ConfigError(f"{path} is not valid YAML; fix it first: {error}") from error
     if parsed is None:
         return {}
     if not isinstance(parsed, dict):

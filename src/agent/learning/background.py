@@ -1,4 +1,4 @@
-"""Work beside the turns of one conversation: on threads of its own, bounded, given up at any time.
+"""Background jobs of one conversation: on daemon threads, bounded, cancellable at any time.
 
 A job runs on a daemon thread with an event loop, so neither a turn nor the end of the program waits
 for it. Of one name, at most one job runs at once; what goes wrong in it is logged and ends there.
@@ -102,7 +102,7 @@ class Background:
         except TimeoutError:
             log.warning("The job %s took too long and was stopped", job.name)
         except Exception:
-            # Nobody waits for it, and nothing depends on it: the log is where this is told.
+            # Nothing waits for or depends on the job, so the error is only logged.
             log.exception("The job %s failed", job.name)
         finally:
             self._over(job)

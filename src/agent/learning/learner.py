@@ -1,8 +1,8 @@
 """What an agent learns from its conversation, wired to its turns.
 
 The agent says when a session, a turn and the end come; from there on this decides what is done
-about it: providers of memory are asked and told, a new conversation gets its title, and every so
-many user turns it is looked back on. Nothing here raises into a turn.
+about it: memory providers are called, a new conversation gets its title, and every so many user
+turns it is reviewed. Nothing here raises into a turn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TITLE_TASK = "title_generation"
 TITLE_SECONDS = 60.0
 TITLE_TOKENS = 1_000
 TITLE_WITHIN_TURNS = 3
-"""A conversation that has no title after so many questions keeps having none."""
+"""Questions after which no title is proposed any more."""
 REVIEW_TASK = "review"
 REVIEW_TOOLS = ("memory", "skill_manage")
 """What a review changes things with, where the agent has it."""
@@ -53,7 +53,7 @@ class LearningSettings:
     titles: bool = True
     """Name new conversations."""
     review_every: int = 10
-    """User turns after which the conversation is looked back on; 0 never."""
+    """User turns after which the conversation is reviewed; 0 never."""
     review_seconds: float = 120.0
     """How long a review may take."""
     review_at_end_turns: int = 3
@@ -128,7 +128,7 @@ class Learner:
     def _asker(
         self, task: str, tokens: int, seconds: float
     ) -> Callable[[str, str], Awaitable[str]] | None:
-        """A way to ask the model for a task; None if there is none that is fit for it."""
+        """A function that asks the task's model; None if no suitable model is configured."""
         auxiliary = self._agent.auxiliary
         if auxiliary is None or getattr(auxiliary.model_for(task), "small", False):
             return None
@@ -198,7 +198,7 @@ class Learner:
         return self._background.start("review", work, self._settings.review_seconds)
 
     def _claim(self, turns: int) -> bool:
-        """Whether so many turns have passed since the last review, which is then ours to make."""
+        """Claim the next review, if enough turns have passed since the last one."""
         db = self._agent.db
         with self._lock:
             missing = max(turns - self._turns_unstored, 0)
@@ -228,7 +228,7 @@ class Learner:
     # The end
 
     def commit(self, history: Sequence[Message] | None) -> None:
-        """The session ends for the user: tell the providers, and look back once more if it pays.
+        """The session ends for the user: notify memory providers, and review once more if worth it.
 
         It waits a bounded time, so call it off an event loop. It never raises.
         """
@@ -246,13 +246,13 @@ class Learner:
                 self._start_review(messages, self._settings.review_at_end_turns)
                 self._background.wait("review", max(0.0, deadline - time.monotonic()))
         except Exception:
-            # The end of a session must not fail for what would have been learnt from it.
+            # A failure to learn must not fail the end of a session.
             log.exception("The memory of %s was not committed", self._agent.session_id)
         finally:
             self._background.give_up("review")
 
     def close(self) -> None:
-        """Give up on what is under way; a conversation that was being named gets a plain title."""
+        """Cancel running jobs; a conversation that was being named gets a plain title."""
         naming = "title" in self._background.give_up()
         if naming and self._to_name is not None and self._agent.db is not None:
             session_id, question = self._to_name

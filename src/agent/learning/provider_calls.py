@@ -1,8 +1,8 @@
-"""Calling a memory provider or a context engine: somebody else's code, off the turn's way.
+"""Calls of memory providers and context engines: foreign code, kept off the turn's thread.
 
 Each provider has one daemon thread on which its calls run one after the other, also when several
 conversations share it: a provider need not be safe for threads, and what was said first reaches it
-first. Nobody waits longer than he said he would; while a call hangs, further ones are left out.
+first. No caller waits beyond its time limit; while a call hangs, further calls are dropped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Call(NamedTuple):
 
 
 class Line:
-    """One provider, and the calls to it in their order."""
+    """The queue of calls to one provider."""
 
     def __init__(self, provider: Any, kind: str) -> None:
         self.provider = provider
@@ -49,11 +49,11 @@ class Line:
         self._starting = threading.Lock()
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Future[Any] | None:
-        """Put a call in line; None if the provider does not know it, hangs or lags far behind."""
+        """Queue a call; None if the provider does not have it, hangs or lags far behind."""
         if not callable(getattr(self.provider, method, None)):
             return None
         if self._hanging is not None and not self._hanging.done():
-            log.debug("%s was not told of %s: it hangs", self.name, method)
+            log.debug("%s hangs; %s was not called", self.name, method)
             return None
         self._hanging = None
         future: Future[Any] = Future()
@@ -76,11 +76,11 @@ class Line:
         log.warning("The %s %s took too long for %s; going on", self.kind, self.name, method)
 
     def end(self) -> None:
-        """Let the thread go when it has made the calls that are in line."""
+        """End the thread after the queued calls."""
         try:
             self._calls.put_nowait(None)
         except queue.Full:
-            log.warning("The %s %s was left behind with its calls", self.kind, self.name)
+            log.warning("The %s %s still hangs; its queued calls are dropped", self.kind, self.name)
 
     def _start(self) -> None:
         with self._starting:
@@ -103,7 +103,7 @@ class Line:
                 with diverted(f"The {self.kind} {self.name}"):
                     outcome = getattr(self.provider, call.method)(*call.args, **call.kwargs)
                 call.future.set_result(outcome)
-            except BaseException as error:  # an exit, too, is only the call's own end
+            except BaseException as error:  # SystemExit, too, ends only the call
                 log.error(
                     "%s of the %s %s failed", call.method, self.kind, self.name, exc_info=error
                 )
@@ -112,7 +112,7 @@ class Line:
 
 
 _lines: dict[int, Line] = {}
-"""By the provider's identity; a line keeps its provider alive, so that an id stays its own."""
+"""By the provider's identity; a line keeps its provider alive, so that an id is not reused."""
 _lines_lock = threading.Lock()
 
 
@@ -150,12 +150,12 @@ Asked = list[tuple[Line, Future[Any] | None]]
 
 
 def ask_each(lines: Iterable[Line], method: str, *args: Any, **kwargs: Any) -> Asked:
-    """Put the same call in line with each provider."""
+    """Queue the same call for each provider."""
     return [(line, line.call(method, *args, **kwargs)) for line in lines]
 
 
 def answers(asked: Asked, method: str, seconds: float) -> list[tuple[Line, Any]]:
-    """What the providers returned within so many seconds in all, those that did."""
+    """What the providers returned within so many seconds in all."""
     deadline = time.monotonic() + seconds
     answered = []
     for line, future in asked:

@@ -36,7 +36,7 @@ _AROUND = " \t\"'`*_#<>“”„‘’«»「」"
 
 
 async def propose_title(question: str, answer: str, ask: Ask | None) -> str | None:
-    """A title for what was said first; None if there is nothing to name it by."""
+    """A title for what was said first; None if the text gives no title."""
     question, answer = redact(question), redact(answer)
     if ask is not None and question.strip():
         try:

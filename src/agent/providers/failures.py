@@ -1,6 +1,6 @@
-"""What went wrong, decided once: from a status, a body or an exception to an `agent.errors` class.
+"""Classifies failures: from a status, a body or an exception to an `agent.errors` class.
 
-Providers tell the same few stories in many dialects. Everything that knows a dialect is here, so
+Providers report the same few failures in many formats. Everything that knows a format is here, so
 that the rest of the engine can act on the class alone. Messages quote the provider, shortened, and
 never contain a key.
 """

@@ -1,7 +1,7 @@
-"""What was answered with "always": listed and taken back, by whoever answered.
+"""Permanent approvals: listed and revoked by the person who gave them.
 
-Whoever sits at the machine sees everybody's; a person in a chat sees their own. A tool looks at the
-store each time, so what is taken back is asked again at once, in every process.
+At the machine itself everybody's are shown, in a chat only one's own. Tools check the store each
+time, so a revoked approval is asked for again at once, in every process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NONE = 'Nothing is always allowed. "always" as the answer to a tool\'s question 
 
 
 def grants_of(surface: Surface) -> list[dict[str, Any]]:
-    """What the person may see and take back, in the order of its numbers."""
+    """The approvals that the person may see and revoke, in the order of their numbers."""
     if surface.platform in LOCAL and surface.user_id is None:
         return surface.db.list_grants()
     if not surface.user_id:
@@ -33,7 +33,7 @@ def _numbers(surface: Surface, typed: str) -> list[tuple[str, str]]:
 
 @command("approvals", category="Settings", args="[revoke <number> | all]", complete=_numbers)
 def approvals(surface: Surface, args: str) -> str:
-    """List what is always allowed, or take something of it back."""
+    """List what is always allowed, or revoke some of it."""
     grants = grants_of(surface)
     words = args.split()
     if not words or words == ["list"]:

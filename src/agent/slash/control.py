@@ -44,7 +44,7 @@ def queue(surface: Surface, args: str) -> Result:
 
 @command("steer", category=CATEGORY, args="<message>")
 def steer(surface: Surface, args: str) -> Result:
-    """Tell the running turn something; it is read at its next step, or answered by itself."""
+    """Send a message to the running turn; it is read at its next step, or answered by itself."""
     if not args:
         raise CommandError("What is it to know? For instance: /steer Leave the tests out")
     if surface.steer(args):
@@ -82,7 +82,7 @@ def _busy_modes(surface: Surface, typed: str) -> list[tuple[str, str]]:
 
 @command("busy", category="Settings", args="[queue|steer|interrupt]", complete=_busy_modes)
 def busy(surface: Surface, args: str) -> str:
-    """Show or say what a message does that comes while an answer is being written."""
+    """Show or set what a message does that comes while an answer is being written."""
     if not surface.reads_while_busy:
         return "Here a line that is typed while an answer is being written always waits."
     if args and args != "status":

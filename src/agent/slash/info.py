@@ -1,4 +1,4 @@
-"""Commands that tell: where one is, what was used, what there is."""
+"""Commands that show information: status, usage, what there is."""
 
 from __future__ import annotations
 

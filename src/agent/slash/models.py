@@ -45,7 +45,7 @@ def _efforts(surface: Surface, typed: str) -> list[tuple[str, str]]:
 
 @command("reasoning", category=CATEGORY, args="[low|medium|high|default]", complete=_efforts)
 def reasoning(surface: Surface, args: str) -> str:
-    """Show or say how hard the model thinks in this conversation."""
+    """Show or set how hard the model thinks in this conversation."""
     if args:
         if args not in (*EFFORTS, "default"):
             raise CommandError(f"/reasoning knows {', '.join(EFFORTS)} and default.")

@@ -101,7 +101,7 @@ class Surface:
     def set_title(self, title: str) -> bool:
         """Name the conversation; False if the name waits for its first message.
 
-        Raises ValueError for a name that cannot be had.
+        Raises ValueError for a name that is invalid or taken.
         """
         return self.db.set_session_title(self.session_id, title)
 
@@ -142,7 +142,7 @@ class Surface:
         _not_here("Changing the model")
 
     def apply_options(self) -> None:
-        """Make the agent follow `options`; the front end calls it for an agent it has built."""
+        """Apply `options` to the agent; the front end calls it for an agent it has built."""
         from .options import apply_options
 
         if self.agent is not None:

@@ -185,7 +185,7 @@ def forget_plugins() -> None:
 
 
 def has_hook(name: str) -> bool:
-    """Whether anybody listens; ask before collecting arguments that cost something."""
+    """Whether a hook has listeners; check before collecting expensive arguments."""
     return name in _hooks.callbacks
 
 
@@ -207,7 +207,7 @@ def add_hook(
 
 
 def has_middleware(kind: str) -> bool:
-    """Whether anybody changes or wraps this kind of call."""
+    """Whether there is middleware for this kind of call."""
     return _middleware is not None and kind in _middleware.callbacks
 
 
@@ -255,7 +255,7 @@ def run_command(name: str, arguments: str = "") -> str | None:
     outcome = call_bounded(run, COMMAND_LIMIT, f"The plugin {command.plugin}")
     if not outcome.finished:
         log.warning("/%s of the plugin %s did not return", name, command.plugin)
-        return f"/{name} took longer than {COMMAND_LIMIT:g} s and was left behind."
+        return f"/{name} took longer than {COMMAND_LIMIT:g} s and was abandoned."
     if outcome.error is not None:
         log.error("/%s of the plugin %s failed", name, command.plugin, exc_info=outcome.error)
         return f"/{name} failed: {type(outcome.error).__name__}: {outcome.error}"

@@ -2,7 +2,7 @@
 
 Whatever a callback does (raise, exit, hang, print, change what it was given), the caller goes on
 with a value or without one, within the limit. It runs in a daemon thread with the caller's context
-and with copies of the caller's lists and dicts. One that does not return in time is left behind; it
+and with copies of the caller's lists and dicts. One that does not return in time is abandoned; it
 is not called again before it has returned, and switched off when that keeps happening.
 """
 
@@ -32,11 +32,11 @@ _running: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar(
 
 
 class TookTooLong(Exception):
-    """A callback was stopped, or left behind, when its time was over."""
+    """A callback was stopped, or abandoned, at its time limit."""
 
 
 class Outcome(NamedTuple):
-    """What came of a call: a value, or the error, or neither because its time was over."""
+    """The outcome of a call: a value, an error, or neither because it took too long."""
 
     value: Any = None
     error: BaseException | None = None
@@ -67,7 +67,7 @@ class Started:
         self._job = job
 
     def wait(self, limit: float) -> Outcome:
-        """What came of it within `limit` seconds."""
+        """Its outcome within `limit` seconds."""
         self._job.done.wait(limit)
         return self._job.outcome
 
@@ -178,16 +178,16 @@ class Callback:
         self.timeouts = self.standing.timeouts = 0
 
     def note_failure(self, outcome: Outcome, limit: float) -> None:
-        """Log a call that failed or was left behind, and count it."""
+        """Log a call that failed or was abandoned, and count it."""
         if not outcome.finished:
-            self._strike(f"did not return within {limit:g} s and was left behind")
+            self._strike(f"did not return within {limit:g} s and was abandoned")
         elif isinstance(outcome.error, TookTooLong):
             self._strike(str(outcome.error))
         else:
             self.note_success()
             self.failures += 1
             log.error(
-                "%s of the plugin %s failed; it is as if it were not there",
+                "%s of the plugin %s failed and is ignored",
                 self.what,
                 self.plugin,
                 exc_info=outcome.error,
@@ -199,7 +199,7 @@ class Callback:
         return id(self) in _running.get()
 
     def enter(self, kwargs: dict[str, Any]) -> Any:
-        """Run the function itself, in the thread and context made for it."""
+        """Call the function, in the thread and context made for it."""
         _running.set((*_running.get(), id(self)))
         value = self.function(**kwargs)
         if isinstance(value, types.CoroutineType):

@@ -2,7 +2,7 @@
 
 Callbacks get keyword arguments only, in the order in which they were registered; what they return
 (other than None) is handed to whoever fired the hook, who uses what makes sense of it. A name with
-no callbacks costs one look into a dict.
+no callbacks costs one dict lookup.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What plugins borrow from the running program: its agents, its model, its profile.
 
-Agents are known weakly: a plugin never keeps a conversation alive. Which one is meant is told by
-the session the calling code belongs to.
+Agents are known weakly: a plugin never keeps a conversation alive. The session that the calling
+code belongs to decides which agent is meant.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Program(Protocol):
-    """What the program that loads plugins does about those things that need its other parts."""
+    """What the program that loads plugins provides for registrations that need its other parts."""
 
     def new_llm(self, host: Host, plugin: str) -> Any:
         """The configured model, for one plugin."""
@@ -90,7 +90,7 @@ class Host:
         try:
             return agent is not None and bool(agent.steer(content))
         except Exception:
-            # The store's errors are not known down here, and a plugin is told by False.
+            # The store's errors are not known in this package; False tells the plugin.
             log.exception("A plugin's message could not be stored")
             return False
 

@@ -3,8 +3,8 @@
 `tool_request` and `llm_request` callbacks return `{"args": {...}}` or `{"request": {...}}`, each
 seeing what the one before made of it. `tool_execution` and `llm_execution` callbacks get
 `next_call(payload)`, which works once, and return the result: text, or a dict. One that fails or
-hangs is passed over: if it had not called on, the call is made without it; if it had, that call's
-result counts. A tool is never run twice.
+hangs is skipped: if it had not called `next_call`, the call is made without it; if it had, that
+call's result counts. A tool is never run twice.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class _Once:
         return self._run(payload if isinstance(payload, dict) else self._payload)
 
     def close(self) -> bool:
-        """Let nobody call any more; False while the call is being made."""
+        """Refuse further calls; False while the call is being made."""
         with self._lock:
             if self._state == "running":
                 return False
