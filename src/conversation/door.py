@@ -175,6 +175,10 @@ class Door(Generic[W]):
     def wait_begins(self, work: W, text: str) -> None:
         """Another process runs a turn; `text` says so."""
 
+    async def offer(self, work: W, turn: Mapping[str, Any]) -> None:
+        """While a turn of another process is waited for, at every look: let it read what waits
+        here, if that is what messages are to do while a turn runs."""
+
     def gives_up(self, work: W) -> bool:
         """Whether the person does not want to wait any longer."""
         return False

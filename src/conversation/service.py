@@ -213,7 +213,15 @@ class Conversations:
                 await door.wait_ends(work, False)
                 yield None
                 return
+            await self._offer(door, work, other)
             await self._db.wake.wait_async(seen, LOOK_SECONDS)
+
+    async def _offer(self, door: Door[W], work: W, turn: Mapping[str, Any]) -> None:
+        try:
+            await door.offer(work, turn)
+        except StoreError as error:
+            # It is tried again at the next look; what is not read there is answered here.
+            log.info("The turn in %s is not told what waits now: %s", door.key, error)
 
     async def _find_other(
         self, door: Door[Any]

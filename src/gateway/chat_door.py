@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from agent.outcome import NotStarted, TurnOutcome
 from agent.request import DeliverTo, Question, TakenOver, TurnRequest, WaitingNotes
 from conversation.door import Abandoned, Door, Origin
+from conversation.offering import Offers
 from conversation.patience import retry_until_stored
 from hermes_state import StoreError
 
@@ -83,6 +84,7 @@ class ChatDoor(Door[Inbound]):
         """Whose message is being answered."""
         self.resumed: float | None = None
         """Since when a turn that another process began is seen to run."""
+        self._offers = Offers(parts.db.sync)
 
     # What is to be run
 
@@ -136,6 +138,8 @@ class ChatDoor(Door[Inbound]):
         """The turn of another chat may have read it, or the gateway is being stopped."""
         if not self._parts.is_running():
             return None
+        if self._offers.has_offered(inbound.inbox_id):
+            await retry_until_stored(self._answer_read, "Looking what was read")
         waiting = await retry_until_stored(self.next, "Looking what waits")
         if waiting is not None:  # the same message, perhaps taken up anew, or one before it
             waiting.entry = inbound.entry
@@ -342,9 +346,43 @@ class ChatDoor(Door[Inbound]):
     # Turns of other processes
 
     def waits_for(self, turn: Mapping[str, Any]) -> bool:
-        """Another gateway's are waited for; a program's that is no chat, the engine waits for, so
-        that /stop and the silence watch work meanwhile."""
-        return bool(turn["deliver_to"])
+        """Another gateway's are waited for, and those that are to read a message; any other of a
+        program that is no chat, the engine waits for, so that /stop and the silence watch work
+        meanwhile."""
+        waiting = list(self.admitted.values())
+        return bool(turn["deliver_to"]) or any(map(self._turns.steers, waiting))
+
+    async def offer(self, inbound: Inbound, turn: Mapping[str, Any]) -> None:
+        """Let the turn read what waits here, in its order, if messages are to steer."""
+        for waiting in await self._waiting():
+            name = waiting.inbox_id
+            if not await self._parts.db.at_hand(self._turns.steers, waiting):
+                return
+            is_new = not self._offers.has_offered(name)
+            text = waiting.event.text
+            if not await self._offers.offer(self.session_id(), turn, text, name):
+                return
+            self.steered.add((self.key, name))
+            if is_new:
+                await self.mirror_question(waiting)
+
+    async def _answer_read(self) -> None:
+        """The other turn has ended. Where the chat is not linked, nobody else shows it the answer
+        to what that has read."""
+        parts, entry = self._parts, self._parts.store.entry(self.key)
+        rows = await parts.db.list_waiting(session_key=self.key)
+        unread = {row["id"] for row in rows}
+        names = [name for key, name in self.steered if key == self.key and name not in unread]
+        read = [self.admitted[name] for name in names if name in self.admitted]
+        text = ""
+        if read and entry is not None and not entry.linked:
+            tip = await parts.db.at_hand(parts.db.sync.get_compression_tip, entry.session_id)
+            messages = await parts.db.get_messages_as_conversation(tip)
+            last = messages[-1] if messages else {}
+            text = str(last.get("content") or "") if last.get("role") == "assistant" else ""
+        await self._settle_steered()
+        if text:
+            await parts.delivery.say(read[-1].event.source, self.key, text)
 
     def door_of(self, turn: Abandoned) -> ChatDoor | None:
         """The chat that an abandoned turn belongs to."""

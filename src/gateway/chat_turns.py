@@ -83,6 +83,7 @@ class ChatTurns:
         key = inbound.session_key
         holder = await self._find_running(key)
         door = self.door(key)
+        inbound.steers = mode == "steer"
         door.admitted[inbound.inbox_id] = inbound
         self.parts.arrived(key)
         platform = self._config.platforms.get(inbound.event.source.platform)
@@ -182,6 +183,12 @@ class ChatTurns:
         if not self._options.are_set(key):
             return self._config.busy_input_mode
         return await self._db.at_hand(self._busy_mode, key)
+
+    def steers(self, inbound: Inbound) -> bool:
+        """Whether a message is to be read by a turn that another process runs; for threads too."""
+        if inbound.waited or inbound.is_noted or inbound.event.media:
+            return False
+        return inbound.steers or self._busy_mode(inbound.session_key) == "steer"
 
     async def queue(self, inbound: Inbound, message: str) -> int:
         """Let a message wait for the end of the running turn, whatever others of its chat do;

@@ -54,6 +54,8 @@ class Inbound:
     waited: bool = False
     """It was accepted by an earlier run, or is to wait: it is answered in its turn, and interrupts
     nobody."""
+    steers: bool = False
+    """It is for the turn that runs, here or in another process, whatever other messages do."""
     taken: TakenTurn | None = None
     """The turn it belongs to was begun by a process that died; `inbox_id` is its new name."""
     is_noted: bool = False

@@ -16,15 +16,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from agent.events import Event, Noticed, Watcher, tell
-from agent.outcome import NotStarted, TurnOutcome
+from agent.outcome import NotStarted, Superseded, TurnOutcome
 from agent.request import Question, TurnRequest
 from conversation.busy import BusyMode, offer
 from conversation.door import Abandoned, Door, Origin
+from conversation.offering import Offers
 from hermes_state import LEASE_SECONDS, StoreError
 
 from .config import Platform
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
+from .stored_turns import stored_outcome
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from .chat_turns import ChatTurns
 
 log = logging.getLogger(__name__)
+
+NO_ANSWER = "Another turn has read this message, and its answer is not known."
 
 MOST_WAITING = 16
 """Messages that may wait in one conversation."""
@@ -100,6 +104,11 @@ class Request:
     """What becomes of it while a turn of an earlier request runs in its conversation."""
     mode: Mode | None = None
     """What the agent may do from this message on; as it is with the conversation if None."""
+
+    @property
+    def steers(self) -> bool:
+        """Whether a turn that runs, here or in another process, is to read it."""
+        return self.busy_mode == "steer" and isinstance(self.content, str)
 
     @property
     def source(self) -> SessionSource:
@@ -235,6 +244,11 @@ class RequestDoor(Door[_Asked]):
         """Hand the outcome to whoever waits for it, and to those whose message the turn read."""
         self._conversations.dequeue(self.key, asked)
         self._requests.answer(asked, outcome)
+        await self._answer_offered(outcome)
+
+    async def _answer_offered(self, outcome: TurnOutcome | None) -> None:
+        """Answer those whose message a turn has read; None: a turn of another process, whose
+        outcome is in the store."""
         offered = [other for other in self._conversations.queue(self.key) if other.is_offered]
         if not offered:
             return
@@ -243,8 +257,14 @@ class RequestDoor(Door[_Asked]):
         for other in offered:
             other.is_offered = False
             if other.request.id not in waiting:
+                read_by = outcome or await self._find_outcome(other.request)
                 self._conversations.dequeue(self.key, other)
-                self._requests.answer(other, outcome)
+                self._requests.answer(other, read_by)
+
+    async def _find_outcome(self, request: Request) -> TurnOutcome:
+        db, name = self._parts.db, str(request.message_id)
+        outcome = await db.at_hand(stored_outcome, db.sync, request.session_id, name)
+        return outcome or Superseded(session_id=request.session_id, error=NO_ANSWER)
 
     async def say(self, asked: _Asked, text: str) -> None:
         """Tell whoever watches."""
@@ -255,8 +275,25 @@ class RequestDoor(Door[_Asked]):
         return self._parts.questions.is_asking(self.key)
 
     def waits_for(self, turn: Mapping[str, Any]) -> bool:
-        """A gateway's turns are waited for; the engine waits for a program's."""
-        return bool(turn["deliver_to"])
+        """A gateway's turns are waited for, and those that are to read the message; the engine
+        waits for any other of a program."""
+        queue = self._conversations.queue(self.key)
+        return bool(turn["deliver_to"]) or (bool(queue) and queue[0].request.steers)
+
+    async def offer(self, asked: _Asked, turn: Mapping[str, Any]) -> None:
+        """Let the turn read the messages that are to steer it, in their order."""
+        for waiting in list(self._conversations.queue(self.key)):
+            request = waiting.request
+            if not request.steers or not await self._requests.offers_of(self.key).offer(
+                self.session_id(), turn, request.content, request.id
+            ):
+                return
+            waiting.is_offered = True
+
+    async def confirm(self, asked: _Asked) -> _Asked | None:
+        """Those that the other turn has read are answered with its answer."""
+        await self._answer_offered(None)
+        return next(iter(self._conversations.queue(self.key)), None)
 
     def door_of(self, turn: Abandoned) -> Door[Any] | None:
         """The chat that an abandoned turn belongs to; an API client asks again itself."""
@@ -271,10 +308,15 @@ class Requests:
         self._conversations = parts.turns.conversations
         self._asked: dict[str, _Asked] = {}
         self._lining_up: dict[str, int] = {}
+        self._offers: dict[str, Offers] = {}
 
     def is_busy(self, key: str) -> bool:
         """Whether a turn runs in a conversation."""
         return bool(self._conversations.queue(key))
+
+    def offers_of(self, key: str) -> Offers:
+        """What was offered to turns of other processes in a conversation, as long as any waits."""
+        return self._offers.setdefault(key, Offers(self._parts.db.sync))
 
     def is_open(self, request_id: str) -> bool:
         """Whether a message is waiting or being answered here."""
@@ -342,6 +384,9 @@ class Requests:
         if ahead > MOST_WAITING:
             raise TooManyWaitingError(ahead - 1)
         asked = self._new(request)
+        if request.steers and request.message_id is None:
+            # Another process's turn may read it: it is found again by this name.
+            request.message_id = request.id.rpartition(":")[2]
         is_kept = request.durable or request.message_id is not None
         if ahead or is_kept:
             self._lining_up[key] = self._lining_up.get(key, 0) + 1
@@ -416,31 +461,11 @@ class Requests:
 
     def close(self, key: str) -> None:
         """Nothing is to be run in a conversation; who still waits there is told to come back."""
+        self._offers.pop(key, None)
         for asked in self._conversations.clear_queue(key):
             self._asked.pop(asked.request.id, None)
             if not asked.outcome.done():
                 asked.outcome.set_exception(StoppingError(asked.request.stored))
-
-
-def stored_answer(messages: list[dict[str, Any]], message_id: str) -> list[dict[str, Any]] | None:
-    """The rows of the turn that answered the client's message; None if it is not among them."""
-    start = next(
-        (n for n, row in enumerate(messages) if row.get("platform_message_id") == message_id), None
-    )
-    return None if start is None else turn_at(messages, start)
-
-
-def turn_at(messages: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
-    """The rows from a user's message up to the next one behind an answer; what the user added
-    before it was answered is among them."""
-    end = start + 1
-    while end < len(messages):
-        before = messages[end - 1]
-        is_answered = before["role"] == "assistant" and not before.get("tool_calls")
-        if messages[end]["role"] == "user" and is_answered:
-            break
-        end += 1
-    return messages[start:end]
 
 
 def event_of(request: Request) -> MessageEvent:

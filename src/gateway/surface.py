@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agent.slash.surface import CommandError, Surface
+from conversation.abandoned import runs_elsewhere
 
 from . import handoff
 from .link_codes import LinkCodeError
@@ -134,8 +135,9 @@ class ChatSurface(Surface):
         return int(self._in_loop(self._turns.queue(self._inbound, text)))
 
     def steer(self, text: str) -> bool:
-        """Add a message to the running turn of the chat's conversation."""
-        if not self.running:
+        """Add a message to the running turn of the chat's conversation, here or in another
+        process."""
+        if not self.running and not runs_elsewhere(self.db, self.session_id):
             return False
         self._in_loop(self._turns.send(self._inbound, text, mode="steer"))
         return True

@@ -25,6 +25,10 @@ OWNER = "accepted_by"
 """Which process a prompt was sent to: as long as it lives, nobody else runs it."""
 
 
+STEERS = "steers"
+"""Whether a turn of another process is to read a prompt that waits for its end."""
+
+
 class Prompt(NamedTuple):
     """A prompt and the row of the inbox it has."""
 
@@ -37,11 +41,19 @@ class Notes:
     """What a conversation is to be told without anybody having asked."""
 
 
-def accept(hub: Hub, session: Session, content: Any, message_id: str | None = None) -> str | None:
+def accept(
+    hub: Hub,
+    session: Session,
+    content: Any,
+    message_id: str | None = None,
+    *,
+    steers: bool = False,
+) -> str | None:
     """Store a prompt before anybody is told that it was taken; returns its inbox id.
 
     A client that does not know whether its prompt arrived sends it again under the same
-    `message_id`; then the result is None.
+    `message_id`; then the result is None. One that `steers` may be read by a turn that another
+    process runs.
     """
     inbox_id = f"tui:{message_id or f'{time.time_ns():x}:{os.urandom(4).hex()}'}"
     facts = {
@@ -49,6 +61,8 @@ def accept(hub: Hub, session: Session, content: Any, message_id: str | None = No
         for name in ("cwd", "model", "provider", "reasoning_effort", "pending_title", "user_id")
         if session.get(name)
     }
+    if steers and isinstance(content, str):
+        facts[STEERS] = True
     is_new = hub.get_db().accept_message(
         inbox_id,
         live.current_key(session),
@@ -62,10 +76,13 @@ def accept(hub: Hub, session: Session, content: Any, message_id: str | None = No
 
 def oldest(hub: Hub, session: Session) -> Prompt | None:
     """The prompt that has waited longest, of those that this server is to run."""
+    return next((Prompt(row["content"], row["id"]) for row in list_own(hub, session)), None)
+
+
+def list_own(hub: Hub, session: Session) -> list[dict[str, Any]]:
+    """The rows of the prompts that wait and that this server is to run, oldest first."""
     waiting = hub.get_db().list_waiting(live.current_key(session))
-    return next(
-        (Prompt(row["content"], row["id"]) for row in waiting if _is_ours(row, session)), None
-    )
+    return [row for row in waiting if _is_ours(row, session)]
 
 
 def first(hub: Hub, session: Session) -> Prompt | Notes | None:

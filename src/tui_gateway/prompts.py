@@ -40,19 +40,19 @@ def submit(
     Returns "streaming", "queued", "steered" or "interrupting"; "known" if `message_id` was sent
     before. Raises if it cannot be stored.
     """
-    inbox_id = accept(hub, session, content, message_id)
+    mode = session.get("busy_mode") or hub.get_config().display.busy_input_mode
+    inbox_id = accept(hub, session, content, message_id, steers=mode == "steer")
     if inbox_id is None:
         return "known"
     if _claim(session):
         # What came earlier and still waits goes first.
         begun = _go_on(hub, sid, session, Prompt(content, inbox_id))
         return "streaming" if begun is None or prompt_id(begun) == inbox_id else "queued"
-    mode = session.get("busy_mode") or hub.get_config().display.busy_input_mode
     with session["history_lock"]:
         if session.get("prompt_id") == inbox_id:
             return "streaming"  # the turn before has ended meanwhile
-        if session.get("awaits_other"):
-            return "queued"
+        if session.get("awaits_other"):  # whoever waits offers it to the turn (`session_door`)
+            return "steered" if mode == "steer" and isinstance(content, str) else "queued"
         taken = offer(session.get("agent"), mode, content, inbox_id)
         if mode == "interrupt" and taken != "steered" and _stop(session):
             return "interrupting"  # also one that is still being prepared
@@ -60,14 +60,18 @@ def submit(
 
 
 def steer(hub: Hub, sid: str, session: Session, text: str) -> str:
-    """Add a message to the running turn; without one it waits like any other."""
-    inbox_id = accept(hub, session, text) or ""
+    """Add a message to the running turn, here or in another process; without one it waits like any
+    other."""
+    inbox_id = accept(hub, session, text, steers=True) or ""
     with session["history_lock"]:
         is_other = session.get("running") and session.get("prompt_id") != inbox_id
-        if is_other and offer(session.get("agent"), "steer", text, inbox_id) == "steered":
+        awaits_other = session.get("awaits_other") is not None
+        agent = None if awaits_other or not is_other else session.get("agent")
+        if agent is not None and offer(agent, "steer", text, inbox_id) == "steered":
             return "steered"
+    is_elsewhere = awaits_other or abandoned.runs_elsewhere(hub.get_db(), live.current_key(session))
     run_waiting(hub, sid, session)
-    return "queued"
+    return "steered" if is_elsewhere else "queued"
 
 
 def interrupt(session: Session) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -20,12 +21,13 @@ from conversation import abandoned
 from conversation.door import Abandoned, Door, NotNowError, Origin
 from conversation.event_hooks import hooks_of
 from conversation.mirror import LinkedChats
+from conversation.offering import Offers
 from conversation.pace import Pace
 from conversation.service import Conversations
 from hermes_base import session_context
 from hermes_state import AsyncSessionDB, SessionDB, TakenTurn
 
-from . import agents, asking, history, inbox, live, other_processes, turn_ends
+from . import agents, asking, history, inbox, live, other_processes, turn_ends, viewing
 from .hub import Hub, Session
 from .inbox import SOURCE, Notes, Prompt, mark_running
 
@@ -59,6 +61,7 @@ class SessionDoor(Door[Work]):
         """Whether notes were to be told and were not: by another process, perhaps."""
         self._was_overtaken = False
         """Whether an abandoned turn was to be taken over and is another process's by now."""
+        self._offers = Offers(hub.get_db())
         self._is_claimed = True
         self._refusal: Exception | None = None
 
@@ -118,6 +121,17 @@ class SessionDoor(Door[Work]):
             return True
         self._told_nothing = abandoned.runs_elsewhere(self._hub.get_db(), self.session_id())
         return not self._told_nothing
+
+    async def confirm(self, work: Work) -> Work | None:
+        """The prompt, unless the turn of another process has read it: then it is answered."""
+        if not isinstance(work, Prompt) or not self._offers.has_offered(work.inbox_id):
+            return work
+        if any(row["id"] == work.inbox_id for row in inbox.list_own(self._hub, self._session)):
+            return work
+        if not viewing.was_shown(self._session):
+            self._complete = turn_ends.answered_elsewhere(self._session["history"])
+        viewing.end(self._hub, self.key, self._session)
+        return None
 
     # One turn
 
@@ -266,6 +280,14 @@ class SessionDoor(Door[Work]):
         self._session["awaits_other"] = self._hub.get_db().wake.ring
         self._hub.emit("status.update", self.key, {"kind": "notice", "text": text})
 
+    async def offer(self, work: Work, turn: Mapping[str, Any]) -> None:
+        """Let the turn read the prompts that wait here, in their order, if they are to steer."""
+        for row in inbox.list_own(self._hub, self._session):
+            if not row["facts"].get(inbox.STEERS) or not isinstance(row["content"], str):
+                return
+            if not await self._offers.offer(self.session_id(), turn, row["content"], row["id"]):
+                return
+
     def gives_up(self, work: Work) -> bool:
         """Whether the prompt was stopped, or the session is closed."""
         return bool(self._session.get("stop_wanted") or self._session.get("_finalized"))
@@ -273,6 +295,8 @@ class SessionDoor(Door[Work]):
     async def wait_ends(self, work: Work, has_ended: bool) -> None:
         """Show what the other has said; a prompt that was stopped is dropped."""
         session = self._session
+        if isinstance(work, Prompt) and self._offers.has_offered(work.inbox_id):
+            viewing.await_end(session)  # its last events may be about the prompt
         session.pop("awaits_other", None)
         session["elsewhere"] = not has_ended  # then `other_processes` tells of its end
         if has_ended:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agent.ids import new_session_id
 from agent.slash import Alias, CommandError, Result, Surface, lookup, run
 from agent.slash.table import parse
+from conversation.abandoned import runs_elsewhere
 
 from . import agents, asking, fetching, inbox, live, prompts, walls
 from .hub import Hub, Session
@@ -115,8 +116,9 @@ class LiveSurface(Surface):
         return len(self.db.list_waiting(self.session_id))
 
     def steer(self, text: str) -> bool:
-        """Add a message to the running turn; it is stored like every prompt."""
-        if not self.running:
+        """Add a message to the running turn, here or in another process; it is stored like every
+        prompt."""
+        if not self.running and not runs_elsewhere(self.db, self.session_id):
             return False
         prompts.steer(self._hub, self._sid, self._session, text)
         return True

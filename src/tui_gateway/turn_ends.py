@@ -63,6 +63,13 @@ def not_begun(prompt_id: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def answered_elsewhere(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """A prompt that the turn of another process has read; `messages` end with its answer."""
+    last = messages[-1] if messages else {}
+    text = last.get("content") if last.get("role") == "assistant" else ""
+    return {"text": text if isinstance(text, str) else "", "usage": {}, "status": "complete"}
+
+
 def not_built(hub: Hub, sid: str, error: Exception) -> dict[str, Any]:
     """No agent: a prompt stays in the inbox, and is run once the cause is mended."""
     log.error("No agent for %s: %s", sid, error, exc_info=error)

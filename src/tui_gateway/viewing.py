@@ -59,6 +59,12 @@ def await_end(session: Session) -> None:
         ended.wait(LAST_SECONDS)
 
 
+def was_shown(session: Session) -> bool:
+    """Whether the clients were shown the end of the turn that is, or was last, viewed."""
+    viewed = session.get("viewed")
+    return viewed is not None and session.get("shown_end") == viewed
+
+
 def end(hub: Hub, sid: str, session: Session) -> None:
     """Show no more of it; what was being shown is closed for the clients."""
     view = session.pop("view", None)
@@ -86,6 +92,7 @@ def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
         elif name == "TurnFinished":
             session["inflight"], session["is_viewing"] = None, False
             session["asked_elsewhere"] = {}
+            session["shown_end"] = session["viewed"]
             complete = {"text": event.text, "usage": {}, "status": event.status}
             hub.emit("message.complete", sid, complete)
         elif name == "QuestionAsked":

@@ -1,8 +1,10 @@
 """A machine of its own: a process with another home that runs one turn over a shared store.
 
-Arguments: the home, the store's address, how many pieces of text its model streams, and "deaf" if
-it is to hear no notification. It streams a piece for every line of its input, and prints how the
-turn has ended.
+Arguments: the home, the store's address, what its model does, "deaf" if it is to hear no
+notification, and the session. Its model streams so many pieces of text, one for every line of its
+input; or, told to "echo", calls a tool after a line, and then answers after another with the last
+thing that it was told. It prints what the turn is given to read, then how the turn has ended, and
+what it has said.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ from typing import Any
 
 from agent.agent import AIAgent
 from agent.config.schema import AgentSettings
+from agent.model import ModelRequest
 from agent.outcome import TurnOutcome
 from agent.request import Question, TurnRequest
-from agent.scripted import ScriptedModel, say
+from agent.scripted import ScriptedModel, Step, call, say
 from conversation.door import Door, Origin
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
 from hermes_state import AsyncSessionDB, SessionDB
 from hermes_state.server_wake import ServerWake
+from tools.base import ToolContext, tool
+from tools.registry import Registry
 
 SESSION = "s"
 
@@ -32,12 +37,13 @@ class OneTurn(Door[str]):
 
     key = "far"
 
-    def __init__(self, agent: AIAgent) -> None:
+    def __init__(self, agent: AIAgent, session_id: str) -> None:
         self.agent = agent
+        self._session_id = session_id
         self.outcome: TurnOutcome | None = None
 
     def session_id(self) -> str:
-        return SESSION
+        return self._session_id
 
     async def next(self) -> str | None:
         return None
@@ -49,7 +55,7 @@ class OneTurn(Door[str]):
         return Question(work)
 
     def origin(self, work: str) -> Origin:
-        return Origin("memory", SESSION)
+        return Origin("memory", self._session_id)
 
     async def deliver(self, work: str, outcome: TurnOutcome) -> None:
         self.outcome = outcome
@@ -60,29 +66,57 @@ def swallow_notifications() -> None:
     ServerWake._hear = lambda self, heard: None  # type: ignore[method-assign]
 
 
-async def main(home: Path, address: str, pieces: int, hearing: str) -> None:
+async def read_line() -> None:
+    """Wait for a line of the input."""
+    await asyncio.to_thread(sys.stdin.readline)
+
+
+def steps_of(doing: str) -> list[Any]:
+    """What the model does."""
+    if doing != "echo":
+        pieces = [(read_line, f"piece {number}. ") for number in range(int(doing))]
+        return [say(*(move for piece in pieces for move in piece))]
+
+    def answer(request: ModelRequest) -> Step:
+        said = [message["content"] for message in request.messages if message["role"] == "user"]
+        return say(read_line, f"re: {said[-1]}")
+
+    return [call("wait"), answer, answer]
+
+
+@tool(toolset="test", effect="none")
+async def wait(context: ToolContext) -> str:
+    """Wait for a line."""
+    await read_line()
+    return "waited"
+
+
+class PrintingAgent(AIAgent):
+    """Prints what its turn is given to read."""
+
+    def steer(self, text: str, inbox_id: str | None = None, fence: int | None = None) -> bool:
+        is_given = super().steer(text, inbox_id, fence)
+        print("given" if is_given else "late", text, flush=True)
+        return is_given
+
+
+async def main(home: Path, address: str, doing: str, hearing: str, session_id: str) -> None:
     """Run the turn."""
     os.environ["HERMES_HOME"] = str(home)
     if hearing == "deaf":
         swallow_notifications()
     db = SessionDB(home / "state.db", server=address)
-
-    async def line() -> None:
-        await asyncio.to_thread(sys.stdin.readline)
-
-    moves: list[Any] = []
-    for number in range(pieces):
-        moves += [line, f"piece {number}. "]
-    model = ScriptedModel([say(*moves)])
-    door = OneTurn(AIAgent(model, db=db, session_id=SESSION))
+    model = ScriptedModel(steps_of(doing))
+    agent = PrintingAgent(model, db=db, session_id=session_id, tools=Registry([wait]))
+    door = OneTurn(agent, session_id)
     conversations = Conversations(
         AsyncSessionDB(db), AgentSettings, lambda: EventHooks(home / "hooks")
     )
     await conversations.work(door, "Tell me")
     assert door.outcome is not None
-    print(door.outcome.status, flush=True)
+    print(door.outcome.status, door.outcome.text, flush=True)
     await asyncio.Event().wait()  # as a gateway does; until it is killed
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+    asyncio.run(main(Path(sys.argv[1]), *sys.argv[2:6]))

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import queue
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,65 +13,23 @@ from agent.elsewhere import NotHeardError, steer_elsewhere, stop_elsewhere
 from agent.events import TextStreamed, TurnFinished
 from conversation.events import Numbered
 from conversation.watching import follow_turn
-from hermes_state import SessionDB
 
 from .. import postgres
-from ..state.raw import query
 from .distant_child import SESSION
-
-SECONDS = 60.0
-
-
-class Far:
-    """Another machine, with a turn that waits for lines."""
-
-    def __init__(self, folder: Path, hearing: str, pieces: int) -> None:
-        self.address = postgres.database_for(folder / "state.db")
-        self.db = SessionDB(folder / "near" / "state.db", server=self.address)
-        home = folder / "far"
-        home.mkdir()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.conversation.distant_child", str(home), self.address,
-             str(pieces), hearing],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.until(lambda: (self.db.get_turn(SESSION) or {}).get("state") == "running")
-
-    def until(self, holds: Callable[[], Any]) -> None:
-        """Wait for something."""
-        deadline = time.monotonic() + SECONDS
-        while not holds():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def stream(self) -> None:
-        """Have the next piece streamed."""
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def ended(self) -> str:
-        """How the turn has ended."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def rows(self, table: str) -> int:
-        return int(query(self.db, f"SELECT COUNT(*) FROM {table}")[0][0])
+from .far import SECONDS, Far
 
 
 @pytest.fixture(params=["hearing", "deaf"])
 def far(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Far]:
-    there = Far(tmp_path, request.param, 3)
+    there = Far(tmp_path, request.param)
     yield there
-    there.process.kill()
-    there.process.communicate()
-    there.db.close()
+    there.close()
     postgres.forget_database(tmp_path / "state.db")
 
 
 def test_a_stop_reaches_the_turn_and_whoever_asked_is_told(far: Far) -> None:
     assert stop_elsewhere(far.db, SESSION)
-    assert far.ended() == "interrupted"
+    assert far.printed().startswith("interrupted")
     assert not stop_elsewhere(far.db, SESSION)
     assert far.rows("signals") == 0
 
@@ -97,10 +51,32 @@ def test_a_message_for_the_turn_is_taken_and_waits_until_it_is_read(far: Far) ->
     assert [row["id"] for row in far.db.list_waiting(SESSION)] == ["m"]  # until it is read
 
 
+@pytest.mark.parametrize("hearing", ["hearing", "deaf"])
+def test_a_message_is_read_between_two_steps_of_the_turn(tmp_path: Path, hearing: str) -> None:
+    far = Far(tmp_path, hearing, "echo")
+    try:
+        far.db.accept_message("m", SESSION, "Be brief", source="tui")
+        assert steer_elsewhere(far.db, SESSION, "Be brief", "m", far.turn()["started_at"])
+        assert far.printed() == "given Be brief"
+        far.go_on()  # the tool ends
+        far.until(lambda: not far.db.list_waiting(SESSION))  # it was read, and the turn goes on
+        assert far.turn()["state"] == "running"
+        far.go_on()
+        assert far.printed() == "complete re: Be brief"
+        # For a turn that has ended it is too late: the message waits for the next.
+        far.db.accept_message("late", SESSION, "And now?", source="tui")
+        assert not steer_elsewhere(far.db, SESSION, "And now?", "late", far.turn()["started_at"])
+        assert [row["id"] for row in far.db.list_waiting(SESSION)] == ["late"]
+        assert not stop_elsewhere(far.db, SESSION, far.turn()["started_at"])
+    finally:
+        far.close()
+        postgres.forget_database(tmp_path / "state.db")
+
+
 def test_what_streams_there_is_seen_here_and_stored_only_while_it_is(
     far: Far, tmp_path: Path
 ) -> None:
-    far.stream()
+    far.go_on()
     turn = far.db.get_turn(SESSION)
     assert turn is not None
     assert far.rows("watched_events") == far.rows("watches") == 0  # nobody watches
@@ -111,11 +87,11 @@ def test_what_streams_there_is_seen_here_and_stored_only_while_it_is(
     while "piece 0. " not in text:
         event = shown.get(timeout=SECONDS).event
         text += event.text if isinstance(event, TextStreamed) else ""
-    far.stream()
+    far.go_on()
     while "piece 1. " not in text:
         event = shown.get(timeout=SECONDS).event
         text += event.text if isinstance(event, TextStreamed) else ""
-    far.stream()
+    far.go_on()
     while True:
         numbered = shown.get(timeout=SECONDS)
         if isinstance(numbered.event, TurnFinished):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from starlette.requests import Request as HttpRequest
 
-from agent.outcome import Answered, Failed, Interrupted, TurnOutcome
+from agent.outcome import TurnOutcome
 from gateway.config import Platform
 from gateway.requests import (
     AlreadyAskedError,
@@ -24,10 +24,10 @@ from gateway.requests import (
     StoppingError,
     TooManyWaitingError,
     conversation_key,
-    stored_answer,
 )
 from gateway.session import SessionSource
 from gateway.session_store import new_gateway_session_id
+from gateway.stored_turns import stored_outcome
 from hermes_state import StoreError
 
 from .auth import Keys
@@ -240,9 +240,8 @@ class Api:
 
     def earlier(self, session_id: str, message_id: str) -> TurnOutcome:
         """The outcome of a message that was answered before, from the store; ApiError if none."""
-        turn = self.turn_of(session_id, message_id) or []
-        answer = turn[-1] if turn else None
-        if answer is None or answer["role"] != "assistant" or answer.get("tool_calls"):
+        outcome = stored_outcome(self.db, session_id, message_id)
+        if outcome is None:
             raise ApiError(
                 409,
                 "A request with this name was accepted before and has no answer (yet). Look into"
@@ -250,23 +249,7 @@ class Api:
                 code="already_accepted",
                 headers={"Retry-After": "5", "x-should-retry": "false"},
             )
-        session_id, text = str(answer["session_id"]), answer["content"]
-        reason = answer.get("finish_reason")
-        if reason == "error":
-            return Failed(session_id=session_id, messages=turn, api_calls=1, error=text)
-        if reason == "interrupted":
-            return Interrupted(session_id=session_id, messages=turn, api_calls=1, text=text)
-        is_cut = reason == "length"
-        return Answered(
-            session_id=session_id, messages=turn, api_calls=1, text=text, partial=is_cut
-        )
-
-    def turn_of(self, session_id: str, message_id: str) -> list[dict[str, Any]] | None:
-        """The stored rows of the turn that a client's message began."""
-        for segment in self.db.get_compression_lineage(session_id):
-            if self.db.has_platform_message_id(segment, message_id):
-                return stored_answer(self.db.get_messages(segment, True), message_id)
-        return None
+        return outcome
 
 
 def unknown_session(session_id: str) -> ApiError:

@@ -13,8 +13,9 @@ from starlette.responses import Response
 
 from agent.events import Event, TurnStarted
 from agent.outcome import TurnOutcome, usage_dict
-from gateway.requests import Request, turn_at
+from gateway.requests import Request
 from gateway.session_store import new_gateway_session_id
+from gateway.stored_turns import turn_at
 
 from .chat_completions import streamed
 from .context import Api, Place

@@ -21,6 +21,7 @@ from agent.elsewhere import NotHeardError, stop_elsewhere
 from agent.events import Event, Watcher
 from conversation.abandoned import other_turn, runs_elsewhere
 from gateway.requests import Request
+from gateway.stored_turns import stored_turn
 
 from .context import Api, Place
 from .errors import ApiError, json_response
@@ -141,7 +142,7 @@ class Runs:
         row = await api.at_hand(api.db.get_session, session_id)
         if row is None or row["user_id"] != owner_id(owner):
             raise _unknown(http)
-        if await api.at_hand(api.turn_of, session_id, run_id) is None:
+        if await api.at_hand(stored_turn, api.db, session_id, run_id) is None:
             raise _unknown(http)
         if api.requests.is_open(f"api_server:{owner}:{run_id}"):
             return {**shown, "status": "running"}
