@@ -33,6 +33,10 @@ class Beating(Protocol):
         """What it holds."""
         ...
 
+    def wants(self) -> list[str]:
+        """Leases that it would take if they were free."""
+        ...
+
     def heard(self, begun: float, leases: list[PlatformLease], beat: Beat) -> None:
         """A beat for these leases, begun at that moment, succeeded; from another thread."""
         ...
@@ -184,7 +188,7 @@ class Heart:
         if replica is None:
             return db.beat_turns(leases)
         held = replica.leases()
-        beat = db.beat_replica(held, leases)
+        beat = db.beat_replica(held, leases, replica.wants())
         replica.heard(begun, held, beat)
         return beat.lost_turns
 

@@ -168,6 +168,10 @@ class ChatTurns:
             return None
         return await self._db.at_hand(self.running_key, key)
 
+    def runs_in(self, platform: Platform) -> bool:
+        """Whether a turn runs in a chat of a platform."""
+        return any(platform.value in key.split(":") for key in self.conversations.agents)
+
     def is_busy(self, key: str) -> bool:
         """Whether a turn of a chat runs or waits."""
         return self.conversations.is_busy(key)

@@ -110,6 +110,8 @@ class Pipeline:
         """What was taken up here and may still wait in the inbox, by its id."""
         self._left: dict[str, str] = {}
         """What was accepted here while its chat was not certainly ours, and its chat."""
+        self._held: set[str] = set()
+        """Chats in which what only a newer release understands waits for one that runs."""
         self._stored = Places()
         self._taken = Places()
 
@@ -158,7 +160,8 @@ class Pipeline:
 
     def _may_go_on(self, inbound: Inbound) -> bool:
         """Whether a message's chat is ours, and none before it was left in the inbox."""
-        is_first = inbound.session_key not in self._left.values()
+        key = inbound.session_key
+        is_first = key not in self._left.values() and key not in self._held
         return is_first and self._serves(inbound.event.source.platform)
 
     def _put_back(self, inbound: Inbound) -> None:
@@ -174,19 +177,20 @@ class Pipeline:
         """
         holders: dict[str, set[str]] = {}
         known = {*self._under_way, *self._left}
-        waiting = await self._db.list_waiting()
+        waiting = await self._db.list_waiting(with_held=True)
         if waiting and self._db.sync.is_on_server:
             holders = await self._list_holders()
             known = {*self._under_way, *self._left}
-            waiting = await self._db.list_waiting()
+            waiting = await self._db.list_waiting(with_held=True)
         # From here on nothing is waited for: two looks at once must not take up the same message,
         # nor one that was begun when the platform was ours, what is another's by now.
         for settled in known - {row["id"] for row in waiting}:
             self._under_way.pop(settled, None)
             self._left.pop(settled, None)
+        self._held = {row["session_key"] for row in waiting if row["is_held"]}
         for row in waiting:
-            if not row["session_key"] or not row["facts"].get("source"):
-                continue  # another front end's
+            if row["is_held"] or not row["session_key"] or not row["facts"].get("source"):
+                continue  # a newer release's, or another front end's
             is_own = row["owner"] == this_process() and row["id"] not in self._left
             if (is_own and not with_own) or row["id"] in self._under_way:
                 continue

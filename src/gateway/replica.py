@@ -14,13 +14,16 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agent.heartbeat import heart
 from hermes_base.clock import elapsed
+from hermes_base.process import this_process
 from hermes_base.version import __version__
 from hermes_state import LEASE_SECONDS, Beat, PlatformLease, StoreError
+
+from .shares import UPKEEP, find_better_taker
 
 if TYPE_CHECKING:
     from agent.config import Config
@@ -39,8 +42,8 @@ POLITE_SECONDS = LEASE_SECONDS / 100
 first."""
 _OF_MACHINE = ("store", "store_connections", "logging", "terminal", "replicas")
 """Sections that may well differ from one machine to the next."""
-UPKEEP = "upkeep"
-"""The lease of whoever keeps the store tidy."""
+AWAY_SECONDS = LEASE_SECONDS / 5
+"""For so long others may take first what should be theirs."""
 
 
 class Replica:
@@ -51,18 +54,27 @@ class Replica:
         db: AsyncSessionDB,
         config: Mapping[str, Any],
         address: str | None = None,
+        prefers: Sequence[str] = (),
         clock: Callable[[], float] = elapsed,
     ) -> None:
         """`config` is what all of them should be told alike; a digest of it is shown, and the
-        `address` of this one."""
+        `address` of this one. `prefers` names the platforms that it should hold."""
         self._db = db
         self._digest = digest_of(config)
         self._address = address
+        self._prefers = prefers
         self._clock = clock
         self._held: dict[str, tuple[PlatformLease, float]] = {}
         """By name: a lease, and when it was last known to count, by our own clock."""
         self._given_up: dict[str, PlatformLease] = {}
         """Leases that we did not keep, and may still have in the store."""
+        self._wanted: set[str] = set()
+        """Leases that are waited for."""
+        self._taken: dict[str, float] = {}
+        """By name: when a lease was taken, by our own clock."""
+        self._away_until: dict[str, float] = {}
+        """By name: until when others may take first what we let go of for them."""
+        self._let_go_at: float | None = None
         self._changing = threading.Lock()
         self._draining = False
 
@@ -83,6 +95,7 @@ class Replica:
             version=__version__,
             address=self._address,
             config_digest=self._digest,
+            prefers=self._prefers,
         )
 
     # The heartbeat, in its thread
@@ -90,6 +103,10 @@ class Replica:
     def leases(self) -> list[PlatformLease]:
         """What is held."""
         return [lease for lease, _ in list(self._held.values())]
+
+    def wants(self) -> list[str]:
+        """Leases that would be taken if they were free."""
+        return [] if self._draining else list(self._wanted)
 
     def heard(self, begun: float, leases: list[PlatformLease], beat: Beat) -> None:
         """The store has taken a beat that was begun at that moment."""
@@ -138,24 +155,55 @@ class Replica:
         if lease is None:
             return False
         self._held[name] = lease, begun
+        self._taken[name] = begun
         log.info("This replica holds %s (%d)", name, lease.fence)
         return True
 
     async def take_when_free(self, name: str, tell: Callable[[str], None]) -> None:
         """Wait for a lease; `tell` is told who holds it meanwhile."""
         wake = self._db.wake
-        while True:
-            seen = wake.number
-            try:
-                holder = await self._db.get_platform_holder(name)
-                if holder is None and not self._draining:
-                    await asyncio.sleep(POLITE_SECONDS * len(self._held))
-                    if await self.take(name):
-                        return
-                tell(holder["host"] if holder else "")
-            except StoreError as error:
-                log.warning("Who holds %s is not known now: %s", name, error)
-            await wake.wait_async(seen, LOOK_SECONDS, LOOK_SECONDS / 20)
+        self._wanted.add(name)
+        try:
+            while True:
+                seen = wake.number
+                try:
+                    holder = await self._db.get_platform_holder(name)
+                    if holder is None and not self._draining:
+                        await asyncio.sleep(POLITE_SECONDS * len(self._held))
+                        if await self._is_first(name) and await self.take(name):
+                            return
+                    tell(holder["host"] if holder else "")
+                except StoreError as error:
+                    log.warning("Who holds %s is not known now: %s", name, error)
+                await wake.wait_async(seen, LOOK_SECONDS, LOOK_SECONDS / 20)
+        finally:
+            self._wanted.discard(name)
+
+    async def _is_first(self, name: str) -> bool:
+        """Whether a lease that is free may be taken: not for a moment if we let go of it, or if it
+        should be another's."""
+        now = self._clock()
+        if now < self._away_until.get(name, now):
+            return False
+        if self._away_until.pop(name, None) is not None:
+            return True  # nobody else came for it
+        replicas = await self._db.list_replicas()
+        own = next((row for row in replicas if row["owner"] == this_process()), None)
+        if own is None or find_better_taker(name, own, replicas) is None:
+            return True
+        self._away_until[name] = now + AWAY_SECONDS
+        return False
+
+    def may_let_go(self, name: str, seconds: float) -> bool:
+        """Whether a lease was held for so long, and none was let go of in that time."""
+        now, taken = self._clock(), self._taken.get(name)
+        is_old = taken is not None and now - taken >= seconds
+        return is_old and (self._let_go_at is None or now - self._let_go_at >= seconds)
+
+    def stay_away(self, name: str) -> None:
+        """Let others have a lease first that we let go of."""
+        self._let_go_at = self._clock()
+        self._away_until[name] = self._let_go_at + AWAY_SECONDS
 
     async def wait_lost(self, name: str) -> None:
         """Return when a lease is not certainly ours any more."""

@@ -29,6 +29,7 @@ from .agent_cache import AgentCache
 from .agent_source import AgentSource
 from .asking import Questions
 from .authorization import Authorization
+from .balance import Balance
 from .chat_door import ChatParts
 from .chat_options import ChatOptions
 from .chat_sessions import ChatSessions, reset_chat
@@ -102,8 +103,9 @@ class GatewayRunner:
         self.hooks: Any = EventHooks(home / "hooks")
         self._model: Any = None
         self.replica = Replica(
-            session_db, shared_settings(settings), settings.replicas.address or None
-        )
+            session_db, shared_settings(settings), settings.replicas.address or None,
+            settings.replicas.prefer,
+        )  # fmt: skip
         self.authorization = Authorization(config, session_db)
         self.delivery = Delivery(
             session_db, self.adapters, config, home, self._tasks.spawn,
@@ -179,7 +181,11 @@ class GatewayRunner:
         self.supervisor = Supervisor(
             config.platforms, adapters, self._make_adapter, recover=self.recovery.recover,
             resume=delivery.resume_platform, replica=self.replica, lost=self.recovery.forget,
+            settle=delivery.drain,
         )  # fmt: skip
+        self.balance = Balance(
+            db, self.replica, self.supervisor, store, delivery, self.turns.runs_in
+        )
 
     # Start and stop
 
@@ -197,6 +203,7 @@ class GatewayRunner:
         self.spawn(self.handoffs.watch(self.is_running))
         self.spawn(self.recovery.watch(self.adapters, self.is_running))
         self.spawn(self.replica.keep_tidy(end_lost_tasks))
+        self.spawn(self.balance.watch(self.is_running))
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
         await self.hooks.emit("gateway:startup", {"platforms": platforms})
@@ -250,7 +257,7 @@ class GatewayRunner:
         try:
             if not await self.replica.has_others():
                 return False
-            await self.supervisor.hand_over(self.delivery.drain)
+            await self.supervisor.hand_over()
         except StoreError as error:
             log.warning("Other replicas go on when our leases have run out: %s", error)
         return True

@@ -40,6 +40,10 @@ class LostPlatformError(Exception):
     """Another replica may hold the platform by now."""
 
 
+class GaveWayError(LostPlatformError):
+    """We hold it still; another replica should."""
+
+
 class Supervisor:
     """Connects platforms and keeps them so."""
 
@@ -52,10 +56,12 @@ class Supervisor:
         resume: Callable[[Platform], Awaitable[None]],
         replica: Replica,
         lost: Callable[[Platform], None],
+        settle: Callable[[], Awaitable[None]],
     ) -> None:
         """`adapters` has those that are connected, and whose chats are ours. Before one receives,
         `recover` goes on with what others left in its chats, and `resume` with what is owed to
-        them; `lost` is told when its chats are not ours any more."""
+        them; `lost` is told when its chats are not ours any more; `settle` lets what is being sent
+        just now be noted as sent."""
         self._platforms = platforms
         self._adapters = adapters
         self._make_adapter = make_adapter
@@ -63,6 +69,9 @@ class Supervisor:
         self._resume = resume
         self._replica = replica
         self._lost = lost
+        self._settle = settle
+        self._giving_way: dict[Platform, asyncio.Event] = {}
+        """Set for a platform that another replica should hold."""
         self._tasks: dict[Platform, asyncio.Task[None]] = {}
         self.states: dict[str, str] = {}
         """How each platform is: connecting, connected, standby, or what is wrong."""
@@ -96,6 +105,18 @@ class Supervisor:
     def is_held(self, platform: Platform) -> bool:
         """Whether the chats of a platform are one replica's, whichever it is."""
         return platform in self._names
+
+    def held(self) -> dict[Platform, str]:
+        """The platforms whose chats are ours, with their leases."""
+        return {
+            platform: name for platform, name in self._names.items() if platform in self._adapters
+        }
+
+    def give_way(self, platform: Platform) -> None:
+        """Let another replica have a platform that is held here: receive no more, let what is being
+        sent be noted as sent, and let go of its lease."""
+        if (event := self._giving_way.get(platform)) is not None:
+            event.set()
 
     def is_elsewhere(self, platform: Platform) -> bool:
         """Whether another replica has the chats of a platform."""
@@ -137,8 +158,8 @@ class Supervisor:
                     await adapter.run()
             except asyncio.CancelledError:
                 raise
-            except LostPlatformError:
-                log.warning("%s is not served here any more", platform.value)
+            except LostPlatformError as error:
+                await self._note_loss(platform, error)
             except Exception as error:  # noqa: BLE001
                 # Whatever a platform's library raises, the others go on and this one comes back.
                 self.states[platform.value] = f"{type(error).__name__}: {error}"
@@ -209,8 +230,8 @@ class Supervisor:
             await self._wait_for(platform, name)
             try:
                 await self._while_held(platform, name, self._hold_chats(platform, adapter))
-            except LostPlatformError:
-                log.warning("%s is not served here any more", platform.value)
+            except LostPlatformError as error:
+                await self._note_loss(platform, error)
             self._forget(platform)
             await self._replica.release(name)
 
@@ -221,20 +242,35 @@ class Supervisor:
     async def _while_held(
         self, platform: Platform, name: str, work: Coroutine[Any, Any, None]
     ) -> None:
-        """Do something as long as a lease is certainly ours. Raises LostPlatformError after it."""
+        """Do something as long as a lease is certainly ours. Raises LostPlatformError after it, and
+        GaveWayError if another replica should have it."""
+        giving_way = self._giving_way[platform] = asyncio.Event()
         serving = asyncio.ensure_future(work)
-        watching = asyncio.ensure_future(self._replica.wait_lost(name))
+        tasks = {
+            serving,
+            asyncio.ensure_future(self._replica.wait_lost(name)),
+            asyncio.ensure_future(giving_way.wait()),
+        }
         try:
-            await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
                 serving.result()
                 return
             self._forget(platform)
         finally:
-            for task in (serving, watching):
+            del self._giving_way[platform]
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait({serving, watching}, timeout=DISCONNECT_SECONDS)
-        raise LostPlatformError(name)
+            await asyncio.wait(tasks, timeout=DISCONNECT_SECONDS)
+        raise GaveWayError(name) if giving_way.is_set() else LostPlatformError(name)
+
+    async def _note_loss(self, platform: Platform, error: LostPlatformError) -> None:
+        if isinstance(error, GaveWayError):
+            await self._settle()
+            self._replica.stay_away(self._names[platform])
+            self._pauses.pop(platform, None)
+        else:
+            log.warning("%s is not served here any more", platform.value)
 
     def _forget(self, platform: Platform) -> None:
         if self._adapters.pop(platform, None) is not None:
@@ -247,13 +283,10 @@ class Supervisor:
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=5)
 
-    async def hand_over(self, settle: Callable[[], Awaitable[None]]) -> None:
-        """Let other replicas have the platforms that they can hold; they send what is owed.
-
-        `settle` lets what is being sent just now be noted as sent.
-        """
+    async def hand_over(self) -> None:
+        """Let other replicas have the platforms that they can hold; they send what is owed."""
         held = {name: self._adapters.pop(name) for name in self._names if name in self._adapters}
-        await settle()
+        await self._settle()
         for platform, adapter in held.items():
             await self._disconnect(platform, adapter)
         await self._replica.drain()

@@ -110,7 +110,7 @@ def _status(home: Path, args: argparse.Namespace) -> int:
     if pid is not None:
         facts = read_runtime_status(home)
     if args.json:
-        shown = {**facts, "running": pid is not None, "pid": pid, "replicas": _replicas(home)}
+        shown = {**facts, "running": pid is not None, "pid": pid, **_shared(home)}
         print(json.dumps(shown))
         return 0 if pid is not None else 3
     if pid is None:
@@ -128,11 +128,12 @@ def _status(home: Path, args: argparse.Namespace) -> int:
     return 0
 
 
-def _replicas(home: Path) -> list[dict[str, Any]]:
+def _shared(home: Path) -> dict[str, Any]:
     try:
-        return replica_status.list_replicas(home)
+        replicas, waiting = replica_status.read_shared(home)
     except (StoreError, ConfigError):
-        return []  # without --json the reason is printed
+        replicas, waiting = [], []  # without --json the reason is printed
+    return {"replicas": replicas, "waiting_for_newer": waiting}
 
 
 def _setup(home: Path, args: argparse.Namespace) -> int:

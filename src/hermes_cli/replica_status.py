@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.home import ConfigError
 from agent.store import find_store, open_place
@@ -14,25 +16,57 @@ from hermes_state import StoreError
 from .commands.output import visible
 
 
-def list_replicas(home: Path) -> list[dict[str, Any]]:
-    """Every gateway of a home's store; none where that is a file. StoreError, ConfigError."""
+class Shared(NamedTuple):
+    """What the gateways of a store have in common."""
+
+    replicas: list[dict[str, Any]]
+    """Every gateway."""
+    waiting: list[dict[str, Any]]
+    """What waits for a newer release than this one, as `list_for_newer` has it."""
+
+
+def read_shared(home: Path) -> Shared:
+    """The gateways of a home's store; none where that is a file. StoreError, ConfigError."""
     place = find_store(home)
     if place.server is None:
-        return []
+        return Shared([], [])
     with open_place(place) as db:
-        return db.list_replicas()
+        return Shared(db.list_replicas(), db.list_for_newer())
 
 
 def describe(home: Path, pid: int | None) -> list[str]:
     """Lines for `hermes gateway status`; `pid` is the gateway of this home, if one runs."""
     try:
-        replicas = list_replicas(home)
+        replicas, waiting = read_shared(home)
     except (StoreError, ConfigError) as error:
         return [f"Other gateways of its store cannot be listed: {error}"]
-    if not replicas:
-        return []
     own = None if pid is None else name_process(pid)
-    return ["Gateways of this store:", *(f"  {_line(replica, own)}" for replica in replicas)]
+    lines = [f"  {_line(replica, own)}" for replica in replicas]
+    return [*(["Gateways of this store:"] if lines else ()), *lines, *describe_waiting(waiting)]
+
+
+_SEVERAL = {"delivery": "deliveries"}
+
+
+def describe_waiting(waiting: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What waits for a newer release, since when, and whether one runs that takes it."""
+    lines = []
+    for is_taken, runs in (
+        (True, "A gateway of such a release runs, and takes them over."),
+        (False, "No gateway of such a release runs: start one, or finish the upgrade."),
+    ):
+        group = [row for row in waiting if row["is_taken"] == is_taken]
+        if not group:
+            continue
+        counts = Counter(row["kind"] for row in group)
+        kinds = ", ".join(
+            f"{count} {kind if count == 1 else _SEVERAL.get(kind, kind + 's')}"
+            for kind, count in counts.items()
+        )
+        since = min(row["since"] for row in group)
+        day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+        lines.append(f"Waiting for a newer release since {day}: {kinds}. {runs}")
+    return lines
 
 
 def _line(replica: Mapping[str, Any], own: str | None) -> str:

@@ -277,6 +277,7 @@ class AsyncSessionDB:
     drain_replica = _InThread(SessionDB.drain_replica)
     leave_replicas = _InThread(SessionDB.leave_replicas)
     list_replicas = _InThread(SessionDB.list_replicas)
+    list_for_newer = _InThread(SessionDB.list_for_newer)
     list_live_owners = _InThread(SessionDB.list_live_owners)
     is_owner_alive = _InThread(SessionDB.is_owner_alive)
     set_running_turns = _InThread(SessionDB.set_running_turns)

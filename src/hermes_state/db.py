@@ -30,6 +30,7 @@ from . import (
     listing,
     messages,
     named_files,
+    newer,
     notes,
     outbox,
     pairing,
@@ -341,6 +342,7 @@ class SessionDB:
     drain_replica = _writes(replicas.drain_replica)
     leave_replicas = _writes(replicas.leave_replicas)
     list_replicas = _reads(replicas.list_replicas)
+    list_for_newer = _reads(newer.list_for_newer)
     list_live_owners = _reads(replicas.list_others)
     is_owner_alive = _reads(replicas.is_owner_alive)
     set_running_turns = _writes(replicas.set_running_turns)

@@ -16,8 +16,11 @@ from hermes_base.process import this_process
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
 from .dialect import Connection, at_most, row, rows
 from .errors import AlreadyTakenError
+from .formats import names_in, needed, understands, understood
 from .lineage import get_compression_lineage
+from .newer import highest_format
 from .replicas import of_those_gone
+from .turns import Lease, raise_format
 
 INBOX_ID = "_inbox"
 """Key under which a message says which row of the inbox it comes from, or which rows: the parts of
@@ -49,8 +52,8 @@ def accept_message(
     now = conn.now()
     conn.execute(
         "INSERT INTO inbox (id, session_id, source, session_key, user_id, platform_message_id,"
-        " content, facts, state, received_at, updated_at, owner)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+        " content, facts, state, received_at, updated_at, owner, needs_format)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING",
         (
             encode_text(inbox_id, "inbox_id"),
             encode_text(session_id, "session_id"),
@@ -63,6 +66,7 @@ def accept_message(
             now,
             now,
             this_process(),
+            needed("inbox", names_in(facts)),
         ),
     )
     return conn.changes() > 0
@@ -74,9 +78,14 @@ def list_waiting(
     source: str | None = None,
     session_key: str | None = None,
     limit: int = -1,
+    with_held: bool = False,
 ) -> list[dict[str, Any]]:
     """The messages nobody has begun with, oldest first: of a conversation, of a front end, of a
-    chat, or all."""
+    chat, or all.
+
+    Without those that only a newer release understands, and, as long as a gateway of such a release
+    lives, without those behind them in their chat; `with_held` with them, and `is_held` says so.
+    """
     where, given = [f"state = 'waiting' AND source NOT IN {NOTES}"], []
     if session_key is not None:
         where.append("session_key = ?")
@@ -88,9 +97,27 @@ def list_waiting(
     if source is not None:
         where.append("source = ?")
         given.append(source)
-    return _messages(
+    messages = _messages(
         conn, f"{' AND '.join(where)} ORDER BY received_at, rowid LIMIT ?", *given, at_most(limit)
     )
+    if not all(understands(message["needs_format"]) for message in messages):
+        _hold_back(conn, messages)
+    if with_held:
+        return messages
+    return [message for message in messages if not message["is_held"]]
+
+
+def _hold_back(conn: Connection, messages: list[dict[str, Any]]) -> None:
+    """Mark the messages that are not this release's to begin with."""
+    highest, chats = highest_format(conn), set()
+    for message in messages:
+        chat = message["session_key"] or message["session_id"]
+        if not understands(message["needs_format"]):
+            message["is_held"] = True
+            if message["needs_format"] <= highest:
+                chats.add(chat)
+        elif chat in chats:
+            message["is_held"] = True
 
 
 def _messages(conn: Connection, where: str, *values: Any) -> list[dict[str, Any]]:
@@ -98,6 +125,7 @@ def _messages(conn: Connection, where: str, *values: Any) -> list[dict[str, Any]
     for message in messages:
         message["content"] = decode_content(message["content"])
         message["facts"] = decode_json(message["facts"]) or {}
+        message["is_held"] = False
     return messages
 
 
@@ -109,7 +137,7 @@ def begin_command(conn: Connection, inbox_id: str) -> bool:
     """
     conn.execute(
         "UPDATE inbox SET state = 'begun', updated_at = ?, owner = ?"
-        " WHERE id = ? AND state = 'waiting'",
+        f" WHERE id = ? AND state = 'waiting' AND {understood()}",
         (conn.now(), this_process(), inbox_id),
     )
     return conn.changes() > 0
@@ -120,7 +148,7 @@ def claim_message(conn: Connection, inbox_id: str, owner: str | None) -> bool:
     was first."""
     conn.execute(
         "UPDATE inbox SET owner = ?, updated_at = ? WHERE id = ? AND state = 'waiting'"
-        " AND owner IS NOT DISTINCT FROM ?",
+        f" AND owner IS NOT DISTINCT FROM ? AND {understood()}",
         (this_process(), conn.now(), inbox_id, owner),
     )
     return conn.changes() > 0
@@ -128,7 +156,7 @@ def claim_message(conn: Connection, inbox_id: str, owner: str | None) -> bool:
 
 def list_begun(conn: Connection) -> list[dict[str, Any]]:
     """The commands that were begun and are not known to be done, oldest first."""
-    return _messages(conn, "state = 'begun' ORDER BY received_at, rowid")
+    return _messages(conn, f"state = 'begun' AND {understood()} ORDER BY received_at, rowid")
 
 
 def list_left_commands(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
@@ -144,11 +172,12 @@ def drop_message(conn: Connection, inbox_id: str) -> bool:
 def mark_taken(
     conn: Connection,
     messages: Iterable[Mapping[str, Any]],
+    lease: Lease | None = None,
     left_out: list[Any] | None = None,
 ) -> list[Mapping[str, Any]]:
     """Mark the inbox rows of messages as taken; returns the messages without their ids.
 
-    For the transaction that stores them.
+    For the transaction that stores them. The turn of `lease` takes as new a release as they do.
 
     Raises AlreadyTakenError if another turn, here or in another process, was first, or its sender
     took one back; with `left_out` the message is left out instead, and what it has under INBOX_ID
@@ -169,6 +198,8 @@ def mark_taken(
         for part_id, known in zip(parts, taken, strict=True):
             if known is None:
                 raise AlreadyTakenError(part_id)
+            if known["needs_format"] is not None and lease is not None:
+                raise_format(conn, lease, known["needs_format"])
             if known["platform_message_id"] is not None:
                 plain.setdefault("platform_message_id", known["platform_message_id"])
         done.append(plain)
@@ -187,6 +218,7 @@ def _settle(conn: Connection, inbox_id: str, state: str) -> dict[str, Any] | Non
     return row(
         conn,
         "UPDATE inbox SET state = ?, content = NULL, facts = NULL, updated_at = ?"
-        " WHERE id = ? AND state IN ('waiting', 'begun') RETURNING platform_message_id",
+        " WHERE id = ? AND state IN ('waiting', 'begun')"
+        " RETURNING platform_message_id, needs_format",
         (state, conn.now(), inbox_id),
     )

@@ -16,6 +16,7 @@ from typing import Any
 from . import delegations
 from .codec import decode_content, encode_content, encode_text
 from .dialect import Connection, rows, tuples, value
+from .formats import needed, understood
 from .inbox import NOTES
 
 WAKING = "note"
@@ -42,14 +43,16 @@ def add_note(
         raise ValueError(f"{source!r} is no kind of note")
     now = conn.now()
     conn.execute(
-        "INSERT INTO inbox (id, session_id, source, content, state, received_at, updated_at)"
-        " VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?5) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO inbox (id, session_id, source, content, state, received_at, updated_at,"
+        " needs_format) VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?5, ?6)"
+        " ON CONFLICT (id) DO NOTHING",
         (
             encode_text(note_id, "note_id"),
             encode_text(session_id, "session_id"),
             source,
             encode_content(text),
             now,
+            needed("note", (source,)),
         ),
     )
     return conn.changes() > 0
@@ -64,7 +67,8 @@ def take_notes(conn: Connection, session_id: str) -> list[dict[str, Any]]:
     waiting = rows(
         conn,
         "SELECT i.id, i.source, i.content FROM inbox i WHERE i.state = 'waiting'"
-        f" AND i.source IN {NOTES} AND {_OF_CONVERSATION} ORDER BY i.received_at, i.rowid",
+        f" AND i.source IN {NOTES} AND {understood('i.needs_format')} AND {_OF_CONVERSATION}"
+        " ORDER BY i.received_at, i.rowid",
         (session_id,),
     )
     for note in waiting:
@@ -98,7 +102,8 @@ def has_notes(conn: Connection, session_id: str) -> bool:
         value(
             conn,
             "SELECT EXISTS (SELECT 1 FROM inbox i WHERE i.state = 'waiting'"
-            f" AND i.source IN {_WAKING} AND {_OF_CONVERSATION})",
+            f" AND i.source IN {_WAKING} AND {understood('i.needs_format')}"
+            f" AND {_OF_CONVERSATION})",
             (session_id,),
         )
     ) or delegations.has_results(conn, session_id)
@@ -113,7 +118,7 @@ def list_noted(conn: Connection) -> list[str]:
     noted = tuples(
         conn,
         "SELECT DISTINCT session_id FROM inbox WHERE state = 'waiting'"
-        f" AND source IN {_WAKING} AND received_at > ?",
+        f" AND source IN {_WAKING} AND {understood()} AND received_at > ?",
         (oldest,),
     )
     sessions = [str(session_id) for (session_id,) in noted]

@@ -14,6 +14,7 @@ from hermes_base.process import this_process
 
 from .codec import encode_text
 from .dialect import Connection, rows
+from .formats import needed, understood
 from .replicas import PlatformLease, of_those_gone, require_platform
 
 OUTBOX = "_outbox"
@@ -36,8 +37,9 @@ def add_delivery(
     now = conn.now()
     conn.execute(
         "INSERT INTO delivery_obligations (obligation_id, session_key, platform, chat_id,"
-        " thread_id, content, state, attempts, created_at, updated_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, ?, ?) ON CONFLICT (obligation_id) DO NOTHING",
+        " thread_id, content, state, attempts, created_at, updated_at, needs_format)"
+        " VALUES (?, ?, ?, ?, ?, ?, 'pending', 0, ?, ?, ?)"
+        " ON CONFLICT (obligation_id) DO NOTHING",
         (
             encode_text(delivery_id, "delivery_id"),
             encode_text(session_key, "session_key"),
@@ -47,6 +49,7 @@ def add_delivery(
             encode_text(content, "content"),
             now,
             now,
+            needed("delivery", (platform,)),
         ),
     )
     return conn.changes() > 0
@@ -88,7 +91,8 @@ def begin_delivery(conn: Connection, delivery_id: str, lease: PlatformLease | No
     require_platform(conn, lease)
     conn.execute(
         "UPDATE delivery_obligations SET state = 'sending', attempts = attempts + 1,"
-        " updated_at = ?, owner = ? WHERE obligation_id = ? AND state = 'pending'",
+        " updated_at = ?, owner = ? WHERE obligation_id = ? AND state = 'pending'"
+        f" AND {understood()}",
         (conn.now(), this_process(), delivery_id),
     )
     return conn.changes() > 0
@@ -136,11 +140,12 @@ def list_left_deliveries(conn: Connection, with_own: bool = False) -> list[dict[
 def list_deliveries(
     conn: Connection, states: Iterable[str] = ("pending",), session_key: str | None = None
 ) -> list[dict[str, Any]]:
-    """Deliveries in these states, oldest first."""
+    """Deliveries in these states, oldest first; without those that only a newer release
+    understands."""
     wanted = list(states)
     if not wanted:
         return []
-    where = f"state IN ({', '.join('?' * len(wanted))})"
+    where = f"state IN ({', '.join('?' * len(wanted))}) AND {understood()}"
     given: list[Any] = list(wanted)
     if session_key is not None:
         where += " AND session_key = ?"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from hermes_base.process import is_gone, this_process
 
+from . import formats
 from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, row, rows, value
 from .errors import LeaseLostError
@@ -55,14 +56,20 @@ def register_replica(
     version: str = "",
     address: str | None = None,
     config_digest: str | None = None,
+    prefers: Iterable[str] = (),
 ) -> str:
-    """This process serves from now on; returns its name as an owner."""
+    """This process serves from now on; returns its name as an owner.
+
+    `prefers` names platforms that it should hold rather than others.
+    """
     owner, now = this_process(), conn.now()
     conn.execute(
         "INSERT INTO replicas (owner, host, started_at, heartbeat_at, version, address,"
-        " config_digest, draining, turns) VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, 0, 0)"
+        " config_digest, draining, turns, format, prefers)"
+        " VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, 0, 0, ?7, ?8)"
         " ON CONFLICT (owner) DO UPDATE SET host = ?2, started_at = ?3, heartbeat_at = ?3,"
-        " version = ?4, address = ?5, config_digest = ?6, draining = 0, turns = 0",
+        " version = ?4, address = ?5, config_digest = ?6, draining = 0, turns = 0, format = ?7,"
+        " prefers = ?8",
         (
             owner,
             encode_text(host, "host"),
@@ -70,6 +77,8 @@ def register_replica(
             encode_text(version, "version"),
             encode_text(address, "address"),
             encode_text(config_digest, "config_digest"),
+            formats.UNDERSTOOD,
+            encode_json(list(prefers), "prefers"),
         ),
     )
     conn.execute("DELETE FROM replicas WHERE heartbeat_at < ?", (now - FORGET_SECONDS,))
@@ -77,11 +86,20 @@ def register_replica(
 
 
 def beat_replica(
-    conn: Connection, leases: Iterable[PlatformLease] = (), turns: Iterable[Lease] = ()
+    conn: Connection,
+    leases: Iterable[PlatformLease] = (),
+    turns: Iterable[Lease] = (),
+    wants: Iterable[str] = (),
 ) -> Beat:
-    """Say that this replica lives, holds these leases and works on these turns."""
+    """Say that this replica lives, holds these leases and works on these turns.
+
+    `wants` names the leases that it would take if they were free.
+    """
     now = conn.now()
-    conn.execute("UPDATE replicas SET heartbeat_at = ? WHERE owner = ?", (now, this_process()))
+    conn.execute(
+        "UPDATE replicas SET heartbeat_at = ?, wants = ? WHERE owner = ?",
+        (now, encode_json(sorted(wants), "wants"), this_process()),
+    )
     is_known = conn.changes() > 0
     lost = []
     for lease in leases:
@@ -109,7 +127,8 @@ def leave_replicas(conn: Connection) -> None:
 
 
 def list_replicas(conn: Connection) -> list[dict[str, Any]]:
-    """Every replica, oldest first, with what it `holds` and runs; `is_alive` says if it is heard.
+    """Every replica, oldest first, with what it `holds`, `prefers`, `wants` to hold and runs;
+    `is_alive` says if it is heard.
 
     `silent` is for how many seconds it was not, by the store's clock.
     """
@@ -125,6 +144,8 @@ def list_replicas(conn: Connection) -> list[dict[str, Any]]:
     )
     for replica in replicas:
         replica["holds"] = held.get(replica["owner"], [])
+        replica["prefers"] = decode_json(replica["prefers"]) or []
+        replica["wants"] = decode_json(replica["wants"]) or []
         replica["silent"] = now - replica["heartbeat_at"]
         replica["is_alive"] = _is_heard(replica["owner"], replica["heartbeat_at"], now)
     return replicas

@@ -33,6 +33,7 @@ _STATE_CARRIED = [
     "handoff_platform",
     "handoff_error",
     "handoff_owner",
+    "handoff_needs_format",
 ]
 
 

@@ -9,6 +9,7 @@ from hermes_base.process import this_process
 from .changes import note_session_changed
 from .codec import encode_text
 from .dialect import Connection, row, rows, tuples
+from .formats import needed, understood
 from .replicas import of_those_gone
 from .sessions import RECOVERABLE_END_REASONS
 from .titles import make_room_for_title
@@ -141,9 +142,9 @@ def request_handoff(conn: Connection, session_id: str, platform: str) -> bool:
     """Ask for the session to be taken over by a platform; False if it is unknown or under way."""
     conn.execute(
         "UPDATE sessions SET handoff_state = 'pending', handoff_platform = ?, handoff_error = NULL,"
-        " version = version + 1 WHERE id = ?"
+        " handoff_needs_format = ?, version = version + 1 WHERE id = ?"
         " AND (handoff_state IS NULL OR handoff_state NOT IN ('pending', 'running'))",
-        (encode_text(platform, "platform"), session_id),
+        (encode_text(platform, "platform"), needed("handoff", (platform,)), session_id),
     )
     return conn.changes() > 0
 
@@ -161,7 +162,9 @@ def get_handoff_state(conn: Connection, session_id: str) -> dict[str, Any] | Non
 def list_pending_handoffs(conn: Connection) -> list[dict[str, Any]]:
     """Sessions that wait to be taken over, oldest first."""
     return rows(
-        conn, "SELECT * FROM sessions WHERE handoff_state = 'pending' ORDER BY started_at, id"
+        conn,
+        "SELECT * FROM sessions WHERE handoff_state = 'pending'"
+        f" AND {understood('handoff_needs_format')} ORDER BY started_at, id",
     )
 
 
@@ -176,7 +179,9 @@ def list_left_handoffs(conn: Connection, with_own: bool = False) -> list[dict[st
     `with_own` as in `list_others`.
     """
     sessions = rows(
-        conn, "SELECT * FROM sessions WHERE handoff_state = 'running' ORDER BY started_at, id"
+        conn,
+        "SELECT * FROM sessions WHERE handoff_state = 'running'"
+        f" AND {understood('handoff_needs_format')} ORDER BY started_at, id",
     )
     return of_those_gone(conn, sessions, with_own, "handoff_owner")
 
@@ -212,7 +217,8 @@ def _move_handoff(
     marks = ", ".join("?" * len(allowed))
     conn.execute(
         "UPDATE sessions SET handoff_state = ?, handoff_error = ?, handoff_owner = ?,"
-        f" version = version + 1 WHERE id = ? AND handoff_state IN ({marks})",
+        f" version = version + 1 WHERE id = ? AND handoff_state IN ({marks})"
+        f" AND {understood('handoff_needs_format')}",
         (state, encode_text(error, "error"), owner, session_id, *allowed),
     )
     return conn.changes() > 0

@@ -21,6 +21,7 @@ our own are further columns and tables:
 - signals                    what processes tell the one that runs a conversation's turn
 - watches, watched_events    who watches a turn from another machine, and what they are shown
 - owner (several tables)     the process that is sending, carrying out, taking over or working
+- needs_format (several)     which format of requests it takes to understand the row (`formats`)
 - search_changes             what the search index has to look at again besides new messages
 """
 
@@ -29,7 +30,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 12
+OWN_SCHEMA_VERSION = 13
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -74,6 +75,7 @@ SESSION_COLUMNS: dict[str, str] = {
     "handoff_platform": "TEXT",
     "handoff_error": "TEXT",
     "handoff_owner": "TEXT",
+    "handoff_needs_format": "INTEGER",
     "compression_failure_cooldown_until": "REAL",
     "compression_failure_error": "TEXT",
     "compression_fallback_streak": "INTEGER NOT NULL DEFAULT 0",
@@ -202,6 +204,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "owner_started_at": "INTEGER",
             "last_error": "TEXT",
             "owner": "TEXT",
+            "needs_format": "INTEGER",
         },
         "",
     ),
@@ -248,6 +251,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "received_at": "REAL NOT NULL",
             "updated_at": "REAL NOT NULL",
             "owner": "TEXT",
+            "needs_format": "INTEGER",
         },
         "",
     ),
@@ -263,6 +267,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "attempts": "INTEGER NOT NULL",
             "deliver_to": "TEXT",
             "attempts_without_progress": "INTEGER NOT NULL DEFAULT 0",
+            "needs_format": "INTEGER",
         },
         "",
     ),
@@ -290,6 +295,9 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "config_digest": "TEXT",
             "draining": "INTEGER NOT NULL DEFAULT 0",
             "turns": "INTEGER NOT NULL DEFAULT 0",
+            "format": "INTEGER",
+            "prefers": "TEXT",
+            "wants": "TEXT",
         },
         "",
     ),
@@ -313,6 +321,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "made_at": "REAL NOT NULL",
             "taken_at": "REAL",
             "outcome": "TEXT",
+            "needs_format": "INTEGER",
         },
         "",
     ),

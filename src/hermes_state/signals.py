@@ -19,7 +19,8 @@ from hermes_base.process import this_process
 
 from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, row, rows
-from .turns import TURN_RUNNING, is_abandoned
+from .formats import needed, understood
+from .turns import TURN_RUNNING, is_left
 
 FORGET_SECONDS = 60.0
 """A signal of this age is nobody's: whoever sent it has waited for seconds only."""
@@ -44,15 +45,15 @@ def send_signal(
         " COALESCE((SELECT conversation_id FROM sessions WHERE id = ?1), ?1)",
         (session_id,),
     )
-    if turn is None or turn["state"] != TURN_RUNNING or is_abandoned(turn, now):
+    if turn is None or turn["state"] != TURN_RUNNING or is_left(turn, now):
         return None
     if started_at is not None and turn["started_at"] != started_at:
         return None
     conn.execute("DELETE FROM signals WHERE made_at < ?", (now - FORGET_SECONDS,))
     signal_id = os.urandom(12).hex()
     conn.execute(
-        "INSERT INTO signals (id, conversation_id, started_at, kind, payload, made_at)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT INTO signals (id, conversation_id, started_at, kind, payload, made_at,"
+        " needs_format) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
             signal_id,
             turn["conversation_id"],
@@ -60,6 +61,7 @@ def send_signal(
             encode_text(kind, "kind"),
             encode_json(dict(payload), "payload") if payload else None,
             now,
+            needed("signal", (kind,)),
         ),
     )
     return signal_id
@@ -72,7 +74,8 @@ def list_signals(conn: Connection) -> list[dict[str, Any]]:
         conn,
         "SELECT s.*, t.fence FROM signals s JOIN turns t ON t.conversation_id = s.conversation_id"
         " AND t.started_at = s.started_at WHERE s.taken_at IS NULL AND t.owner = ?"
-        " AND t.state = 'running' AND s.made_at >= ? ORDER BY s.made_at, s.id",
+        f" AND t.state = 'running' AND s.made_at >= ? AND {understood('s.needs_format')}"
+        " ORDER BY s.made_at, s.id",
         (this_process(), conn.now() - FORGET_SECONDS),
     )
     for signal in signals:

@@ -23,7 +23,15 @@ from .outbox import enqueue_deliveries
 from .replicas import UNDER, require_platform
 from .sessions import create_session, reopen_session
 from .tool_runs import REPEATABLE, Started, finish_runs, settle_runs, start_runs, unfinished_runs
-from .turns import TURN_RUNNING, Lease, end_lease, get_turn, holds, require_lease, take_lease
+from .turns import (
+    TURN_RUNNING,
+    Lease,
+    end_lease,
+    get_turn,
+    holds,
+    require_lease,
+    take_lease,
+)
 from .usage import update_token_counts
 
 ROW_ID = "_row"
@@ -111,7 +119,7 @@ def begin_turn(
     added = [] if session is None else close_ends(conn, tip, conversation_id)
     lease = take_lease(conn, conversation_id, tip, deliver_to, given_up) if leased else None
     added += take_notes(conn, tip)
-    asked = [] if message is None else mark_taken(conn, [message])
+    asked = [] if message is None else mark_taken(conn, [message], lease)
     ids = append_messages(conn, tip, [*added, *asked])
     others_wrote = tip != session_id or before != seen_version or bool(added)
     return Recorded(tip, ids, _version(conn, tip), others_wrote, lease)
@@ -165,7 +173,7 @@ def record_step(
         tip = get_compression_tip(conn, session_id)
         before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
     left_out: list[Any] = []
-    stored = enqueue_deliveries(conn, mark_taken(conn, messages, left_out))
+    stored = enqueue_deliveries(conn, mark_taken(conn, messages, lease, left_out))
     if lease is not None:
         if not ends:
             require_lease(conn, lease)

@@ -19,6 +19,7 @@ from hermes_base.process import is_gone, this_process
 from .codec import decode_json, encode_json
 from .dialect import Connection, column, row, rows, value
 from .errors import ConversationBusyError, LeaseLostError
+from .formats import names_in, needed, understands
 
 LEASE_SECONDS = 20.0
 """After so long without a heartbeat, another process may take a turn over."""
@@ -49,7 +50,8 @@ def take_lease(
     now = conn.now()
     turn = row(
         conn,
-        "SELECT fence, state, owner, heartbeat_at FROM turns WHERE conversation_id = ?",
+        "SELECT fence, state, owner, heartbeat_at, needs_format FROM turns"
+        " WHERE conversation_id = ?",
         (conversation_id,),
     )
     is_held = turn is not None and turn["state"] == TURN_RUNNING and not is_abandoned(turn, now)
@@ -59,10 +61,12 @@ def take_lease(
     owner = this_process()
     conn.execute(
         "INSERT INTO turns (conversation_id, session_id, state, owner, fence, heartbeat_at,"
-        " started_at, attempts, deliver_to) VALUES (?1, ?2, 'running', ?3, ?4, ?5, ?5, 1, ?6)"
+        " started_at, attempts, deliver_to, needs_format)"
+        " VALUES (?1, ?2, 'running', ?3, ?4, ?5, ?5, 1, ?6, ?7)"
         " ON CONFLICT (conversation_id) DO UPDATE SET session_id = ?2, state = 'running',"
         " owner = ?3, fence = ?4, heartbeat_at = ?5, started_at = ?5, attempts = 1,"
-        " attempts_without_progress = 0, deliver_to = ?6 WHERE turns.fence = ?4 - 1",
+        " attempts_without_progress = 0, deliver_to = ?6, needs_format = ?7"
+        " WHERE turns.fence = ?4 - 1",
         (
             conversation_id,
             session_id,
@@ -70,6 +74,7 @@ def take_lease(
             fence,
             now,
             encode_json(dict(deliver_to), "deliver_to") if deliver_to else None,
+            needed("turn", names_in(deliver_to)),
         ),
     )
     if not conn.changes():  # somebody was quicker: the number is taken
@@ -109,8 +114,23 @@ def note_progress(conn: Connection, lease: Lease) -> None:
     )
 
 
+def raise_format(conn: Connection, lease: Lease, needs_format: int) -> None:
+    """A turn has taken in what only some releases understand: it is theirs to go on with."""
+    conn.execute(
+        "UPDATE turns SET needs_format = ?1 WHERE conversation_id = ?2 AND fence = ?3"
+        " AND owner = ?4 AND (needs_format IS NULL OR needs_format < ?1)",
+        (needs_format, *lease),
+    )
+
+
 def is_abandoned(turn: Mapping[str, Any], now: float) -> bool:
-    """Whether nobody runs a turn any more that has not ended."""
+    """Whether nobody runs a turn any more that has not ended, and that this release may end: one
+    that it does not understand is left to a newer."""
+    return understands(turn["needs_format"]) and is_left(turn, now)
+
+
+def is_left(turn: Mapping[str, Any], now: float) -> bool:
+    """Whether nobody runs a turn any more that has not ended, whoever may end it."""
     if turn["state"] != TURN_RUNNING:
         return False
     # A clock that was set back must not keep a dead turn for long.

@@ -169,6 +169,9 @@ class _Gateway:
     def leases(self) -> list[PlatformLease]:
         return [self.lease]
 
+    def wants(self) -> list[str]:
+        return ["matrix"]
+
     def heard(self, begun: float, leases: list[PlatformLease], beat: Beat) -> None:
         assert leases == [self.lease] and begun <= elapsed()
         self.beats.append(beat)
@@ -192,6 +195,7 @@ def test_one_beat_is_for_a_gateway_and_its_turns(tmp_path: Path) -> None:
             db.release_platform(held)
             beating.beat()
             assert [beat.lost for beat in gateway.beats] == [[], [held]]
+            assert [replica["wants"] for replica in db.list_replicas()] == [["matrix"]]
             assert lost == ["lost"]
             assert not beating.is_sure(db, lease)
             beating.leave(db)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hermes_state import LEASE_SECONDS, SessionDB
+from hermes_state import LEASE_SECONDS, SessionDB, formats
 
 from .. import postgres
 from ..state.owners import acting_as, owner
@@ -73,3 +74,27 @@ def test_doctor_says_when_they_differ(cli: Any, shared: SessionDB) -> None:
     said = cli("doctor").out
     assert "have different settings in config.yaml: host-a, host-b; host-c" in said
     assert "have different versions: host-a, host-b; host-c" in said
+
+
+def test_what_waits_for_a_newer_release_is_said_with_since_when(
+    cli: Any, shared: SessionDB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "newer release" not in cli("gateway", "status").out
+    with monkeypatch.context() as newer, acting_as("a"):
+        newer.setattr(formats, "UNDERSTOOD", 2)
+        newer.setattr(formats, "NEEDED", {"inbox.location": 2, "delivery.local": 2})
+        shared.register_replica(host="host-a", version="3.0")
+        for number in range(2):
+            shared.accept_message(f"m{number}", "s", "hello", session_key="k",
+                                  facts={"location": "here"})  # fmt: skip
+        shared.add_delivery("d", "hi", session_key="k", platform="local", chat_id="1")
+    tamper(shared, "UPDATE inbox SET received_at = 1000000000")
+    said = cli("gateway", "status").out
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1_000_000_000))
+    assert f"Waiting for a newer release since {since}: 2 messages, 1 delivery. A gateway" in said
+    (first, *_) = json.loads(cli("gateway", "status", "--json").out)["waiting_for_newer"]
+    assert (first["name"], first["needs_format"], first["is_taken"]) == ("m0", 2, True)
+    with acting_as("a"):
+        shared.leave_replicas()
+    assert "No gateway of such a release runs" in cli("gateway", "status").out
+    assert "Waiting for a newer release" in cli("doctor").out

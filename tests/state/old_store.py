@@ -239,10 +239,11 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     own = {
         "sessions": {
             "conversation_id", "version", "last_active", "continuation_of", "handoff_owner",
+            "handoff_needs_format",
         },
         "messages": {"origin_id"},
         "gateway_routing": {"session_id", "version"},
-        "delivery_obligations": {"owner"},
+        "delivery_obligations": {"owner", "needs_format"},
         "async_delegations": {"owner"},
     }  # fmt: skip
     found = {}

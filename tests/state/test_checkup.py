@@ -94,7 +94,7 @@ BROKEN = {
     "leases": (
         [
             "UPDATE turns SET state = 'walking'",
-            "INSERT INTO turns VALUES ('gone', 'gone', 'running', 'me', 1, 1, 1, 1, NULL, 0)",
+            "INSERT INTO turns VALUES ('gone', 'gone', 'running', 'me', 1, 1, 1, 1, NULL, 0, NULL)",
             "INSERT INTO tool_runs VALUES ('gone', 1, 'c', 'f', 'none', 'started', 1, NULL)",
             "INSERT INTO tool_runs VALUES ('a', 1, 'c', 'f', 'none', 'finished', 1, 1)",
         ],

@@ -328,6 +328,11 @@ class ReplicaSettings:
         choices=("local", "shared"),
     )
     address: str = setting("", "where the others, and people, reach this machine's API")
+    prefer: tuple[str, ...] = setting(
+        (),
+        "platforms that this machine should hold while it runs, such as telegram; the others are"
+        " spread evenly",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,13 +300,14 @@ def _check_replicas(home: Path) -> list[Ailment]:
     """Whether the gateways that share a store have the same configuration and version."""
     from hermes_state import StoreError
 
-    from ..replica_status import differences, list_replicas
+    from ..replica_status import describe_waiting, differences, read_shared
 
     try:
-        texts = differences(list_replicas(home))
+        replicas, waiting = read_shared(home)
     except (StoreError, ConfigError):
         return []  # said of the store
     advice = "Deploy one config.yaml and one version everywhere. See: hermes gateway status"
+    texts = [*differences(replicas), *describe_waiting(waiting)]
     return [Ailment(text, advice, is_hint=True) for text in texts]
 
 

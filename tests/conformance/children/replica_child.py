@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import http.client
+import json
 import os
 import signal
 import time
@@ -12,8 +13,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import agent.build
+from gateway import balance
 from gateway.process import run_gateway
 from hermes_base import process
+from hermes_state import formats
 from tools.base import ToolContext, tool
 from tools.registry import Registry
 
@@ -25,6 +28,11 @@ SKEW = "CONFORMANCE_SKEW"
 """Seconds by which this replica's clock is wrong."""
 MACHINE = "CONFORMANCE_MACHINE"
 """The machine that it takes itself to be on; what runs on another cannot be seen to have ended."""
+NEW = "CONFORMANCE_NEW"
+"""What the release of this replica writes that those before it do not understand, by the names of
+`hermes_state.formats.NEEDED`, as a JSON list; a release like the others without it."""
+BALANCE = "CONFORMANCE_BALANCE"
+"""Seconds after which it may let go of a platform that another should hold; minutes without it."""
 _DIE_WITH_PARENT = 1
 
 
@@ -70,6 +78,11 @@ def main(home: Path) -> None:
     if machine:
         process.machine = lambda: (machine, f"boot-{machine}", "")  # type: ignore[assignment]
     shift_clock(float(os.environ.get(SKEW) or 0))
+    if new := os.environ.get(NEW):
+        formats.UNDERSTOOD = formats.FIRST + 1
+        formats.NEEDED = dict.fromkeys(json.loads(new), formats.UNDERSTOOD)
+    if seconds := os.environ.get(BALANCE):
+        balance.BALANCE_SECONDS = float(seconds)
     url = os.environ[EFFECTS]
     agent.build.usable_tools = lambda *_: marking_tools(url)
     run_gateway(home)

@@ -96,8 +96,8 @@ class Fleet:
         self.replicas.append(replica)
         return replica
 
-    def start(self, replica: Replica, effects: str) -> None:
-        """Let it live, with a clock that is wrong in a new way."""
+    def start(self, replica: Replica, effects: str, **further: str) -> None:
+        """Let it live, with a clock that is wrong in a new way and `further` variables."""
         assert replica.pid is None
         replica.lives += 1
         environment = {
@@ -109,6 +109,7 @@ class Fleet:
             EFFECTS: f"{effects}/{replica.name}",
             SKEW: str(self._chance.uniform(-LONGEST_SKEW, LONGEST_SKEW)),
             MACHINE: f"machine-{replica.name}",
+            **further,
         }
         with (
             Path(os.devnull).open("rb") as nothing,
