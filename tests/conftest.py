@@ -51,6 +51,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     start_up.keep_folders_in_memory(session.config)
 
 
+def pytest_sessionfinish() -> None:
+    """Before whoever started this process is told that it is done."""
+    postgres.stop_shared(os.getpid())
+
+
 def pytest_collection() -> None:
     start_up.before_collection()
 

@@ -232,9 +232,18 @@ def _running(number: int) -> Server:
     if running is None:
         running = _servers[number] = Server()
         running.start()
-        owner = os.getpid()
-        atexit.register(lambda: running.stop() if os.getpid() == owner else None)
+        atexit.register(stop_shared, os.getpid())
     return running
+
+
+def stop_shared(owner: int) -> None:
+    """Stop what this process has started for itself and its forked children, none of which is to.
+
+    A run does so before it says that it is over: at its exit it is given ten seconds, then killed.
+    """
+    if os.getpid() == owner:
+        while _servers:
+            _servers.popitem()[1].stop()
 
 
 @contextlib.contextmanager
