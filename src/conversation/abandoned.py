@@ -45,13 +45,13 @@ TAKEN_AWAY = "This turn was taken over by another process, which answers it."
 
 
 def has_abandoned_turn(db: SessionDB, session_id: str) -> bool:
-    """Whether the conversation of a session is in a turn that nobody runs any more."""
+    """Whether the conversation of a session has an abandoned turn."""
     turn = open_turn(db, session_id)
     return turn is not None and _is_abandoned(db, turn)
 
 
 def runs_elsewhere(db: SessionDB, session_id: str) -> bool:
-    """Whether somebody runs a turn in the conversation; asked by those who do not."""
+    """Whether another process runs a turn in the conversation."""
     return other_turn(db, session_id) is not None
 
 
@@ -62,7 +62,7 @@ def other_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:
 
 
 def open_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None:
-    """The turn that has not ended in the conversation of a session, whoever has it."""
+    """The turn that has not ended in the conversation of a session, whichever process holds it."""
     from hermes_state import TURN_RUNNING
 
     session = db.get_session(session_id)
@@ -85,7 +85,7 @@ def find_abandoned_turn(db: SessionDB, session_id: str) -> dict[str, Any] | None
 
 
 def list_to_resume(db: SessionDB) -> list[dict[str, Any]]:
-    """The abandoned turns that front ends are to see to, oldest first.
+    """The abandoned turns that front ends should take over or close, oldest first.
 
     A sub-agent's work is its parent's to repeat: it is closed, unless it is this process's, which
     may only have been asleep.
@@ -102,7 +102,7 @@ def list_to_resume(db: SessionDB) -> list[dict[str, Any]]:
 
 
 def close_turn(db: SessionDB, turn: Mapping[str, Any]) -> None:
-    """Close an abandoned turn in its history without a word."""
+    """Close an abandoned turn in its history without a notice to its chat."""
     if db.close_abandoned_turn(str(turn["conversation_id"]), int(turn["fence"])):
         log.info("The abandoned turn in %s was closed", turn["conversation_id"])
 
@@ -118,7 +118,7 @@ def is_left_behind(turn: Mapping[str, Any], workspace: str) -> bool:
 
 
 def is_resumed(turn: Mapping[str, Any], settings: AgentSettings, workspace: str = "local") -> bool:
-    """Whether an abandoned turn is gone on with unasked; any other is closed."""
+    """Whether an abandoned turn is resumed without asking; any other is closed."""
     if is_left_behind(turn, workspace):
         return False
     if settings.cut_off_turns == "ask":
@@ -130,11 +130,11 @@ def is_resumed(turn: Mapping[str, Any], settings: AgentSettings, workspace: str 
 
 
 _unsure: set[Lease] = set()
-"""What this process may hold since a take-over of which it does not know whether it counts."""
+"""Leases of take-overs whose outcome is unknown: this process may hold them."""
 
 
 def is_unsure(lease: Lease) -> bool:
-    """Whether nobody here works under a lease of this process, as its outcome is not known."""
+    """Whether a lease of this process is of a take-over with unknown outcome: nothing runs."""
     return lease in _unsure
 
 

@@ -65,7 +65,7 @@ class Broadcast:
             self.end()
 
     def serve(self, viewers: Mapping[str, int]) -> None:
-        """These watch, and have seen what came up to a number; nobody else does any more."""
+        """Replace the viewers by these, each with the number of the last event it has seen."""
         with self._changed:
             self._served &= viewers.keys()
             for viewer, since in viewers.items():
@@ -89,7 +89,7 @@ class Broadcast:
                 time.sleep(GRACE_SECONDS)
                 self._db.drop_events(self._conversation_id)
         except StoreError as error:
-            # Whoever watches next deletes what is old.
+            # The next viewer deletes old events.
             log.info("The events of %s are left in the store: %s", self._conversation_id, error)
         finally:
             self._is_over = True
@@ -104,7 +104,7 @@ class Broadcast:
             return not self._is_over
 
     def _write(self) -> bool:
-        """Store what waits; False if the store cannot for so long that viewers begin anew."""
+        """Store the waiting events; False if the store failed too long: viewers begin anew."""
         with self._changed:
             events, self._waiting = self._waiting, []
             newcomers, self._newcomers = self._newcomers, {}

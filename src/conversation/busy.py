@@ -32,7 +32,7 @@ def make_way(agent: Any) -> bool:
 
 
 def offer(agent: Any, mode: str, content: Any, inbox_id: str) -> Taken:
-    """Do with the running turn as the mode says; returns what becomes of the message."""
+    """Steer, join or interrupt the running turn as the mode says; returns the message's fate."""
     if mode == "steer" and isinstance(content, str) and steer(agent, content, inbox_id):
         return "steered"
     if mode == "interrupt":

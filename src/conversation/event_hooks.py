@@ -54,7 +54,7 @@ class EventHooks:
         return [name for name, _, _ in self._load()]
 
     async def emit(self, event: str, context: dict[str, Any]) -> list[Any]:
-        """Tell every handler that wants the event; returns what they return, None left out."""
+        """Call every handler of the event; returns what they return, without the Nones."""
         results = []
         for name, events, handler in self._load():
             if event in events or f"{event.partition(':')[0]}:*" in events:

@@ -1,8 +1,8 @@
-"""Hearing what other processes have to say to the turns that run here, and who watches them.
+"""Receives signals from other processes for turns that run here, and their watches.
 
-One thread for each store looks while turns run: when the server tells that there is a signal or a
-watch, and every few seconds all the same, as notifications may be lost. A turn that ends before the
-next look costs nothing.
+One thread for each store polls while turns run: when the server notifies of a signal or a watch,
+and every few seconds in any case, as notifications may be lost. A turn that ends before the next
+poll costs nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
 FILE_LOOK_SECONDS = 0.5
-"""Between two looks into a file, which tells nobody what was written."""
+"""Poll interval for a file, which sends no notifications."""
 PACE_SECONDS = 0.05
 EARLY_SECONDS = 0.1
 """Until the next look for a turn that was only just beginning."""
@@ -84,8 +84,8 @@ class Listener:
                 _forget(self)
                 return
             except StoreError as error:
-                if str(error) != self._complaint:  # once, not with every look
-                    log.warning("What others tell the turns here is not known now: %s", error)
+                if str(error) != self._complaint:  # once, not with every poll
+                    log.warning("Could not read signals for running turns: %s", error)
                 self._complaint = str(error)
 
     def _has_turns(self) -> bool:

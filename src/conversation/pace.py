@@ -1,9 +1,9 @@
-"""After a crash: turns of a dead process are begun a few at a time, so that each gets somewhere.
+"""After a crash: abandoned turns are resumed a few at a time, so that each makes progress.
 
-Hundreds that are begun at once share one processor, and if the gateway is killed again soon, none
-has come to anything; after a few such lives a turn counts as what kills them. One that waits here
-is not taken over yet, and so is not counted. The place is given back at the first sign of life,
-so that slow models hold nobody up for long.
+If hundreds are resumed at once and the gateway is killed again soon, none has made progress; after
+a few such attempts a turn counts as the cause of the crashes. One that waits here is not taken over
+yet, and so is not counted. The place is given back at the first sign of life, so that slow models
+hold nobody up for long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes that must happen although the store is in trouble: tried until it takes them.
+"""Writes that must happen although the store is failing: retried until they succeed.
 
 A store that is locked, full or unreadable comes back; what was promised to a chat is then written,
-and nobody is told twice because a note about it was lost.
+and no message is sent twice because its record was lost.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LONGEST_PAUSE = 30.0
 async def retry_until_stored(
     work: Callable[[], Awaitable[T]], what: str, *, is_repeatable: bool = False
 ) -> T:
-    """The result of `work`, which is tried again while the store cannot do it.
+    """The result of `work`, which is retried while the store fails.
 
-    Where a server cannot say whether it was done, it is done again only if it `is_repeatable`: if
-    doing it twice comes to the same.
+    Where a server cannot say whether it was committed, it is retried only if it `is_repeatable`
+    (idempotent).
     """
     pause = FIRST_PAUSE
     while True:
@@ -45,8 +45,8 @@ async def retry_until_stored(
         except StoreOutcomeUnknownError as error:
             if not is_repeatable:
                 raise
-            log.warning("%s may be done, and is done again in %.1f s: %s", what, pause, error)
+            log.warning("%s may have been stored; retrying in %.1f s: %s", what, pause, error)
         except (StoreBusyError, StoreFullError, StoreIOError, StoreUnavailableError) as error:
-            log.warning("%s is tried again in %.1f s: %s", what, pause, error)
+            log.warning("%s is retried in %.1f s: %s", what, pause, error)
         await asyncio.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE)

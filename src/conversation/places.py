@@ -1,4 +1,4 @@
-"""One after the other, under a name: the turns of a conversation, the messages of a chat.
+"""Named queues: one turn at a time per conversation, one message at a time per chat.
 
 One turn at a time runs per conversation, from however many chats and programs it is reached.
 
@@ -78,7 +78,7 @@ class TurnPlaces(Places):
         try:
             row = self._db.get_session(session_id)
         except StoreError as error:
-            log.warning("The conversation of %s is not known now: %s", session_id, error)
+            log.warning("Could not look up the conversation of %s: %s", session_id, error)
             return session_id
         if row is None:
             return session_id  # it begins with this session

@@ -124,7 +124,7 @@ class Relay:
     def _serve(self, connection: socket.socket) -> None:
         try:
             with connection, contextlib.suppress(*_FAULTS):
-                # Whatever a viewer does wrong, or when it goes away, is its own affair.
+                # A viewer that misbehaves or goes away does not concern the turn.
                 connection.settimeout(REQUEST_SECONDS)
                 request = json.loads(_line(connection, LONGEST_REQUEST))
                 self._send(connection, str(request["conversation"]), int(request["since"]))

@@ -1,4 +1,4 @@
-"""Room for turns among those that may run at once, in this process or in all that share a store."""
+"""The limit of turns that run at once, in this process or in all that share a store."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .tasks import Spawn
 
 HasRoom = Callable[[int], Awaitable[bool]]
-"""Told how many turns are to run here, it says whether all processes together have room for
-those, and notes them if they have."""
+"""Called with the number of turns to run here: whether the limit over all processes allows them;
+if so, they are counted."""
 
 LOOK_SECONDS = 2.0
-"""After which it is looked again whether other processes have left room."""
+"""Poll interval for room that other processes have left."""
 
 
 class Room:

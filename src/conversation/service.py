@@ -1,9 +1,9 @@
 """Running turns: one queue and one worker per conversation, for every front end of a process.
 
 A worker does one thing after the other: it waits for whoever has the conversation, in this process
-or another; brings a turn to its end whose process is gone; runs the oldest message that waits;
-settles it in the inbox; lets the front end follow where the conversation has moved to, and answer.
-However a turn ends, whoever asked is told.
+or another; finishes an abandoned turn; runs the oldest waiting message; settles it in the inbox;
+lets the front end follow the conversation's tip, and answer. However a turn ends, the person who
+asked is told.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 W = TypeVar("W")
 
 LOOK_SECONDS = 1.0
-"""After which it is looked whether another process is gone; the end of its turn is a write."""
+"""How often to check that another process still lives; its turn's end, a write, wakes us."""
 
 LAST_SECONDS = 5.0
 """How long a turn that was interrupted by a stop may take to end."""
@@ -93,7 +93,7 @@ class Conversations:
         self.places = TurnPlaces(db.sync)
         self.mirror = Mirror(db, linked or LinkedChats(db.sync), self.spawn, send)
         self.since = db.sync.clock
-        """Turns that this process began earlier are another run's (it executed itself again)."""
+        """Older turns of this process belong to an earlier run (it executed itself again)."""
         self.not_started: set[str] = set()
         """Keys whose message was not begun with when the process was stopped; it waits on."""
         self.in_flight = 0
@@ -304,7 +304,7 @@ class Conversations:
         except NotNowError:
             outcome = NotStarted(session_id=began, reason="stopped")
         except Exception as error:
-            # No silent turn: whatever failed, whoever asked is told.
+            # No silent turn: whatever failed, the person who asked is told.
             log.exception("The turn in %s failed", door.key)
             outcome = _broken(request, began, error)
         finally:
@@ -320,7 +320,8 @@ class Conversations:
         try:
             await door.settle(work, outcome, agent)
         except StoreError as error:
-            # What is remembered holds meanwhile, and after a start the key heals itself.
+            # The cached session is used meanwhile, and after a start the key is resolved to the
+            # tip.
             log.error("What became of the turn in %s could not be stored: %s", door.key, error)
         await self.mirror.answer(door.key, outcome.session_id, door.name(work), outcome.text)
         return outcome
@@ -397,8 +398,8 @@ class Conversations:
         )
 
     async def end_stuck(self, session_id: str) -> asyncio.Task[None] | None:
-        """See to it that a turn of ours ends that was told to its front end and has not; None if
-        it has.
+        """End a turn of this process whose end was reported to its front end but not stored; None
+        if it was.
 
         It writes nothing more, and nobody goes on with it unasked. If the store cannot note that
         now, it is tried until it can, so that the conversation's next turn need not wait for its
@@ -451,7 +452,7 @@ class Conversations:
         """Let running turns end; those that take longer are interrupted. Returns their keys."""
         deadline = time.monotonic() + seconds
         late: set[asyncio.Task[None]] = set()
-        # Again and again: one may have been on its way here when the first look was taken.
+        # Repeatedly: a turn may have been starting when this was first checked.
         while running := {task for task in self._workers.values() if not task.done()}:
             left = deadline - time.monotonic()
             _, late = await asyncio.wait(running, timeout=max(0.0, left))

@@ -1,4 +1,4 @@
-"""A turn that gives no sign of life: whoever asked is told once; in the end the turn is stopped.
+"""Turns without progress: the person who asked is told once; in the end the turn is stopped.
 
 Every event of a turn is a sign of life: a piece of an answer, a tool that begins, shows something
 or ends. While the turn waits for an answer of the person, it is not the turn that is silent.
@@ -43,7 +43,7 @@ async def watched(
         yield None
         return
     watch = _Watch(settings.gateway_timeout_warning, settings.gateway_timeout, stopped_by)
-    # Not cut off at the turn's end: what is being said then is said, and noted as said.
+    # Not cancelled at the turn's end: a notice that is being sent is sent and recorded.
     spawn(watch.run(key, agent, say, is_asking))
     try:
         yield watch.hear

@@ -1,4 +1,4 @@
-"""Coroutines that run beside everything else: kept until they end, their failures logged."""
+"""Background tasks: referenced until they end, their failures logged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 log = logging.getLogger(__name__)
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, object]], asyncio.Task[Any]]
-"""Runs a coroutine beside everything else."""
+"""Runs a coroutine in the background."""
 
 
 class Tasks:
@@ -22,7 +22,7 @@ class Tasks:
         self.running: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        """Run a coroutine beside everything else."""
+        """Run a coroutine in the background."""
         task = asyncio.ensure_future(work)
         self.running.add(task)
         task.add_done_callback(self._done)

@@ -34,7 +34,7 @@ def compression_events(
     numbers = itertools.count(1)
 
     def follow(rotation: Rotation) -> None:
-        # What another process compressed, that one tells its handlers of.
+        # A compression of another process is reported to handlers there.
         if rotation.elsewhere or not hooks().loaded_hooks:
             return
         facts = {

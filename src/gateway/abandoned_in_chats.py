@@ -1,9 +1,9 @@
-"""Turns whose process died: found, taken over, and gone on with in the chat they belong to.
+"""Abandoned turns: found, taken over, and resumed in the chat they belong to.
 
 They are looked for when a platform is connected, every few seconds after that, and before a message
-begins in their conversation. A turn is taken over only by whoever has its conversation's place
-here, and runs as that chat's turn; what came to the chat meanwhile is answered after it. What this
-process runs itself is never taken for abandoned, however long it was asleep.
+begins in their conversation. A turn is taken over only by the worker that holds its conversation's
+place here, and runs as that chat's turn; messages that came meanwhile are answered after it. A turn
+that this process runs itself is never taken for abandoned, however long the process was suspended.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class AbandonedTurn(NamedTuple):
-    """A turn that nobody runs any more, and the chat it belongs to."""
+    """An abandoned turn, and the chat it belongs to."""
 
     row: Mapping[str, Any]
     """As `list_abandoned_turns` found it."""
@@ -56,7 +56,7 @@ class AbandonedTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AbandonedTurns:
-    """The turns of dead processes that belong to the chats of this gateway."""
+    """The abandoned turns of this gateway's chats."""
 
     db: AsyncSessionDB
     store: SessionStore
@@ -72,10 +72,8 @@ class AbandonedTurns:
     async def look(
         self, platforms: Collection[Platform], begin: Callable[[AbandonedTurn], bool]
     ) -> int:
-        """Let the chats of these platforms `begin` with what is abandoned there; returns how many
-        do.
-
-        What nobody waits for is closed: an API client asks again.
+        """Let the chats of these platforms `begin` with their abandoned turns; returns how many do.
+        Turns for whose answer nobody waits are closed: an API client asks again.
         """
         begun, conversations = 0, self.conversations
         for row in await asyncio.to_thread(abandoned.list_to_resume, self.db.sync):
@@ -133,10 +131,10 @@ class AbandonedTurns:
     # Taking them over
 
     async def take(self, turn: Abandoned) -> Inbound | None:
-        """Take a turn over, as what its chat runs next; None if there is nothing to go on with.
+        """Take a turn over, as what its chat runs next; None if it is not resumed.
 
-        A turn that is not gone on with is closed, and its chat is told if it waits for an answer:
-        not where it was left with /new, or where whoever asked may no longer talk here.
+        A turn that is not resumed is closed, and its chat is told if it waits for an answer: not
+        where it was left with /new, or where whoever asked may no longer talk here.
         """
         chat_turn = await self.db.at_hand(self.chat_of, turn.row)
         if chat_turn is None:
@@ -155,7 +153,7 @@ class AbandonedTurns:
             abandoned.take_over_turn, db, chat_turn.row, settings, workspace
         )
         if taken is None:
-            self.spawn(self.delivery.flush(chat_turn.key))  # what it may have been told
+            self.spawn(self.delivery.flush(chat_turn.key))  # the notice that it was closed
             return None
         taken = taken._replace(deliver_to=chat_turn.deliver_to)
         target = TakenOver(taken).deliver_to

@@ -122,7 +122,7 @@ def close_agent(agent: Any) -> None:
     try:
         close()
     except Exception:
-        # The agent is let go either way; what it left is reaped at the next start.
+        # The agent is evicted either way; its processes are ended at the next start.
         log.exception("An agent could not be closed")
 
 

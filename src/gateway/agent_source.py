@@ -139,7 +139,7 @@ class AgentSource:
         return agent
 
     def _add_holders(self, key: str, source: SessionSource, agent: AIAgent) -> None:
-        """Let whatever the gateway keeps of an agent's session follow when it is compressed."""
+        """Add the gateway's holders of the session id, which follow a compression."""
         holders, loop = agent.holders, asyncio.get_running_loop()
         holders.add(
             "chat bindings",

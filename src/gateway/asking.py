@@ -1,7 +1,7 @@
-"""Questions of a turn to its chat: leave for something dangerous, or a choice.
+"""Questions of a turn to its chat: approval of something dangerous, or a choice.
 
 They are shown with buttons where the platform has them and are answered by a button, by /approve
-and /deny, or (a question of the model) by the next message. Nobody answering in time is a denial.
+and /deny, or (a question of the model) by the next message. No answer in time is a denial.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Processes that a chat left running keep its session open and its agent in memory, for a while."""
+"""Background processes of a chat keep its session open and its agent in memory, for a while."""
 
 from __future__ import annotations
 

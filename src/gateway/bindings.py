@@ -73,7 +73,7 @@ class Bindings:
         except StoreError as error:
             if not self.is_loaded:
                 raise
-            log.warning("The chats' bindings could not be looked at again: %s", error)
+            log.warning("Could not refresh the chats' bindings: %s", error)
             return
         if changes is None:
             return
@@ -173,7 +173,7 @@ class Bindings:
         """Let the entries follow that are known here."""
         for entry in list(self.entries.values()):
             if entry.session_id == old_session_id:
-                # Before the next look, so that it stays the entry of its key.
+                # Before the next refresh, so that it stays the entry of its key.
                 entry.session_id = new_session_id
 
     def forget(self, keys: Iterable[str]) -> list[str]:
@@ -186,9 +186,9 @@ class Bindings:
         return forgotten
 
     def _note_own(self, key: str, version: int, fields: dict[str, Any]) -> None:
-        """Know a row that was written here, unless somebody else has written since the last look.
+        """Note a row that was written here as known, unless another process wrote meanwhile.
 
-        Then the row may hold more than that, and the next look reads it.
+        Then the row may hold more than that, and the next refresh reads it.
         """
         if self._version is not None and version == self._version + 1:
             self._version = version

@@ -1,4 +1,4 @@
-"""Telling plugins where a session begins and ends: once, in order, and never waited for too long.
+"""Boundary hooks: where a session begins and ends; once, in order, within a time limit.
 
 A hook that fails or hangs delays nobody: each call has its time, and whatever it does, the session
 goes on.

@@ -1,8 +1,8 @@
 """A chat's side of its conversation: what waits in it, and how its turns are shown and answered.
 
 It does not matter whether a turn begins here or was begun by a process that died: it counts as the
-chat's running turn, is shown while it goes, and its answer is owed with the step that stores it. A
-turn that another process has taken over is left to it without a word.
+chat's running turn, is shown while it runs, and its answer is put into the outbox with the step
+that stores it. A turn that another process has taken over is left to it silently.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ class ChatDoor(Door[Inbound]):
         """By inbox id: messages that passed the stages and wait; others in the inbox are still in
         them."""
         self.steered: set[tuple[str, str]] = set()
-        """What the running turn was given to read, each with its chat's key."""
+        """Messages that were steered into the running turn, each with its chat's key."""
         self.asker: SessionSource | None = None
-        """Whose message is being answered."""
+        """The person whose message is being answered."""
         self.resumed: float | None = None
         """Since when a turn that another process began is seen to run."""
         self._offers = Offers(parts.db.sync)
@@ -173,7 +173,7 @@ class ChatDoor(Door[Inbound]):
         self._turns.forget(self)
 
     async def ended(self) -> None:
-        """One that came between the last look and the end would wait for the next message."""
+        """A message that came between the last check and the end would wait for the next one."""
         late = await self.next()
         if late is not None and not self._turns.is_busy(self.key):
             await self._turns.take(late)
@@ -279,7 +279,7 @@ class ChatDoor(Door[Inbound]):
             await self._settle_steered()
 
     async def _settle_steered(self) -> None:
-        """What the turn was given to read and has read waits no longer."""
+        """Drop steered messages that the turn has read from the queue."""
         steered, self.steered = self.steered, set()
         for key in {chat for chat, _ in steered}:
             waiting = await self._parts.db.list_waiting(session_key=key)

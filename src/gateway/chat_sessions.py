@@ -1,4 +1,4 @@
-"""The conversation a chat is in: begun anew, changed, left; plugins and event hooks are told."""
+"""Moves chats between conversations: new, switched, left; plugins and event hooks are called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chats' messages on their way to turns.
+"""From chat messages to turns.
 
 A message that comes while a turn runs interrupts it, is read by it, or waits, as configured. While
 a turn has not said anything, a further message of the same person joins it instead of interrupting
@@ -49,7 +49,7 @@ class ChatTurns:
         return door
 
     def forget(self, door: ChatDoor) -> None:
-        """Keep nothing of a chat in which nothing waits or runs."""
+        """Drop the door of a chat in which nothing waits or runs."""
         if not door.admitted and door.key not in self.conversations.agents:
             self._doors.pop(door.key, None)
 
@@ -137,9 +137,9 @@ class ChatTurns:
             await door.mirror_question(inbound)
 
     def begin_with(self, turn: AbandonedTurn) -> bool:
-        """Begin a chat's line with the turn that another process left; False if it runs already.
+        """Begin a chat's queue with an abandoned turn; False if its worker runs already.
 
-        Then that sees to it, before the next message of the conversation.
+        That worker then finishes the turn, before the conversation's next message.
         """
         return self.conversations.begin(self.door(turn.key), Abandoned(turn.row))
 
@@ -211,7 +211,7 @@ class ChatTurns:
         await self.take(further, mode)
 
     async def tell_expired(self, entry: SessionEntry) -> None:
-        """Say in the chat that its session has ended, where the policy wants that."""
+        """Tell the chat that its session has expired, where the policy wants that."""
         if entry.platform is None or entry.origin is None:
             return
         policy = self._config.policy_for(entry.platform.value, entry.chat_type)

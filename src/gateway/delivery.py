@@ -1,4 +1,4 @@
-"""Answers on their way out: stored with the turn, sent in order, tried again, never sent twice.
+"""Delivery of answers: stored with the turn, sent in order, retried, never sent twice.
 
 What is owed to a chat is in the store's outbox. One task per chat empties it in order. A platform
 that cannot be reached is tried again, at growing intervals; one that refuses for good is reported.
@@ -76,10 +76,9 @@ class Delivery:
         self._sent: dict[str, int] = {}
         """How many parts of an unfinished delivery were sent."""
         self._under_way: set[str] = set()
-        """What a platform is being told just now."""
+        """Deliveries that are being sent just now."""
         self._left: list[dict[str, Any]] = []
-        """What was being sent by those that were gone at the start; settled when its platform is
-        connected."""
+        """Deliveries that dead processes were sending; settled when their platform is connected."""
         self.working_directory = Path(os.getcwd())  # noqa: PTH109 - as the agents are built
         self.delivered = 0
         self.failed = 0
@@ -93,7 +92,7 @@ class Delivery:
         *,
         name: str | None = None,
     ) -> None:
-        """Owe a chat a text that is no answer of the model, and send it.
+        """Enqueue a text for a chat that is no answer of the model, and send it.
 
         It takes the place of what `stream` has shown. If the store cannot take it, it is sent at
         once, and once: nobody is left without a word because there is no room for it. Under one
@@ -111,7 +110,7 @@ class Delivery:
         try:
             await self._db.add_delivery(delivery_id, text, **to)
         except StoreError as error:
-            log.error("What %s is told could not be stored: %s", session_key, error)
+            log.error("A notice for %s could not be stored: %s", session_key, error)
             await self._send_once({"obligation_id": delivery_id, "content": text, **to})
             return
         self.wake_chat(session_key)
@@ -137,7 +136,7 @@ class Delivery:
         except Exception:
             # Whatever the platform's library raises: the log is all that is left.
             self.failed += 1
-            log.exception("%s could not be told: %s", row["session_key"], row["content"])
+            log.exception("Could not send a notice to %s: %s", row["session_key"], row["content"])
         finally:
             self._sent.pop(row["obligation_id"], None)
             self._streams.pop(row["obligation_id"], None)
@@ -147,11 +146,11 @@ class Delivery:
         self._streams[turn] = stream
 
     async def note_preview(self, turn: str, message_id: str) -> None:
-        """A chat shows the beginning of an answer: whoever takes its turn over is to know."""
+        """Store the id of a preview's message, for a process that takes the turn over."""
         try:
             await self._db.note_preview(turn, message_id)
         except StoreError as error:
-            # Without it a crash now would leave the preview in the chat, and nothing worse.
+            # Without it a crash now would only leave the preview in the chat.
             log.warning("The preview of %s could not be noted: %s", turn, error)
 
     async def preview_of(self, turn: str) -> str | None:
@@ -181,13 +180,13 @@ class Delivery:
             self._streams.pop(turn, None)
 
     async def drain(self) -> None:
-        """Before an end: let what a platform is being told just now be noted as told."""
+        """Before the end: wait until deliveries that are being sent are recorded."""
         deadline = time.monotonic() + LAST_SECONDS
         while self._under_way and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
 
     async def resume(self) -> None:
-        """After a start: send what was not sent; what may have been is a platform's to settle."""
+        """After a start: send what was not sent; `resume_platform` settles what may have been."""
         db = self._db
         self._left = await db.list_left_deliveries(with_own=True)
         for key in {row["session_key"] for row in await db.list_deliveries(("pending",))}:
@@ -217,12 +216,12 @@ class Delivery:
         state, reason = ("pending", "restarted") if repeats else ("failed", "unknown: restarted")
         await retry_until_stored(
             lambda: db.settle_delivery(row["obligation_id"], row["owner"], state, reason),
-            f"Noting a delivery as {state}",
+            f"Recording a delivery as {state}",
             is_repeatable=True,
         )
 
     async def _tell_unsure(self, row: dict[str, Any], text: str) -> None:
-        """Before the delivery is settled, and once: whoever is killed in between tells it still."""
+        """Notify the chat before the delivery is settled, once: a crash between loses no notice."""
         source = SessionSource(
             Platform(row["platform"]), row["chat_id"], thread_id=row["thread_id"]
         )
@@ -257,7 +256,7 @@ class Delivery:
         db = self._db
         try:
             while rows := await retry_until_stored(
-                lambda: db.list_deliveries(("pending",), session_key), "Looking what is owed"
+                lambda: db.list_deliveries(("pending",), session_key), "Reading the outbox"
             ):
                 for row in rows:
                     if not await self._deliver(row):
@@ -279,7 +278,7 @@ class Delivery:
             self._under_way.add(delivery_id)
             try:
                 if not await self._begin(delivery_id, Platform(row["platform"])):
-                    return True  # somebody else has it
+                    return True  # another process is sending it
                 if delivery_id.startswith(MIRRORED) and not await self._may_see(row["session_key"]):
                     await self._finish(delivery_id, "failed", "this chat may not see it any more")
                     return True
@@ -312,16 +311,16 @@ class Delivery:
         return True
 
     async def _finish(self, delivery_id: str, state: str, reason: str | None = None) -> None:
-        """Note what became of a delivery; it is not forgotten, or it would be sent again."""
+        """Record what became of a delivery, with retries: otherwise it would be sent again."""
         db = self._db
         await retry_until_stored(
             lambda: db.finish_delivery(delivery_id, state, reason),
-            f"Noting a delivery as {state}",
+            f"Recording a delivery as {state}",
             is_repeatable=True,
         )
 
     async def _begin(self, delivery_id: str, platform: Platform) -> bool:
-        """Note that a delivery is about to be sent; False if somebody else has it.
+        """Record that a delivery is about to be sent; False if another process sends it.
 
         Raises LeaseLostError if the platform is another replica's by now.
         """
@@ -403,7 +402,7 @@ class Delivery:
     async def _replaced_left(
         self, adapter: PlatformAdapter, row: dict[str, Any], part: str
     ) -> bool:
-        """The same for the preview of a turn that a process before this one was running."""
+        """The same for the preview of a turn that was taken over."""
         turn = _TURN_OF.sub("", row["obligation_id"])
         if turn == row["obligation_id"] or not adapter.capabilities.edits:
             return False

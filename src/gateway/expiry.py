@@ -1,4 +1,4 @@
-"""The watcher that ends sessions nobody uses any more: hook once, resources freed, entry marked."""
+"""Ends sessions that expired: the hook is called once, resources are freed, the entry is marked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST_LOOK_SECONDS = 60
 PRUNE_SECONDS = 86_400
 """Between two looks for files that nobody needs."""
 MAX_FAILURES = 3
-"""After so many a session is marked as told, or it would be tried for ever."""
+"""After so many failures a session is marked as finalized, or it would be retried for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Expiry:
     max_age_days: int | None = None
     """After so many days a chat that nobody uses is forgotten."""
     tell: Callable[[SessionEntry], Awaitable[None]] | None = None
-    """Tells a chat that its session is over."""
+    """Notifies a chat that its session has expired."""
     db: SessionDB | None = None
     may_end: Callable[[SessionEntry], Awaitable[bool]] | None = None
     """Where several gateways share the store: whether it is this one that ends a session."""
@@ -58,7 +58,7 @@ class Expiry:
             await at_hand(self.db, self.store.prune_old_entries, self.max_age_days)
 
     async def end_expired(self) -> int:
-        """Tell the end of every session that is over and was not told; returns how many."""
+        """Finalize every expired session that was not finalized yet; returns how many."""
         store = self.store
         await at_hand(self.db, store.refresh)
         entries = list(store._entries.values())
@@ -80,7 +80,7 @@ class Expiry:
 
     async def _end(self, entry: SessionEntry, is_told: bool) -> bool:
         platform = entry.platform.value if entry.platform else ""
-        # Among several gateways one claims the end, then tells it: two would both tell it else.
+        # Among several gateways one claims the end before it calls the hook: otherwise both would.
         is_claimed = self.may_end is not None
         if is_claimed and not await self._claim(entry):
             return False
@@ -93,7 +93,7 @@ class Expiry:
             if not is_claimed:
                 await at_hand(self.db, self.store.set_expiry_finalized, entry)
         except Exception:
-            # The store may be locked now; the next look tries again, a few times.
+            # The store may be locked now; the next round retries, a few times.
             entry.finalize_failures += 1
             log.exception("The expired session %s could not be marked", entry.session_id)
             if entry.finalize_failures < MAX_FAILURES:
@@ -104,12 +104,11 @@ class Expiry:
         return True
 
     async def _claim(self, entry: SessionEntry) -> bool:
-        """Note a session's end for all gateways; False if another was first, or for the next
-        look."""
+        """Claim a session's end among all gateways; False if another was first, or to retry."""
         try:
             return bool(await at_hand(self.db, self.store.set_expiry_finalized, entry))
         except Exception:
-            # Nobody was told of it: the next look tries again, and this one goes on with others.
+            # No hook was called: the next round retries, and this one goes on with other sessions.
             log.exception("The end of %s could not be claimed", entry.session_id)
             return False
 
@@ -130,7 +129,7 @@ async def watch_expiry(
                 pruned_at = time.monotonic()
                 await prune()
         except Exception:
-            # A look that fails must not be the last one.
+            # A round that fails must not be the last one.
             log.exception("Looking for expired sessions failed")
         await asyncio.sleep(interval)
 

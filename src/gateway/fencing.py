@@ -1,7 +1,8 @@
 """Nothing is shown on a platform by a replica that may have lost it.
 
 Its lease is looked at in the moment before a message is sent or changed, by our own clock: a
-replica that was stopped or cut off for longer than its lease sends nothing when it comes back.
+replica that was suspended or disconnected for longer than its lease sends nothing when it comes
+back.
 """
 
 from __future__ import annotations

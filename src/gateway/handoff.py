@@ -1,8 +1,8 @@
 """Conversations that were asked for on a platform go on in its home chat.
 
 A request is a fact of the store, so it may be made while no gateway runs. It is claimed by exactly
-one process, and ends as completed or failed with a reason. What a gateway had claimed that is gone
-is gone on with by another: binding twice is the same as once, and the chat is told under one name.
+one process, and ends as completed or failed with a reason. Claims of a gateway that is gone are
+continued by another: binding is idempotent, and the chat is notified once under one name.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Handoffs:
                 is_first = False
                 await self.take_all()
             except Exception:
-                # A look that fails must not be the last one.
+                # A round that fails must not be the last one.
                 log.exception("Looking for conversations to take over failed")
             await wake.wait_async(seen, LOOK_SECONDS, PACE_SECONDS)
 
@@ -136,7 +136,7 @@ class Handoffs:
         )
 
     async def _go_on(self, *, with_own: bool) -> None:
-        """Finish what gateways had claimed that are gone, where their platform is connected here.
+        """Finish claims of gateways that are gone, where their platform is connected here.
 
         `with_own`: also what this process had, before it executed itself again.
         """

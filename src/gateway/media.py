@@ -2,7 +2,7 @@
 
 What comes in is kept privately under <home>/media/<platform>/<chat>. What goes out is a file that
 an answer names as `MEDIA:/path` or as a Markdown image, and only from inside the working directory:
-a model that was talked into naming something else sends nothing.
+anything else that a model was talked into naming is not sent.
 """
 
 from __future__ import annotations

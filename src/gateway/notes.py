@@ -1,4 +1,4 @@
-"""What chats are told without anybody having asked, as turns of their own.
+"""Turns for notes: what chats are told without anybody having asked.
 
 The end of a background process, the result of background work, a message that came too late for the
 turn it was meant for: the store keeps them (`hermes_state.notes`). A turn that runs takes them; for
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from .session_store import SessionStore
 
 AGAIN_SECONDS = 30.0
-"""Between two turns of a chat that nobody asked for."""
+"""Between two such turns of a chat."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteTurns:
-    """Begins turns that nobody asked for."""
+    """Begins turns for waiting notes."""
 
     db: AsyncSessionDB
     store: SessionStore
     authorization: Authorization
     turns: ChatTurns
     resting_until: dict[str, float] = field(default_factory=dict)
-    """By key: until when no further turn is begun that nobody asked for."""
+    """By key: until when no further such turn is begun."""
 
     async def look(self, platforms: Collection[Platform]) -> int:
-        """Begin a turn in every idle chat that has something to be told; returns how many.
+        """Begin a turn in every idle chat with waiting notes; returns how many.
 
         An API client is told with its next request: there is nobody to answer before.
         """
@@ -66,7 +66,8 @@ class NoteTurns:
             name = f"note:{key}:{os.urandom(6).hex()}"
             inbound = Inbound(MessageEvent("", source), key, name, is_noted=True)
             if await self.turns.tell(key, inbound):
-                # If it fails before it has taken the notes, that must not be tried all the time.
+                # If the turn fails before it has taken the notes, it must not be retried all the
+                # time.
                 self.resting_until[key] = time.monotonic() + AGAIN_SECONDS
                 begun += 1
         return begun

@@ -52,14 +52,13 @@ class Inbound:
     inbox_id: str
     entry: SessionEntry | None = None
     waited: bool = False
-    """It was accepted by an earlier run, or is to wait: it is answered in its turn, and interrupts
-    nobody."""
+    """It was accepted by an earlier run, or is to wait: it is queued, and interrupts no turn."""
     steers: bool = False
     """It is for the turn that runs, here or in another process, whatever other messages do."""
     taken: TakenTurn | None = None
     """The turn it belongs to was begun by a process that died; `inbox_id` is its new name."""
     is_noted: bool = False
-    """Nobody sent it: the turn begins with what its conversation is to be told."""
+    """Nobody sent it: the turn begins with the waiting notes of its conversation."""
     further_ids: tuple[str, ...] = ()
     """The other inbox rows of a message that came in several parts."""
     stream: Stream | None = None
@@ -130,8 +129,7 @@ class Pipeline:
                 await self._look_for(inbound)
 
     async def _look_for(self, inbound: Inbound) -> None:
-        """Go on with a message that another gateway had stored and cannot go on with, before the
-        next of its chat."""
+        """Process a message that another gateway stored and cannot run, before its chat's next."""
         platform = inbound.event.source.platform
         is_known = inbound.inbox_id in self._under_way or inbound.inbox_id in self._left
         if self._db.sync.is_on_server and not is_known and self._serves(platform):
@@ -152,7 +150,7 @@ class Pipeline:
         self._conversations.spawn(self._go_on(inbound))
 
     def forget(self, platform: Platform) -> None:
-        """A platform's chats are another gateway's: what waits there is not ours to go on with."""
+        """A platform's chats are another gateway's now: drop what waits there."""
         self._under_way = {
             inbox_id: of for inbox_id, of in self._under_way.items() if of is not platform
         }
@@ -165,13 +163,13 @@ class Pipeline:
         return is_first and self._serves(inbound.event.source.platform)
 
     def _put_back(self, inbound: Inbound) -> None:
-        """Leave a message in the inbox: whoever has its chat now, or soon, finds it there."""
+        """Leave a message in the inbox for the gateway that has its chat now, or soon."""
         self._under_way.pop(inbound.inbox_id, None)
         self._left[inbound.inbox_id] = inbound.session_key
 
     async def resume(self, platforms: Collection[Platform], *, with_own: bool) -> None:
-        """Go on with what the chats of platforms had sent to others, or here while they were not
-        certainly ours, and was not begun.
+        """Process messages of these platforms' chats that were accepted by others, or here while
+        the chats were not certainly ours, and were not begun.
 
         `with_own`: with everything that this process has accepted.
         """
@@ -182,8 +180,8 @@ class Pipeline:
             holders = await self._list_holders()
             known = {*self._under_way, *self._left}
             waiting = await self._db.list_waiting(with_held=True)
-        # From here on nothing is waited for: two looks at once must not take up the same message,
-        # nor one that was begun when the platform was ours, what is another's by now.
+        # No await from here on: two rounds at once must not take up the same message, nor may a
+        # round that began when the platform was ours take what is another's by now.
         for settled in known - {row["id"] for row in waiting}:
             self._under_way.pop(settled, None)
             self._left.pop(settled, None)
@@ -258,7 +256,8 @@ class Pipeline:
         await self._delivery.say(
             inbound.event.source, inbound.session_key, f"⚠️ That failed: {error}"
         )
-        await self._conversations.drop(inbound.inbox_id)  # what was told is not done later
+        # The error was reported: the message is not processed later.
+        await self._conversations.drop(inbound.inbox_id)
 
     async def _authorised(self, inbound: Inbound) -> bool:
         """Whether its sender may talk; a stranger in a direct chat is told how to be let in."""

@@ -1,7 +1,7 @@
-"""Going on with what other processes left in the chats: after a start, and while the gateway runs.
+"""Recovery of chats after other processes died: at a start, and while the gateway runs.
 
-When a platform is connected for the first time, in the order it came: first the turns that were in
-the middle, then what a restart broke off, then what was accepted and not begun.
+When a platform is connected for the first time, in the order of arrival: first abandoned turns,
+then turns that a restart interrupted, then what was accepted and not begun.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 3.0
-"""After which it is looked for turns that nobody runs any more; sooner if something is written."""
+"""Poll interval for abandoned turns; sooner if something is written."""
 
 PACE_SECONDS = 1.0
 """Between two looks in a store that is written to all the time."""
@@ -45,7 +45,7 @@ STOPPED = (
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Goes on with what was left."""
+    """Resumes abandoned turns and accepted messages."""
 
     db: AsyncSessionDB
     store: SessionStore
@@ -56,12 +56,12 @@ class Recovery:
     turns: ChatTurns
     pipeline: Pipeline
     recovered: set[Platform] = field(default_factory=set)
-    """Whose chats have gone on with what others left."""
+    """Platforms whose chats were recovered."""
     seen: set[Platform] = field(default_factory=set)
-    """Those that were connected in this run."""
+    """Platforms that were connected in this run."""
 
     async def recover(self, platform: Platform) -> None:
-        """When the chats of a platform have become ours: go on with what others left there."""
+        """Recover the chats of a platform that has become ours."""
         if platform in self.recovered:
             return
         is_first = platform not in self.seen
@@ -92,22 +92,23 @@ class Recovery:
                 await self.abandoned.look(platforms, self.turns.begin_with)
                 await self.notes.look(platforms)
                 await self.delivery.look()
-                if self.db.sync.is_on_server:  # others may have accepted something, or be gone
+                # Other gateways may have accepted something, or be gone.
+                if self.db.sync.is_on_server:
                     await self._tell_begun(platforms)
                     goes_on = await self._go_on(platforms)
                     await self.pipeline.resume(platforms, with_own=goes_on)
             except StoreError as error:
-                log.warning("Turns that nobody runs are looked for again: %s", error)
+                log.warning("Could not look for abandoned turns; retrying: %s", error)
 
     async def _go_on(self, platforms: Collection[Platform]) -> bool:
-        """Put into the inbox what lets turns go on that a restart, or a hand-over to us, has broken
-        off; whether there were any."""
+        """Enqueue messages that continue turns interrupted by a restart or a hand-over; whether
+        there were any."""
         freshness = self.settings.agent.gateway_auto_continue_freshness
         counts = [await go_on(self.store, self.db, each, freshness) for each in platforms]
         return any(counts)
 
     async def _tell_begun(self, platforms: Collection[Platform], *, with_own: bool = False) -> None:
-        """Commands that were cut off are not carried out twice: their chats are told."""
+        """Tell chats of abandoned commands, which are not run a second time."""
         names = {platform.value for platform in platforms}
         for row in await self.db.list_left_commands(with_own):
             if row["source"] in names and row["session_key"] and "source" in row["facts"]:

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 NOTIFY_FILE = ".restart_notify.json"
 LOOP_FILE = "gateway/restart_loop.json"
 MAX_CUT_OFF = 3
-"""Restarts in a row that may break off the same chat's turn and let it go on."""
+"""Restarts in a row that may interrupt the same chat's turn and continue it."""
 CUT_OFF_REASON = "restart_timeout"
 
 RESTARTING = "♻️ Restarting, I go on in a moment."

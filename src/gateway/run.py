@@ -209,7 +209,7 @@ class GatewayRunner:
         await self.hooks.emit("gateway:startup", {"platforms": platforms})
 
     async def stop(self) -> None:
-        """Take nothing more, let turns end for a while, tell what is cut off, disconnect."""
+        """Accept nothing more, let turns end for a while, notify the others' chats, disconnect."""
         if getattr(self, "_stopping", None) is None:
             self._stopping = asyncio.ensure_future(self._stop())
         stopping = self._stopping

@@ -136,7 +136,7 @@ class SessionEntry:
     wished_title: str | None = None
     """What the conversation is to be called once something is said in it."""
     finalize_failures: int = field(default=0, compare=False)
-    """How often the end of this session could not be told; not kept."""
+    """How often finalizing this session failed; not stored."""
 
     def to_dict(self, *, is_shared: bool = False) -> dict[str, Any]:
         """As it is kept in the store and in sessions.json: with times of this machine's zone, and

@@ -316,7 +316,7 @@ class SessionStore:
         return self._change(session_key, suspended=True) is not None
 
     def mark_resume_pending(self, session_key: str, reason: str = "restart_timeout") -> bool:
-        """Remember that a turn was cut off and is to be gone on with."""
+        """Mark an interrupted turn to be continued."""
         marked = self._change(
             session_key,
             resume_pending=True,
@@ -334,7 +334,7 @@ class SessionStore:
         return self._change(session_key, resume_pending=False, resume_reason=None) is not None
 
     def suspend_recently_active(self, max_age_seconds: int = 120) -> int:
-        """After a crash: mark what was in use as to be gone on with; returns how many."""
+        """After a crash: mark the sessions that were in use to be continued; returns how many."""
         edge = self._now() - timedelta(seconds=max_age_seconds)
         with self._lock:
             recent = [key for key, entry in self._entries.items() if entry.updated_at >= edge]
@@ -375,13 +375,13 @@ class SessionStore:
         return reason
 
     def is_session_finalizable(self, entry: SessionEntry) -> bool:
-        """Whether the end of an expired session is still to be told."""
+        """Whether an expired session is still to be finalized."""
         return not entry.expiry_finalized and self._is_session_expired(entry)
 
     def set_expiry_finalized(
         self, entry: SessionEntry, *, clear_model_override: bool = True
     ) -> bool:
-        """The end of an expired session was told; never again.
+        """Mark an expired session as finalized, once.
 
         False, and nothing happens, if another process has used the entry since, has bound its key
         anew, or was first.

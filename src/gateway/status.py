@@ -1,4 +1,4 @@
-"""The gateway on this machine: one per home, findable, and honest about how it is."""
+"""The gateway's lock, process id and status file: one gateway per home."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def write_runtime_status(state: str, home: Path | None = None, **facts: Any) -> 
     path = home / STATUS_FILE
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = {"state": state, "pid": os.getpid(), "updated_at": time.time(), **facts}
-    write_private(path, json.dumps(status), durable=False)  # it is said again and again
+    write_private(path, json.dumps(status), durable=False)  # written again and again
 
 
 def read_runtime_status(home: Path) -> dict[str, Any]:

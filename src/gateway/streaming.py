@@ -50,7 +50,7 @@ class Stream:
         self._over = asyncio.Event()
 
     def go_on_in(self, message_id: str | None) -> None:
-        """Let the message grow that a process before this one has shown, if there is one."""
+        """Continue in the preview that an earlier process has shown, if there is one."""
         if self._adapter is not None and self._adapter.capabilities.edits:
             self.message_id = message_id
 
@@ -72,7 +72,7 @@ class Stream:
         if self._task is None:
             return
         self._over.set()
-        # A preview that is on its way is waited for: cut off, nobody would know its id.
+        # A preview that is being sent is waited for: if it were cancelled, its id would be unknown.
         _, late = await asyncio.wait([self._task], timeout=STOP_SECONDS)
         for task in late:
             task.cancel()

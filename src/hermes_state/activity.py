@@ -1,4 +1,4 @@
-"""How much goes on in the store: per day and hour, and as a whole. For people, and read-only."""
+"""Statistics of the store: per day and hour, and in total. Read-only."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ _THREADS = 8
 async def at_hand(
     db: SessionDB | None, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
 ) -> R:
-    """The result of a function that uses the store, for coroutines.
+    """Call a function that uses the store, from a coroutine.
 
-    Where the store is a file (or there is none) it runs here and now, and nothing else in between.
+    Where the store is a file (or there is none) it runs inline, without yielding to the event loop.
     A server may be slow or gone: there it runs in a thread, to its end even if its caller is
-    cancelled meanwhile, which hears of that with its next wait.
+    cancelled meanwhile; the cancellation is then raised at the caller's next await.
     """
     if db is None or not _is_on_server(db):
         return function(*args, **kwargs)
@@ -48,18 +48,18 @@ async def at_hand(
 
 
 def _is_on_server(db: SessionDB) -> bool:
-    return getattr(db, "is_on_server", False) is True  # not what stands in for a store
+    return getattr(db, "is_on_server", False) is True  # not a substitute for a store
 
 
 async def _to_its_end(running: asyncio.Future[R]) -> R:
-    """The outcome of something that must not go on unseen, whether its caller is cancelled."""
+    """Await something to its end, even if the caller is cancelled."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         if running.cancelled():
             raise
         while not running.done():
-            with contextlib.suppress(asyncio.CancelledError):  # raised with the next wait
+            with contextlib.suppress(asyncio.CancelledError):  # raised at the next await
                 await asyncio.wait([running])
         cancel_later()
         return running.result()
@@ -88,7 +88,7 @@ class _InThread(Generic[P, R]):
 
 
 class _Grouped(Generic[P, R]):
-    """A function of this package that writes, run in a transaction with others of this moment."""
+    """A writing function of this package, run in a group commit with others."""
 
     def __init__(self, function: Callable[Concatenate[Connection, P], R]) -> None:
         self._function = function
@@ -133,12 +133,12 @@ class AsyncSessionDB:
 
     @property
     def sync(self) -> SessionDB:
-        """The wrapped store, for threads and for what must not wait."""
+        """The wrapped store, for threads and for code that must not await."""
         return self._db
 
     @property
     def wake(self) -> Wake:
-        """For whoever waits for a change, made here or by another process."""
+        """Wakes those who wait for a change, made here or by another process."""
         return self._db.wake
 
     @property
@@ -165,11 +165,11 @@ class AsyncSessionDB:
     async def _run_to_its_end(
         self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """The same for a write whose outcome its caller must know, cancelled meanwhile or not."""
+        """The same for a write whose outcome the caller must know even if it is cancelled."""
         return await _to_its_end(asyncio.ensure_future(self._run(function, *args, **kwargs)))
 
     async def at_hand(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """A function that uses the store: here and now with a file, in a thread with a server."""
+        """Call a function that uses the store: inline with a file, in a thread with a server."""
         return await at_hand(self._db, function, *args, **kwargs)
 
     async def close(self) -> None:

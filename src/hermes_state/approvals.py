@@ -1,8 +1,8 @@
-"""Approvals: what was asked, who decided, once.
+"""Approvals: requests and their decisions, each made once.
 
-A pending approval is a row with a single-use token, of which only the hash is kept. Whoever answers
-first decides, in this process or another; nobody answering in time is a denial. Decided rows stay
-as the record, beside those of decisions that nobody was asked about; `how` says what decided:
+A pending approval is a row with a single-use token, of which only the hash is kept. The first
+answer decides, in this process or another; no answer in time is a denial. Decided rows stay as the
+record, beside those of decisions that nobody was asked about; `how` says what decided:
 
     person      somebody answered                  timeout     nobody did in time
     cancelled   the turn was stopped               nobody      nobody could be asked
@@ -10,9 +10,9 @@ as the record, beside those of decisions that nobody was asked about; `how` says
     granted     an earlier "session" or "always"   allow_list  the configuration allows it
     forbidden   nobody may allow it                deny_list   the configuration forbids it
 
-Whoever asked takes the answer (`taken_at`). One that came when nobody waited any more, because of a
-restart, is there for the next to ask the same in that conversation. Grants are the "always"
-answers, by person and pattern.
+The asking tool takes the answer (`taken_at`). An answer that came after a restart, when nothing
+waited for it any more, is used for the next identical request in that conversation. Grants are the
+"always" answers, by person and pattern.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ the conversation."""
 
 
 class NewApproval(NamedTuple):
-    """A pending approval; the token is known to whoever shows the question, and to nobody else."""
+    """A pending approval; only the front end that shows it knows the token."""
 
     id: str
     token: str
@@ -51,7 +51,7 @@ def create_approval(
     session_key: str | None = None,
     user_id: str | None = None,
 ) -> NewApproval:
-    """Keep a question until it is decided or `ttl_seconds` have passed."""
+    """Store an approval request until it is decided or `ttl_seconds` have passed."""
     require_session(conn, session_id)
     approval_id, token, now = _new_id(), os.urandom(16).hex(), conn.now()
     conn.execute(
@@ -95,7 +95,7 @@ def settle_approval(
     decided_by: str | None = None,
     how: str = "person",
 ) -> dict[str, Any] | None:
-    """For whoever asked: answer with `choice`, unless somebody was first or it is too late.
+    """For the asking tool: decide with `choice`, unless it was decided already or has expired.
 
     Returns the approval as it then is, its answer taken; None if there is no such approval.
     """
@@ -143,7 +143,7 @@ def take_late_answer(
     pattern_keys: list[str],
     user_id: str | None = None,
 ) -> dict[str, Any] | None:
-    """What a person answered to exactly this question when nobody waited any more; once.
+    """A late answer to exactly this request, taken once.
 
     It counts for as long as the question itself would have waited. None if there is no answer.
     """
@@ -170,7 +170,7 @@ def take_late_answer(
             "UPDATE approvals SET taken_at = ? WHERE id = ? AND taken_at IS NULL",
             (now, approval_id),
         )
-        if conn.changes():  # else somebody else has just taken it
+        if conn.changes():  # otherwise another process has just taken it
             return get_approval(conn, approval_id)
     return None
 
@@ -197,7 +197,7 @@ def decide_own_approval(
 ) -> bool:
     """Answer a pending approval of `owner` in the conversation of `session_id`, without its token.
 
-    For a question that outlived whoever knew the token. True for exactly one of those who try.
+    For a request whose token was lost with its process. True for exactly one of those who try.
     """
     if choice not in CHOICES:
         raise ValueError(f"choice must be one of {', '.join(CHOICES)}, not {choice!r}")
@@ -224,7 +224,7 @@ def record_approval(
     user_id: str | None = None,
     decided_by: str | None = None,
 ) -> bool:
-    """Keep a decision that nobody was asked about; False if there is no such session."""
+    """Record a decision that was made without asking; False if there is no such session."""
     now = conn.now()
     if len(command) > RECORDED:
         command = f"{command[:RECORDED]} [… {len(command) - RECORDED:,} characters more]"
@@ -252,7 +252,7 @@ def record_approval(
 
 
 def cancel_approval(conn: Connection, approval_id: str) -> bool:
-    """Withdraw a question that nobody needs answered any more, nor if it was answered just now."""
+    """Cancel an approval request, also one that was answered just now."""
     now = conn.now()
     conn.execute(
         "UPDATE approvals SET state = 'cancelled', choice = 'deny', how = 'cancelled',"
@@ -267,7 +267,7 @@ def cancel_approval(conn: Connection, approval_id: str) -> bool:
 
 
 def expire_approvals(conn: Connection, now: float | None = None) -> int:
-    """Deny what nobody answered in time; returns how many that were."""
+    """Deny expired requests; returns how many that were."""
     at = conn.now() if now is None else now
     conn.execute(
         "UPDATE approvals SET state = 'expired', choice = 'deny', how = 'timeout', decided_at = ?1"
@@ -291,7 +291,7 @@ def get_approval(conn: Connection, approval_id: str) -> dict[str, Any] | None:
 def list_pending_approvals(
     conn: Connection, session_id: str | None = None, user_id: str | None = None
 ) -> list[dict[str, Any]]:
-    """What waits for an answer, oldest first; of one session or one owner, if given."""
+    """Pending requests, oldest first; of one session or one owner, if given."""
     pending = rows(
         conn,
         f"SELECT {_SHOWN} FROM approvals WHERE state = 'pending' AND expires_at > ?1"
@@ -320,7 +320,7 @@ def list_approvals(
 
 
 def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | None) -> None:
-    """Remember an "always"; it holds for whoever said it, and for nobody else."""
+    """Store a permanent approval; it holds for the person who gave it only."""
     conn.executemany(
         "INSERT INTO approval_grants (pattern_key, granted_at, granted_by) VALUES (?, ?, ?)"
         " ON CONFLICT DO NOTHING",
@@ -350,7 +350,7 @@ def list_patterns_granted_by(conn: Connection, user_id: str | None) -> list[str]
 
 
 def list_grants(conn: Connection, owner: str | None = None) -> list[dict[str, Any]]:
-    """What is always allowed, oldest first: `pattern_key`, `granted_by` and `granted_at` of each.
+    """The permanent approvals, oldest first: `pattern_key`, `granted_by` and `granted_at` of each.
 
     Of one person, if given; the person at the machine is the empty name.
     """
@@ -364,7 +364,7 @@ def list_grants(conn: Connection, owner: str | None = None) -> list[dict[str, An
 
 
 def revoke_grant(conn: Connection, pattern_key: str, owner: str) -> bool:
-    """Take back what one person always allowed: it is asked again at once, in every process.
+    """Revoke one person's permanent approval: it is asked again at once, in every process.
 
     False if that person had not allowed it.
     """
@@ -376,7 +376,7 @@ def revoke_grant(conn: Connection, pattern_key: str, owner: str) -> bool:
 
 
 def revoke_pattern(conn: Connection, pattern_key: str) -> bool:
-    """Ask again about a pattern, whoever allowed it; True if somebody had."""
+    """Revoke a pattern for everybody; True if somebody had approved it."""
     conn.execute("DELETE FROM approval_grants WHERE pattern_key = ?", (pattern_key,))
     return conn.changes() > 0
 

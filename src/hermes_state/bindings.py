@@ -1,7 +1,7 @@
 """The routing table: which session each session key is bound to, and what is known about the key.
 
 An entry is a JSON object of fields. Several processes change it: a change names the fields it sets,
-and what must still be so for it to apply, so that nobody overwrites what another has written. Every
+and what must still be so for it to apply, so that no process overwrites another's change. Every
 change has a number that only grows (`version`), and whoever keeps entries in memory asks for what
 changed since the last one seen.
 """
@@ -19,7 +19,7 @@ from .sessions import end_session, get_meta, promote_to_session_reset, set_meta
 
 _VERSION = "gateway_routing_version"
 _DELETED = "gateway_routing_deleted"
-"""The version of the newest deletion: rows that are gone cannot tell of themselves."""
+"""The version of the newest deletion, since deleted rows have no version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What must hold in the store, looked at row by row: what is wrong, and how it is put right.
+"""The store's invariants: checked row by row, and how violations are fixed.
 
-Looking changes nothing. Putting right never deletes what somebody said: it fills in, recounts,
-detaches what points nowhere and answers tool calls whose outcome nobody recorded.
+Checking changes nothing. Fixing never deletes a message: it fills in, recounts, detaches dangling
+references and answers tool calls whose outcome was never recorded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_NAMED = 5
 
 
 class Finding(NamedTuple):
-    """Something that does not hold."""
+    """A violated invariant."""
 
     rule: str
     """Which rule, by a name that scripts can rely on."""
@@ -34,7 +34,7 @@ class Finding(NamedTuple):
 
 
 def check_store(conn: Connection) -> list[Finding]:
-    """Everything that does not hold in the store; an empty list if all is well."""
+    """Every violation in the store; an empty list if all is well."""
     findings = []
     for rule, (look, sentence, _) in _RULES.items():
         concerned = tuple(str(name) for name in look(conn))
@@ -45,7 +45,7 @@ def check_store(conn: Connection) -> list[Finding]:
 
 
 def mend_store(conn: Connection) -> dict[str, int]:
-    """Put right what can be; returns how many were wrong by rule. Look again for what is left."""
+    """Fix what can be fixed; returns how many by rule. Check again for what is left."""
     mended = {}
     for rule, (look, _, mend) in _RULES.items():
         concerned = look(conn) if mend is not None else []
@@ -199,7 +199,7 @@ def _answer(conn: Connection, sessions: list[str]) -> None:
             conn,
             session_id,
             [
-                # At its own time: what is mended today was not said today.
+                # At its own time: a message that is fixed today was not said today.
                 {**result, "timestamp": ended} if ended else result
                 for result in _missing_results(conn, session_id, _is_over(conn, session_id))
             ],
@@ -317,7 +317,7 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
     ),
     "guards": (
         _missing_indexes,
-        "{0} guards against doubles are missing: {1}.",
+        "{0} unique indexes are missing: {1}.",
         _index,
     ),
     "first_tellings_exist": (
@@ -330,12 +330,12 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
     ),
     "leases": (
         checkup_turns.impossible_leases,
-        "{0} turns say something that cannot be of who runs them: {1}.",
+        "{0} turns have an impossible owner or lease: {1}.",
         checkup_turns.mend_leases,
     ),
     "turns_end": (
         checkup_turns.forgotten_turns,
-        "{0} turns were cut off more than an hour ago, and nobody went on with them: {1}.",
+        "{0} turns were abandoned more than an hour ago, and no process took them over: {1}.",
         checkup_turns.close_turns,
     ),
     "calls_are_answered": (
@@ -345,7 +345,7 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
     ),
     "outbox_settled": (
         checkup_turns.unsettled_deliveries,
-        "{0} answers were being sent when something stopped, and were never reported: {1}.",
+        "{0} answers were being sent when their process ended, and were never reported: {1}.",
         checkup_turns.report_deliveries,
     ),
     "outbox_delivered": (
@@ -373,4 +373,4 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
         _forget_routes,
     ),
 }
-"""In the order in which they are put right: what comes later relies on what comes before."""
+"""In the order in which they are fixed: later rules rely on earlier ones."""

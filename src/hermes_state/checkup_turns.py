@@ -1,7 +1,7 @@
-"""What must hold of turns and deliveries: who runs what, and that everything owed is settled.
+"""Invariants of turns and deliveries: valid leases, and every delivery settled.
 
-On a live store turns run and answers are on their way; only what nobody can be at work on any more
-is a finding.
+On a live store turns run and answers are being sent; only what no process can be working on any
+more is a finding.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .turns import list_abandoned
 HOUR = 3600.0
 DAY = 24 * HOUR
 
-UNSURE = "Nobody knows whether it was shown: whoever sent it was stopped in the middle."
+UNSURE = "It is unknown whether it was shown: the process that sent it ended in the middle."
 
 
 def impossible_leases(conn: Connection) -> list[str]:
-    """Conversations whose turn, or whose tools, say something that cannot be."""
+    """Conversations whose turn or tool runs have an impossible state."""
     return column(
         conn,
         "SELECT conversation_id FROM turns t WHERE state NOT IN ('running', 'ended')"
@@ -34,7 +34,7 @@ def impossible_leases(conn: Connection) -> list[str]:
 
 
 def mend_leases(conn: Connection, conversations: list[str]) -> None:
-    """Such a turn is over; what it left in the history is closed by the next."""
+    """End such turns; their open history is closed by the next turn."""
     for conversation_id in conversations:
         conn.execute(
             "DELETE FROM turns WHERE conversation_id = ?1"
@@ -61,7 +61,7 @@ def mend_leases(conn: Connection, conversations: list[str]) -> None:
 
 
 def forgotten_turns(conn: Connection) -> list[str]:
-    """Conversations whose turn was cut off and taken up by nobody for an hour."""
+    """Conversations whose turn was abandoned and not taken over for an hour."""
     return [str(turn["conversation_id"]) for turn in _forgotten(conn)]
 
 
@@ -77,7 +77,7 @@ def _forgotten(conn: Connection) -> list[dict[str, Any]]:
 
 
 def unsettled_deliveries(conn: Connection) -> list[str]:
-    """Deliveries that nobody can be at work on any more, and that are neither sent nor reported."""
+    """Abandoned deliveries: no process can be sending them; neither sent nor reported."""
     return column(
         conn,
         "SELECT obligation_id FROM delivery_obligations"
@@ -88,7 +88,7 @@ def unsettled_deliveries(conn: Connection) -> list[str]:
 
 
 def report_deliveries(conn: Connection, deliveries: list[str]) -> None:
-    """They count as failed, with the reason: sending them again might show them twice."""
+    """Mark them as failed, with the reason: sending them again might show them twice."""
     conn.executemany(
         "UPDATE delivery_obligations SET state = 'failed', last_error = ?, updated_at = ?"
         " WHERE obligation_id = ?",

@@ -1,4 +1,4 @@
-"""What compression must remember: who is at it, when it may try again, how often it fell back."""
+"""Stored state of compression: its lock, its cool-down, its streak of fall-backs."""
 
 from __future__ import annotations
 

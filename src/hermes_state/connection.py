@@ -80,13 +80,13 @@ def _holds_snapshot(connection: FileConnection) -> bool:
 
 
 def run_in_savepoint(connection: FileConnection, job: Job) -> None:
-    """Run one work of a group; raises only what makes the whole group fail."""
+    """Run one write of a group in a savepoint; raises only what makes the whole group fail."""
     connection.execute("SAVEPOINT apart")
     try:
         job.run(connection)
         if connection.in_transaction:
             connection.execute("RELEASE apart")
-    except BaseException as error:  # told to the one whose work it is
+    except BaseException as error:  # reported to the thread that brought this write
         job.error = error
         if connection.in_transaction:
             connection.execute("ROLLBACK TO apart")
@@ -205,7 +205,7 @@ class Database:
                 self._writer.execute("ROLLBACK")
 
     def require_open(self) -> None:
-        """Raise StoreClosedError if this store was closed, or belongs to a parent process."""
+        """Raise StoreClosedError if this store was closed, or was opened before a fork."""
         if self._closed:
             raise StoreClosedError(f"The store {self.path} is closed.")
         if os.getpid() != self._pid:
@@ -214,7 +214,7 @@ class Database:
             )
 
     def _check_in_place(self) -> None:
-        """Refuse to write into files that others do not see any more."""
+        """Refuse to write into files that were moved or deleted."""
         if inode(self._file) != self._inode:
             raise StoreUnavailableError(
                 f"{self.path} was moved, deleted or replaced while it was open; nothing was "
@@ -232,7 +232,7 @@ class Database:
         self._in_place_until = time.monotonic() + self.in_place_for
 
     def _rejoin(self) -> None:
-        """Fold a log that others do not see any more into the file, and begin with a new one."""
+        """Checkpoint a deleted log into the file, and begin with a new one."""
         self._close_readers()
         if not self._writer_is_closed:
             self._logs_found = logs_of(self._file)
@@ -253,7 +253,7 @@ class Database:
         self._take_new_writer()
 
     def _fold_log(self) -> Path | None:
-        """Put what the log holds into the file; aside, if it is lost and others have begun one."""
+        """Checkpoint the log into the file; into a copy, if it was deleted and others began one."""
         now = logs_of(self._file).wal
         if self._logs.wal not in (None, now) and has_commits(self.path):
             self._writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
@@ -297,7 +297,7 @@ class Database:
             self._write_lock.leave()
 
     def _run_as_group_leader(self, work: Callable[[FileConnection], T]) -> T:
-        """Run `work`, and what others brought meanwhile, in one transaction."""
+        """Run `work`, and what others queued meanwhile, in one transaction (group commit)."""
         if self._writer_is_spoilt:
             self._renew_writer()
         connection = self._writer
@@ -327,8 +327,8 @@ class Database:
             try:
                 if group:
                     self._settle(group, failure)
-                # Before anybody is told: what an error of theirs keeps alive must not be ended in
-                # one thread while another uses the connection.
+                # Before the results are handed out: a statement that an error keeps alive must not
+                # be finalised in one thread while another uses the connection.
                 if _holds_snapshot(connection):
                     self._replace_writer()
             finally:
@@ -340,8 +340,8 @@ class Database:
         return result
 
     def _run_others(self, connection: FileConnection, group: list[Waiter]) -> None:
-        """Run what others brought, each within a savepoint; `group` is who must be told."""
-        # Ctrl-C is raised in the main thread, and must hit nobody's work but its own.
+        """Run the queued writes of others, each in a savepoint; `group` collects the waiters."""
+        # Ctrl-C is raised in the main thread, and must affect only that thread's write.
         if threading.current_thread() is threading.main_thread():
             return
         enough = time.monotonic() + GROUP_SECONDS
@@ -352,7 +352,7 @@ class Database:
                 return
 
     def _settle(self, group: list[Waiter], failure: BaseException | None) -> None:
-        """Give each its own error, or the one that made all of them fail."""
+        """Hand each waiter its own error, or the one that made the whole group fail."""
         for waiter in group:
             waiter.error = waiter.error or failure
         self.name_errors(group)
@@ -375,7 +375,7 @@ class Database:
             del waiter  # it refers to the error, which refers to this frame
 
     def _replace_writer(self) -> None:
-        """Give up a connection that holds on to an old state, and with it maybe to the lock.
+        """Drop a connection that pins an old snapshot, and maybe the lock.
 
         The new one is opened before: while one is open, SQLite knows where in the log the last
         commit ends, and a commit that failed is not found there.
@@ -384,7 +384,7 @@ class Database:
         try:
             self._check_in_place()  # connecting would make a file where there is none
             self._writer = self._connect(readonly=False)
-        except StoreError:  # whoever writes next tries again, and says what is wrong
+        except StoreError:  # the next write retries, and reports the error
             self._logs_found = logs_of(self._file)
             self._writer_is_spoilt = self._writer_is_closed = True
         finally:

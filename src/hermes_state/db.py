@@ -100,7 +100,7 @@ def _write_on_server(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> R:
-    """Run a write that is alone in what it concerns, with arguments that last for a second run."""
+    """Run a write under its lock, with arguments that can be used for a retry."""
     from . import locks
 
     scope, tell = _lock_of(method)
@@ -113,8 +113,8 @@ def _write_on_server(
 
 @functools.cache
 def _lock_of(method: Callable[..., Any]) -> tuple[Callable[..., str | None], bool | str]:
-    """Whose lock a method needs, from its arguments; whether others wait for what it writes, or
-    the topic of those who do."""
+    """The lock that a method needs, from its arguments; whether, or under which topic, its write
+    wakes other processes."""
     from . import locks
 
     name = next(name for name, own in vars(SessionDB).items() if own is method)
@@ -147,8 +147,8 @@ class SessionDB:
         """
         self.db_path = (Path(db_path) if db_path is not None else default_path()).absolute()
         self.on_conversations_deleted: Callable[[list[str]], None] | None = None
-        """Told which conversations have no session left, so that what is kept of them beside the
-        store can go too; must not raise."""
+        """Called with the conversations that have no session left, so that their files can be
+        deleted too; must not raise."""
         self._search_index: SearchIndex | None = None
         self._opening = threading.Lock()
         """Held while what is made on first use is made."""
@@ -215,7 +215,7 @@ class SessionDB:
 
     @functools.cached_property
     def wake(self) -> Wake:
-        """For whoever waits for a change, made here or by another process."""
+        """Wakes those who wait for a change, made here or by another process."""
         from .wake import Wake
 
         if self._database.is_server:
@@ -229,7 +229,7 @@ class SessionDB:
 
     def close(self) -> None:
         """Close the store; closing twice is fine."""
-        if "wake" in self.__dict__:  # somebody has waited
+        if "wake" in self.__dict__:  # it was used
             self.wake.close()
         self._close_search()
         self._database.close()
@@ -584,7 +584,7 @@ class SessionDB:
     mend_store = _writes(checkup.mend_store)
 
     def settle_at_startup(self, sessions_dir: Path | None = None) -> dict[str, int]:
-        """What whoever opens the store for users does first: settle what older crashes left.
+        """Settle what older crashes left; for the start of a program that opens the store.
 
         Each part runs once in the life of a store, remembered in `state_meta`.
         """

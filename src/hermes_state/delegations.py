@@ -1,9 +1,8 @@
-"""Work that sub-agents do in the background: begun once, ended once, told once.
+"""Background work of sub-agents: begun once, ended once, delivered once.
 
-A row is there before the work begins and is settled when it ends. Its result reaches the
-conversation as a message, written in the same transaction that marks it as delivered: whoever is
-killed in between has done both or neither. A result that nobody will ever bring, because the
-process is gone, is "lost" and told like any other.
+A row is inserted before the work begins and settled when it ends. Its result reaches the
+conversation as a message, written in the same transaction that marks it as delivered. Work that was
+abandoned, because its process is gone, is "lost" and delivered like any other result.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def create_delegation(
     owner_started_at: int | None = None,
     ui_session_id: str = "",
 ) -> None:
-    """Write down that work begins for a session; `task` holds its `goals` and `sessions`."""
+    """Insert a row for work that begins for a session; `task` holds its `goals` and `sessions`."""
     now = conn.now()
     conn.execute(
         "INSERT INTO async_delegations (delegation_id, origin_session, origin_ui_session_id,"
@@ -69,7 +68,7 @@ def create_delegation(
 def finish_delegation(conn: Connection, delegation_id: str, state: str, report: str) -> bool:
     """Settle work with its report; False if it is unknown or was settled before.
 
-    Work that was given up as lost and ends after all is told again, with what it really came to.
+    Work that was marked as lost and ends after all is delivered again, with its real result.
     """
     if state not in ENDED:
         raise ValueError(f"state must be one of {', '.join(ENDED)}, not {state!r}")
@@ -83,7 +82,7 @@ def finish_delegation(conn: Connection, delegation_id: str, state: str, report: 
 
 
 def lose_delegation(conn: Connection, delegation_id: str) -> bool:
-    """Give up on running work whose process is gone; False if it is not running."""
+    """Mark abandoned work as lost; False if it is not running."""
     conn.execute(
         "UPDATE async_delegations SET state = 'lost', completed_at = ?1, updated_at = ?1"
         " WHERE delegation_id = ?2 AND state = 'running'",
@@ -130,7 +129,7 @@ _WAKING = "delivery_state = 'pending' AND completed_at IS NOT NULL AND state <> 
 
 
 def has_results(conn: Connection, session_id: str) -> bool:
-    """Whether work of a conversation has ended by itself and the conversation was not told."""
+    """Whether results of a conversation's background work wait to be delivered."""
     sql = f"SELECT 1 FROM async_delegations d WHERE {_WAKING} AND {_OF_CONVERSATION}"
     return bool(value(conn, f"SELECT EXISTS ({sql})", (session_id,)))
 
@@ -143,7 +142,7 @@ def sessions_with_results(conn: Connection, oldest: float) -> list[str]:
 
 
 def take_results(conn: Connection, session_id: str) -> list[dict[str, Any]]:
-    """The messages that tell a conversation what has ended, each given exactly once.
+    """Take the messages for ended work of a conversation, each exactly once.
 
     To be stored by the caller in the same transaction.
     """
@@ -170,7 +169,7 @@ def take_results(conn: Connection, session_id: str) -> list[dict[str, Any]]:
 
 
 def note_of(delegation: Mapping[str, Any]) -> str:
-    """What a conversation is told of work that has ended."""
+    """The message for work that has ended."""
     state = delegation["state"]
     goals = "; ".join(delegation["goals"]) or "no goal is known"
     report = delegation["report"]

@@ -38,7 +38,7 @@ class Connection(Protocol):
     """A connection within a transaction of a work, or outside of one."""
 
     lock_row: str
-    """Ends a SELECT whose row is changed according to what it says; nobody else may meanwhile."""
+    """Suffix of a SELECT that locks the row until the transaction ends."""
 
     def execute(self, statement: str, values: Any = (), /) -> Cursor:
         """Run a statement; its result is read by walking it."""

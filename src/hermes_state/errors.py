@@ -84,7 +84,7 @@ class SessionEndedError(StoreError):
 
 
 class AlreadyTakenError(StoreError):
-    """A message from the inbox was begun with already, or taken back."""
+    """A message of the inbox was taken by a turn already, or withdrawn."""
 
     def __init__(self, inbox_id: str) -> None:
         super().__init__(f"Message {inbox_id} was taken already.")

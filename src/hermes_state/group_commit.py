@@ -92,7 +92,7 @@ class GroupWriter:
 
 
 def cancel_later() -> None:
-    """Put off the cancellation that was just caught to the next wait of this task."""
+    """Postpone the cancellation that was just caught to this task's next await."""
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()
@@ -100,7 +100,7 @@ def cancel_later() -> None:
 
 
 class _Waiting(Job):
-    """A work, and the coroutine that waits for what comes of it."""
+    """A queued write, and the coroutine that waits for its result."""
 
     __slots__ = ("known", "reply")
 
@@ -111,7 +111,7 @@ class _Waiting(Job):
         self.known = False
 
     def tell(self) -> None:
-        """Let the coroutine go on, unless it was cancelled; then `outcome` is over."""
+        """Hand the result to the coroutine, unless it was cancelled."""
         self.known = True
         if self.reply.done():
             return
@@ -128,17 +128,17 @@ class _Waiting(Job):
         while not self.known:
             with contextlib.suppress(asyncio.CancelledError):  # the first is raised afterwards
                 await asyncio.wait([self.reply])
-        self.reply.exception()  # looked at; the one who waited is told that it was cancelled
+        self.reply.exception()  # retrieved, so that asyncio does not log it
 
 
 class _LoopQueue:
-    """What coroutines of one event loop wait to write; used in the thread of that loop alone."""
+    """The queued writes of one event loop; used in the thread of that loop alone."""
 
     def __init__(self, db: SessionDB) -> None:
         self._db = db
         self._waiting: deque[_Waiting] = deque()
         self.is_due = False
-        """A flush is scheduled, or a thread waits for the store and a flush follows it."""
+        """Whether a flush is scheduled, or a thread waits for the store and a flush follows."""
         self._thread: ThreadPoolExecutor | None = None
 
     def add(self, job: _Waiting, loop: asyncio.AbstractEventLoop) -> None:
@@ -160,7 +160,7 @@ class _LoopQueue:
         return True
 
     def drop(self, job: _Waiting) -> bool:
-        """Forget a work that was not begun; False if it is out of our hands."""
+        """Drop a queued write that was not begun; False if it is running already."""
         try:
             self._waiting.remove(job)
         except ValueError:
@@ -182,7 +182,7 @@ class _LoopQueue:
         batch: list[_Waiting] = []
         while self._waiting and len(batch) < GROUP_WORKS:
             job = self._waiting.popleft()
-            if job.reply.cancelled():  # and has not heard of it yet
+            if job.reply.cancelled():  # and the cancellation was not delivered yet
                 job.known = True
             else:
                 batch.append(job)
@@ -219,7 +219,7 @@ class _LoopQueue:
         failure: BaseException | None,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Tell everybody, and go on with what has come meanwhile."""
+        """Hand out the results, and flush what was queued meanwhile."""
         if failure is not None and batch[0].begun:
             # One of them made SQLite give up: those behind it were not run, and have a try left.
             not_run = [job for job in batch if not job.begun]

@@ -1,9 +1,9 @@
-"""What was accepted and not yet begun: a message is here before anybody is told it was taken.
+"""The inbox: accepted messages that no turn has begun with; stored before they are acknowledged.
 
 A row is waiting until a turn takes it. Taking happens in the transaction that stores the message in
 its conversation (`turn_log`), so whatever is killed, a message is waiting or stored, never both and
-never neither. A row that was taken stays for a while without its text, so that a platform that
-delivers a message again finds it known.
+never neither. A row that was taken stays for a while without its text, so that a duplicate delivery
+is recognised.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def accept_message(
     platform_message_id: str | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Keep a message for its conversation; False if `inbox_id` was accepted before.
+    """Insert a message into the inbox; False if `inbox_id` is a duplicate.
 
-    `facts` is whatever the front end needs to go on with it after a restart.
+    `facts` is whatever the front end needs to process it after a restart.
     """
     now = conn.now()
     conn.execute(
@@ -80,8 +80,7 @@ def list_waiting(
     limit: int = -1,
     with_held: bool = False,
 ) -> list[dict[str, Any]]:
-    """The messages nobody has begun with, oldest first: of a conversation, of a front end, of a
-    chat, or all.
+    """The waiting messages, oldest first: of a conversation, of a front end, of a chat, or all.
 
     Without those that only a newer release understands, and, as long as a gateway of such a release
     lives, without those behind them in their chat; `with_held` with them, and `is_held` says so.
@@ -130,10 +129,10 @@ def _messages(conn: Connection, where: str, *values: Any) -> list[dict[str, Any]
 
 
 def begin_command(conn: Connection, inbox_id: str) -> bool:
-    """A waiting message is a command that is carried out now; False if that was begun before.
+    """Mark a waiting message as a command that is being run; False if it was begun before.
 
-    It does not wait any more: whether one that a crash cut off was done is not known. Its `owner`
-    is whoever carries it out; that of a message that waits is whoever has accepted it.
+    It is never run again: whether an abandoned command took effect is unknown. Its `owner` is the
+    process that runs it; the owner of a waiting message is the process that accepted it.
     """
     conn.execute(
         "UPDATE inbox SET state = 'begun', updated_at = ?, owner = ?"
@@ -144,8 +143,7 @@ def begin_command(conn: Connection, inbox_id: str) -> bool:
 
 
 def claim_message(conn: Connection, inbox_id: str, owner: str | None) -> bool:
-    """Go on with a waiting message that `owner`, which is gone, had accepted; False if somebody
-    was first."""
+    """Claim a waiting message that `owner`, now gone, had accepted; False if another was first."""
     conn.execute(
         "UPDATE inbox SET owner = ?, updated_at = ? WHERE id = ? AND state = 'waiting'"
         f" AND owner IS NOT DISTINCT FROM ? AND {understood()}",
@@ -155,17 +153,17 @@ def claim_message(conn: Connection, inbox_id: str, owner: str | None) -> bool:
 
 
 def list_begun(conn: Connection) -> list[dict[str, Any]]:
-    """The commands that were begun and are not known to be done, oldest first."""
+    """The commands that were begun and not finished, oldest first."""
     return _messages(conn, f"state = 'begun' AND {understood()} ORDER BY received_at, rowid")
 
 
 def list_left_commands(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
-    """Those that others were carrying out that are gone; `with_own` as in `list_others`."""
+    """Abandoned commands, whose process is gone; `with_own` as in `list_others`."""
     return of_those_gone(conn, list_begun(conn), with_own)
 
 
 def drop_message(conn: Connection, inbox_id: str) -> bool:
-    """Take a waiting message back, as its sender wishes; False if it was taken or is unknown."""
+    """Withdraw a waiting message; False if a turn has taken it or it is unknown."""
     return _settle(conn, inbox_id, "dropped") is not None
 
 
@@ -207,7 +205,7 @@ def mark_taken(
 
 
 def forget_taken(conn: Connection) -> None:
-    """Delete what was settled long ago."""
+    """Delete rows that were settled long ago."""
     conn.execute(
         "DELETE FROM inbox WHERE state <> 'waiting' AND updated_at < ?",
         (conn.now() - KEPT_SECONDS,),

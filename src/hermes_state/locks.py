@@ -59,7 +59,7 @@ CONVERSATION: dict[str, str] = {
     "close_abandoned_turn": "conversation_id",
     "end_turn": "lease",
 }  # fmt: skip
-"""Writes that are alone in a conversation."""
+"""Writes that need a conversation's lock."""
 
 ROWS: frozenset[str] = frozenset({
     "set_meta", "beat_turns",
@@ -87,7 +87,7 @@ NAMED: dict[str, Scope] = {
     "take_link": _LINK_CODES,
     "change_kept_files": ConversationId("kept files"),
 }
-"""Writes that are alone among their like: their lock is that of a conversation nobody has."""
+"""Writes that exclude each other, by a named lock."""
 
 WHOLE_STORE: frozenset[str] = frozenset({
     "backfill_repo_roots", "branch_session",
@@ -98,7 +98,7 @@ WHOLE_STORE: frozenset[str] = frozenset({
     "forget_bindings", "import_sessions", "archive_sessions",
     "finalize_orphaned_compression_sessions", "mend_store",
 })  # fmt: skip
-"""Writes that are alone in the store: rare ones."""
+"""Writes that need the store's lock: rare ones."""
 
 QUIET: frozenset[str] = frozenset({
     "beat_turns", "beat_replica", "keep_for_platform",
@@ -107,7 +107,7 @@ QUIET: frozenset[str] = frozenset({
     "update_system_prompt", "forget_taken", "forget_delivered",
     "take_signal", "withdraw_signal", "renew_watch", "drop_events",
 })  # fmt: skip
-"""Writes that nobody in another process waits for: they wake nobody."""
+"""Writes that wake no other process."""
 
 SIGNALS, EVENTS = "signals", "events"
 
@@ -119,7 +119,7 @@ TOPICS: dict[str, str] = {
 
 
 def scope_of(function: Callable[..., Any], name: str) -> Callable[..., Scope]:
-    """What tells, from a call's arguments, whose lock a write needs."""
+    """A function that derives, from a call's arguments, which lock a write needs."""
     if name in ROWS:
         return lambda *args, **kwargs: ROW
     if name in NAMED:

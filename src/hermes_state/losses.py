@@ -1,4 +1,4 @@
-"""What a salvage could not bring over: told by `hermes doctor` until somebody says it is known."""
+"""Data that a salvage could not recover: reported by `hermes doctor` until it is acknowledged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEY = "salvage_losses"
 
 
 def note_loss(conn: Connection, text: str) -> None:
-    """Remember a salvage that could not read everything."""
+    """Record a salvage that could not read everything."""
     known = json.loads(get_meta(conn, _KEY) or "[]")
     set_meta(conn, _KEY, json.dumps([*known, {"at": conn.now(), "text": text}]))
 
@@ -30,5 +30,5 @@ def list_losses(db: SessionDB) -> list[str]:
 
 
 def acknowledge_losses(db: SessionDB) -> None:
-    """Say that the losses are known; they are not told again."""
+    """Mark the losses as acknowledged; they are not reported again."""
     db.set_meta(_KEY, "[]")

@@ -1,9 +1,9 @@
 """A write-ahead log or its index that was deleted while the store was open.
 
-SQLite goes on with files that have no name any more, and whoever comes next gets new ones: two logs
-for one file, of which one process sees this and one that, and the last to fold its own into the
-file overwrites the other's commits. So nobody begins new ones while anybody still uses the old
-(`require_one_log`), and whoever finds its own gone folds it into the file and connects anew.
+SQLite goes on with the deleted files, and the next process to open the store creates new ones: then
+there are two logs for one file, and the last process to checkpoint its log overwrites the other's
+commits. So no process creates a new log while any other still uses the old one (`require_one_log`),
+and a process that finds its log deleted checkpoints it into the file and connects anew.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def require_one_log(path: Path) -> None:
 
 
 def require_alone(path: Path, seen: Logs) -> None:
-    """Wait until nobody has the database open, or somebody who was alone has made a new log.
+    """Wait until no process has the database open, or one that was alone has made a new log.
 
     `found` is what lay there when the log was missed.
     """

@@ -1,4 +1,4 @@
-"""Bringing a file to the current schema: new files, our own older ones, and those of others.
+"""Migrations to the current schema: of new files, our own older ones, and those of others.
 
 `schema_version` (the table) says which public schema the known tables have; `PRAGMA user_version`
 counts our own steps. Before anything in an existing file is changed, a copy is put beside it. Each
@@ -78,7 +78,7 @@ def back_up(database: Database) -> Path:
     private_folder(folder)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     target = folder / f"{database.path.stem}-before-upgrade-{stamp}-{os.urandom(3).hex()}.db"
-    partial = target.with_suffix(".partial")  # a copy that a crash cut short must not look whole
+    partial = target.with_suffix(".partial")  # a copy that a crash truncated must not look whole
 
     def copy(conn: FileConnection) -> None:
         with closing(apsw.Connection(str(partial))) as destination:

@@ -1,7 +1,7 @@
 """The two ends of a move: a file or a server, each held so that nobody else writes to it.
 
-What comes is put into a file beside its place, which gets its name when everything was found to be
-there, or into a server's tables, which say in `state_meta` that they are not whole yet.
+Rows are copied into a temporary file, which is renamed once everything was verified, or into a
+server's tables, which are marked as incomplete in `state_meta` until then.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Notes: what a conversation is to be told without anybody having asked.
+"""Notes: messages to a conversation that no person sent.
 
 The end of a background process, a line it was watched for, a message added to a running turn, the
 result of background work. A note is a row of the inbox (the last kind: a row of
 `async_delegations`) before anybody relies on it. It becomes a message in the transaction that takes
 it: between two steps of a running turn, with the next message of the conversation, or with a turn
-of its own (`turn_log.begin_noted_turn`). So it is told once, whoever is killed meanwhile.
+of its own (`turn_log.begin_noted_turn`). So it is delivered exactly once, whatever is killed
+meanwhile.
 
 A quiet note begins no turn of its own: it waits for the next message.
 """
@@ -38,7 +39,7 @@ _OF_CONVERSATION = (
 def add_note(
     conn: Connection, note_id: str, session_id: str, text: str, source: str = WAKING
 ) -> bool:
-    """Keep a note for a session's conversation; False if there was one of that id before."""
+    """Insert a note for a session's conversation; False if that id is a duplicate."""
     if source not in (WAKING, QUIET, STEERED):
         raise ValueError(f"{source!r} is no kind of note")
     now = conn.now()
@@ -59,7 +60,7 @@ def add_note(
 
 
 def take_notes(conn: Connection, session_id: str) -> list[dict[str, Any]]:
-    """The messages that tell a conversation its notes, each given exactly once.
+    """Take the waiting notes of a conversation as messages, each exactly once.
 
     To be stored by the caller in the same transaction.
     """
@@ -78,7 +79,7 @@ def take_notes(conn: Connection, session_id: str) -> list[dict[str, Any]]:
             (conn.now(), note["id"]),
         )
         if not conn.changes():
-            continue  # another turn has told it
+            continue  # another turn has taken it
         message = {"role": "user", "content": decode_content(note["content"])}
         if note["source"] != STEERED:
             message["finish_reason"] = delegations.NOTE
@@ -87,7 +88,7 @@ def take_notes(conn: Connection, session_id: str) -> list[dict[str, Any]]:
 
 
 def drop_notes(conn: Connection, session_id: str) -> int:
-    """Drop the notes of a conversation that nobody goes on with; returns how many."""
+    """Drop the waiting notes of a conversation that has ended; returns how many."""
     conn.execute(
         "UPDATE inbox AS i SET state = 'dropped', content = NULL, updated_at = ?2"
         f" WHERE i.state = 'waiting' AND i.source IN {NOTES} AND {_OF_CONVERSATION}",
@@ -97,7 +98,7 @@ def drop_notes(conn: Connection, session_id: str) -> int:
 
 
 def has_notes(conn: Connection, session_id: str) -> bool:
-    """Whether a conversation has something to be told that is worth a turn of its own."""
+    """Whether a conversation has waiting notes that begin a turn of their own."""
     return bool(
         value(
             conn,
@@ -110,9 +111,9 @@ def has_notes(conn: Connection, session_id: str) -> bool:
 
 
 def list_noted(conn: Connection) -> list[str]:
-    """Sessions whose conversations have something to be told that is worth a turn of its own.
+    """Sessions whose conversations have waiting notes that begin a turn of their own.
 
-    What nobody came for within a week waits for the conversation's next message.
+    Notes older than a week wait for the conversation's next message.
     """
     oldest = conn.now() - LONGEST_SECONDS
     noted = tuples(

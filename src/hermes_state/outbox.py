@@ -1,8 +1,8 @@
-"""What is owed to a chat: kept with the answer it came from, until it is delivered or reported.
+"""The outbox: deliveries to chats, stored with their answer until delivered or reported.
 
-A delivery is pending, then sending (a platform is being told by its owner), then delivered or
-failed. One that a crash left in `sending` may or may not have been shown: an answer is reported,
-not sent again blindly. Only its owner says what became of it, or another once the owner is gone.
+A delivery is pending, then sending (its owner is sending it), then delivered or failed. An
+abandoned one in `sending` may or may not have been shown: an answer is reported, not sent again
+blindly. Only its owner settles it, or another process once the owner is gone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_delivery(
     chat_id: str,
     thread_id: str | None = None,
 ) -> bool:
-    """Owe a text to a chat; False if `delivery_id` is known."""
+    """Insert a delivery to a chat; False if `delivery_id` is a duplicate."""
     now = conn.now()
     conn.execute(
         "INSERT INTO delivery_obligations (obligation_id, session_key, platform, chat_id,"
@@ -75,7 +75,7 @@ def enqueue_deliveries(
 
 
 def revise_delivery(conn: Connection, delivery_id: str, content: str) -> None:
-    """Send another text in its place, while nobody was told anything yet."""
+    """Replace the text of a delivery whose sending has not begun."""
     conn.execute(
         "UPDATE delivery_obligations SET content = ?"
         " WHERE obligation_id = ? AND state = 'pending' AND content <> ?",
@@ -84,7 +84,7 @@ def revise_delivery(conn: Connection, delivery_id: str, content: str) -> None:
 
 
 def begin_delivery(conn: Connection, delivery_id: str, lease: PlatformLease | None = None) -> bool:
-    """A platform is about to be told; True for exactly one of those who try.
+    """Claim a delivery to send it; True for exactly one of those who try.
 
     Raises LeaseLostError if `lease`, under which the platform is held here, is somebody else's.
     """
@@ -101,9 +101,9 @@ def begin_delivery(conn: Connection, delivery_id: str, lease: PlatformLease | No
 def finish_delivery(
     conn: Connection, delivery_id: str, state: str, error: str | None = None
 ) -> None:
-    """It was "delivered", has "failed" for good, or is "pending" again to be tried later.
+    """Settle a delivery as "delivered" or "failed", or make it "pending" again for a retry.
 
-    What another process is sending, or has settled meanwhile, stays as it is.
+    One that another process is sending, or has settled meanwhile, stays as it is.
     """
     _require_outcome(state)
     conn.execute(
@@ -117,7 +117,7 @@ def finish_delivery(
 def settle_delivery(
     conn: Connection, delivery_id: str, owner: str | None, state: str, error: str | None = None
 ) -> bool:
-    """The same for one that `owner`, which is gone, was sending; False if somebody was first."""
+    """Settle an abandoned delivery, which `owner` was sending; False if another was first."""
     _require_outcome(state)
     conn.execute(
         "UPDATE delivery_obligations SET state = ?, last_error = ?, updated_at = ?, owner = NULL"
@@ -133,7 +133,7 @@ def _require_outcome(state: str) -> None:
 
 
 def list_left_deliveries(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
-    """What others were sending that are gone, oldest first; `with_own` as in `list_others`."""
+    """Abandoned deliveries, whose owner is gone, oldest first; `with_own` as in `list_others`."""
     return of_those_gone(conn, list_deliveries(conn, ("sending",)), with_own)
 
 
@@ -158,7 +158,7 @@ def list_deliveries(
 
 
 def forget_delivered(conn: Connection) -> None:
-    """Delete what was settled long ago."""
+    """Delete deliveries that were settled long ago."""
     conn.execute(
         "DELETE FROM delivery_obligations WHERE state IN ('delivered', 'failed')"
         " AND updated_at < ?",

@@ -15,7 +15,7 @@ _PREFIX = "preview:"
 
 
 def note_preview(conn: Connection, turn: str, message_id: str) -> None:
-    """The chat shows the answer of a turn, as far as it is made, in the message with this id."""
+    """Store the id of the message in which the chat shows a turn's unfinished answer."""
     now = conn.now()
     for key, kept in tuples(
         conn,

@@ -1,8 +1,8 @@
 """The gateways that share a store, and which of them holds each platform.
 
-A replica is a row with a heartbeat by the store's clock. An owner that was not heard of for
+A replica is a row with a heartbeat by the store's clock. An owner without a heartbeat for
 LEASE_SECONDS, or whose process has certainly ended on this machine, is gone: whatever it was
-sending, carrying out, taking over or running may be settled by another. An owner without a row is
+sending, taking over or running is abandoned, and another may settle it. An owner without a row is
 gone too: a gateway registers before it begins anything.
 
 A platform that only one may poll is held by a lease with a fencing number, as turns are. Whoever
@@ -152,7 +152,7 @@ def list_replicas(conn: Connection) -> list[dict[str, Any]]:
 
 
 def list_alive(conn: Connection) -> set[str]:
-    """The owners that live."""
+    """The owners that are alive."""
     now = conn.now()
     replicas = rows(conn, "SELECT owner, heartbeat_at FROM replicas")
     return {
@@ -175,9 +175,9 @@ def list_others(conn: Connection, with_own: bool = False) -> set[str]:
 def of_those_gone(
     conn: Connection, owned: list[dict[str, Any]], with_own: bool, column: str = "owner"
 ) -> list[dict[str, Any]]:
-    """Those of the rows whose owner is gone; `with_own` as in `list_others`."""
+    """The abandoned rows: those whose owner is gone; `with_own` as in `list_others`."""
     if not owned:
-        return []  # as nearly always: who lives need not be asked
+        return []  # the usual case: no need to read the heartbeats
     others = list_others(conn, with_own)
     return [row for row in owned if row[column] not in others]
 

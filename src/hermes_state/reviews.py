@@ -1,8 +1,7 @@
-"""How far a conversation has been looked back on, in user turns.
+"""How far a conversation has been reviewed, in user turns.
 
-The count is a fact of the store, so that it survives a restart and two processes do not look back
-on the same turns. It stands beside the sessions, not in them: whoever holds the conversation in
-memory is not disturbed.
+The count is a fact of the store, so that it survives a restart and two processes do not review the
+same turns. It is stored beside the sessions, not in them: it does not raise a session's version.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Starting a further session of a conversation: rotation after a compression, and branches.
 
 Each is one transaction: end the parent, create the child, carry over what belongs to the
-conversation, write its messages, move the bindings. A parent is continued once; whoever comes
-second, in this process or another, gets what the first one made.
+conversation, write its messages, move the bindings. A parent is continued once; a second attempt,
+in this process or another, gets the first one's result.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def find_latest_gateway_session_for_peer(
 
 
 def request_handoff(conn: Connection, session_id: str, platform: str) -> bool:
-    """Ask for the session to be taken over by a platform; False if it is unknown or under way."""
+    """Request a hand-off of the session to a platform; False if it is unknown or under way."""
     conn.execute(
         "UPDATE sessions SET handoff_state = 'pending', handoff_platform = ?, handoff_error = NULL,"
         " handoff_needs_format = ?, version = version + 1 WHERE id = ?"
@@ -160,7 +160,7 @@ def get_handoff_state(conn: Connection, session_id: str) -> dict[str, Any] | Non
 
 
 def list_pending_handoffs(conn: Connection) -> list[dict[str, Any]]:
-    """Sessions that wait to be taken over, oldest first."""
+    """Sessions with a pending hand-off, oldest first."""
     return rows(
         conn,
         "SELECT * FROM sessions WHERE handoff_state = 'pending'"
@@ -174,7 +174,7 @@ def claim_handoff(conn: Connection, session_id: str) -> bool:
 
 
 def list_left_handoffs(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
-    """Sessions that others had begun to take over that are gone, oldest first.
+    """Sessions whose hand-off was abandoned by its owner, oldest first.
 
     `with_own` as in `list_others`.
     """
@@ -187,7 +187,7 @@ def list_left_handoffs(conn: Connection, with_own: bool = False) -> list[dict[st
 
 
 def take_left_handoff(conn: Connection, session_id: str, owner: str | None) -> bool:
-    """Go on with the hand-off of `owner`, which is gone; False if somebody was first."""
+    """Take over the abandoned hand-off of `owner`; False if another process was first."""
     conn.execute(
         "UPDATE sessions SET handoff_owner = ?, version = version + 1 WHERE id = ?"
         " AND handoff_state = 'running' AND handoff_owner IS NOT DISTINCT FROM ?",

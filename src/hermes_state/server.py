@@ -5,8 +5,9 @@ On a file every write is alone; here it is alone in its conversation, or in the 
 concerns several (`locks` says which), by advisory locks that are taken first and held to the end.
 Under READ COMMITTED each statement then sees what the lock's last holder has written.
 
-A commit whose answer was lost is usually there. So each write marks its commit: whoever lost the
-connection asks, and takes the mark away from the old one, which can commit nothing after that.
+A commit whose answer was lost is usually there. So each write marks its commit: a process that lost
+its connection reads the mark, and invalidates it, so that the lost transaction cannot commit any
+more.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _FIRST_RETRY, _LAST_RETRY = 0.05, 1.0
 _STALE_TRIES = 3
 
 CHANNEL = "hermes"
-"""Where others are told that something was written."""
+"""The channel of notifications about writes."""
 
 
 class _LostCommitError(Exception):
@@ -180,9 +181,9 @@ class ServerDatabase:
     ) -> T:
         """Run `work` in one transaction: all of it is durable when this returns, or none.
 
-        A work whose transaction was lost, or met another's, is run again; it must not have effects
-        outside of it. `about` is whose lock it needs; with `tell` whoever waits is woken, or for
-        the topic it names.
+        A write whose transaction was lost, or conflicted with another, is retried; it must not have
+        effects outside of it. `about` is whose lock it needs; with `tell` those who wait are woken,
+        or only those of the topic it names.
         """
         self.require_open()
         scope, tries = about, 0
@@ -225,7 +226,7 @@ class ServerDatabase:
         return result
 
     def _commit(self, connection: ServerConnection, tell: bool | str) -> None:
-        """Commit with a mark; _LostCommitError if nobody knows whether it counts."""
+        """Commit with a mark; _LostCommitError if the outcome is unknown."""
         notify = f"NOTIFY {CHANNEL}; " if tell else ""
         if isinstance(tell, str):
             notify = f"NOTIFY {CHANNEL}, '{tell}'; "
@@ -325,7 +326,7 @@ class ServerDatabase:
             raise named(error, self.path) from error
 
     def _retry_or_raise(self, error: Exception, tries: int) -> None:
-        """Return if the work may be run again on another connection; else raise by our names."""
+        """Return if the write may be retried on another connection; else raise our own error."""
         # Prepared before a newer Hermes beside us has upgraded the tables; "cached plan must not
         # change result type". A new connection prepares it anew.
         is_stale = isinstance(error, pg.FeatureNotSupported)
@@ -407,7 +408,7 @@ def _is_lost(error: Exception) -> bool:
 
 
 def _tries_for(error: Exception) -> int:
-    """How often a work is run whose sessions are lost: what ends them may be the work itself."""
+    """How often a write whose sessions are lost is retried: the write itself may end them."""
     return 10 if isinstance(error, pg.AdminShutdown) else 5
 
 

@@ -1,6 +1,6 @@
-"""How a server is that keeps a store, or is to keep one: what is fine, and what to see to.
+"""Diagnosis of a server that holds a store, or is to hold one.
 
-Looking changes nothing; tables are neither made nor upgraded.
+Read-only: tables are neither created nor upgraded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .server_connection import APPLICATION, CLOCK, ServerConnection, connect
 from .server_errors import named
 
 CLOCK_SECONDS = 2.0
-"""Clocks further apart than this are told of; leases use the server's alone."""
+"""Clocks further apart than this are reported; leases use the server's alone."""
 DEAD_SHARE = 0.3
 """A table with more dead rows than this, and not few, is not vacuumed as it should be."""
 FEW_ROWS = 10_000
@@ -47,7 +47,7 @@ class Usage(NamedTuple):
 
 
 def examine(address: str, connections: int, timeout: float = 5.0) -> list[Remark]:
-    """Everything there is to say about a server, worst things first if it cannot be used."""
+    """All remarks about a server; if it cannot be used, the reason first."""
     where = shown(address)
     try:
         raw = connect(address, timeout)
@@ -186,7 +186,7 @@ ORDER BY 1
 
 
 def _strange_rules(conn: ServerConnection) -> Iterator[Remark]:
-    """What others have given the tables that may change, hide or drop rows."""
+    """Foreign triggers, rules and policies on the tables that may change, hide or drop rows."""
     rules = column(
         conn,
         "WITH ours AS (SELECT oid, relname, relrowsecurity FROM pg_class WHERE relkind = 'r'"
@@ -196,8 +196,8 @@ def _strange_rules(conn: ServerConnection) -> Iterator[Remark]:
     if rules:
         yield Remark(
             "wrong",
-            f"The tables have {', '.join(rules[:5])}, which Hermes has not made.",
-            "Whatever changes or drops rows there breaks what is promised: drop it.",
+            f"The tables have {', '.join(rules[:5])}, which Hermes did not create.",
+            "Drop whatever changes or deletes rows there: with it messages may be lost.",
         )
 
 
@@ -209,7 +209,7 @@ def _transport(conn: ServerConnection) -> Iterator[Remark]:
     if not row or not row[0][0]:
         yield Remark(
             "wrong",
-            f"What is said goes to {host} without encryption.",
+            f"The connection to {host} is not encrypted.",
             "Turn ssl on there, and add sslmode=verify-full to the address.",
         )
         return

@@ -1,7 +1,7 @@
 """Waking up when something was written to a store on a server: its notifications.
 
-A notification is a hint and may be lost with its connection; whoever waits looks again by itself
-after its own time-out. While the server cannot be reached, whoever waits is woken now and then.
+A notification is a hint and may be lost with its connection; those who wait also poll after their
+own time-out. While the server cannot be reached, they are woken now and then.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ServerWake(Wake):
                     finally:
                         connection.close()
                 except psycopg.Error as error:
-                    log.info("The server's notifications cannot be heard: %s", error)
+                    log.info("Cannot listen for the server's notifications: %s", error)
                 wait = RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]
                 failures += 1
                 if select.select([ended], [], [], wait)[0]:

@@ -1,8 +1,8 @@
-"""Signals: what a process tells the one that runs a conversation's turn, wherever that runs.
+"""Signals from any process to the one that runs a conversation's turn.
 
-The row is the truth. A notification says that there is one, and whoever runs turns looks by itself
-now and then. The turn is named by its conversation and its beginning: a process that has taken it
-over gets the signal, the conversation's next turn does not.
+The row is the truth. A notification says that there is one, and processes that run turns also poll
+for them. The turn is named by its conversation and its beginning: a process that has taken it over
+gets the signal, the conversation's next turn does not.
 
     waiting     taken_at is empty: nobody has seen it, and whoever sent it may withdraw it
     taken       the turn's owner acts on it
@@ -23,7 +23,7 @@ from .formats import needed, understood
 from .turns import TURN_RUNNING, is_left
 
 FORGET_SECONDS = 60.0
-"""A signal of this age is nobody's: whoever sent it has waited for seconds only."""
+"""A signal of this age is deleted: its sender waits for seconds only."""
 
 
 def send_signal(
@@ -92,19 +92,19 @@ def take_signal(conn: Connection, signal_id: str) -> bool:
 
 
 def settle_signal(conn: Connection, signal_id: str, outcome: str) -> None:
-    """Say what became of a signal that was taken."""
+    """Store the outcome of a signal that was taken."""
     conn.execute(
         "UPDATE signals SET outcome = ? WHERE id = ?", (encode_text(outcome, "outcome"), signal_id)
     )
 
 
 def get_signal_outcome(conn: Connection, signal_id: str) -> str | None:
-    """What became of a signal; None as long as that is open."""
+    """The outcome of a signal; None while it is pending."""
     signal = row(conn, "SELECT outcome FROM signals WHERE id = ?", (signal_id,))
     return None if signal is None else signal["outcome"]
 
 
 def withdraw_signal(conn: Connection, signal_id: str) -> bool:
-    """Wait for a signal no longer: whoever has not taken it never will. True if it was taken."""
+    """Withdraw a signal that was not taken; True if it was taken already."""
     deleted = row(conn, "DELETE FROM signals WHERE id = ? RETURNING taken_at", (signal_id,))
     return deleted is not None and deleted["taken_at"] is not None

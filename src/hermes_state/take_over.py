@@ -1,8 +1,8 @@
-"""Taking over a turn whose process is gone: exactly one process does, in one transaction.
+"""Take-over of an abandoned turn: by exactly one process, in one transaction.
 
 With the lease goes what is known of the turn's tools. A result that is stored is used. A call that
 had started and could do harm if it ran twice is answered "outcome unknown"; every other call is
-left open, and whoever took over runs it. Or the turn is closed instead, visibly, and the chat that
+left open, and the new owner runs it. Or the turn is closed instead, visibly, and the chat that
 waits for its answer is told in the same transaction.
 """
 
@@ -21,7 +21,7 @@ from .turns import Lease, end_lease, get_turn, seize
 
 
 class TakenTurn(NamedTuple):
-    """A turn that is the caller's now."""
+    """A turn that the caller has taken over."""
 
     lease: Lease
     session_id: str
@@ -33,7 +33,7 @@ class TakenTurn(NamedTuple):
     deliver_to: dict[str, Any] | None
     """Where its answer is owed to."""
     unknown: list[str]
-    """The tools of which nobody knows whether they took effect, by name."""
+    """The names of tools whose outcome is unknown."""
 
 
 def take_over_turn(
@@ -77,7 +77,7 @@ def close_abandoned_turn(
 ) -> bool:
     """Close an abandoned turn in its history; False if another process was first.
 
-    `notice` is owed to the chat that waits for its answer, if one does.
+    `notice` is put into the outbox for the chat that waits for its answer, if one does.
     """
     turn = get_turn(conn, conversation_id)
     lease = seize(conn, conversation_id, fence)

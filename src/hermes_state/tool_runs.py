@@ -16,7 +16,7 @@ from .dialect import Connection, tuples
 from .turns import Lease, note_progress
 
 REPEATABLE = ("none", "idempotent")
-"""Effects of tools that may run again when nobody knows whether they did."""
+"""Effects of tools that may be retried when their outcome is unknown."""
 
 
 class Started(NamedTuple):
@@ -28,7 +28,7 @@ class Started(NamedTuple):
 
 
 def start_runs(conn: Connection, lease: Lease, runs: Iterable[Started]) -> None:
-    """Write down that tools are about to run."""
+    """Insert rows for tools that are about to run."""
     now = conn.now()
     for call_id, name, effect in runs:
         conn.execute(
@@ -42,7 +42,7 @@ def start_runs(conn: Connection, lease: Lease, runs: Iterable[Started]) -> None:
 
 
 def finish_runs(conn: Connection, lease: Lease, messages: Iterable[Mapping[str, Any]]) -> None:
-    """Their results are stored with this."""
+    """Mark runs as finished, in the transaction that stores their results."""
     results = [message for message in messages if message["role"] == "tool"]
     for message in results:
         conn.execute(

@@ -1,10 +1,10 @@
-"""A write-ahead log with a tear in it: what lies behind is lost, but not in silence.
+"""A damaged write-ahead log: commits behind the damage are lost, and the loss is reported.
 
 SQLite reads its log up to the first frame that does not check out and takes that for the end; the
 next write overwrites what follows. A crash leaves at most one commit there, which nobody was told
 of. More than one means that commits which were acknowledged cannot be read any more: then the log
-is copied before it is overwritten, and the loss is reported. (A log that was cut off at its end
-shows nothing of what is missing.)
+is copied before it is overwritten, and the loss is reported. (A log that was truncated shows
+nothing of what is missing.)
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `begin_turn` finds where the conversation is now, closes what a crash left open, takes the lease and
 stores the user's message; `record_step` stores what follows, with its usage and which tools start
-next, as long as the lease is held. Both are told the version the caller has seen and say whether
-somebody else wrote in between.
+next, as long as the lease is held. Both take the version the caller has seen and report whether
+another process wrote in between.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROW_ID = "_row"
 """Key under which a loaded or stored message carries its id, through copies and JSON."""
 
 CUT_OFF = "[The answer to this was cut off.]"
-"""What stands in the place of an answer that a crash swallowed."""
+"""Stored in place of an answer that was lost in a crash."""
 
 NOT_STARTED = "[not run] The turn was cut off before this tool was started."
 """The result of a tool call that certainly did nothing."""
@@ -93,7 +93,7 @@ def begin_turn(
     given_up: Lease | None = None,
     deliver_to: Mapping[str, Any] | None = None,
 ) -> Recorded:
-    """Store a user's message at the tip of its conversation, whatever state that was left in.
+    """Begin a turn: store a user's message at the tip of its conversation, whatever its state.
 
     The session's row is created with its first message. A session that had ended goes on. Tool
     calls without a result, and a question without an answer, are closed first, so that the history
@@ -102,9 +102,9 @@ def begin_turn(
     inbox is taken there in the same step; AlreadyTakenError if another turn has it.
 
     With `leased` the turn is the caller's from here on, and its steps want the lease that is
-    returned; ConversationBusyError while another turn runs, but for one that the caller held itself
-    and has `given_up`. `deliver_to` is kept with it; if it names the lease under which the chat is
-    the caller's, and that is another's by now, LeaseLostError.
+    returned; ConversationBusyError while another turn runs, except for the caller's own that it has
+    `given_up`. `deliver_to` is kept with it; if it names the lease under which the chat is the
+    caller's, and that is another's by now, LeaseLostError.
     """
     if deliver_to is not None and UNDER in deliver_to:
         require_platform(conn, deliver_to[UNDER])
@@ -134,7 +134,7 @@ def begin_noted_turn(
     given_up: Lease | None = None,
     deliver_to: Mapping[str, Any] | None = None,
 ) -> Recorded | None:
-    """Begin a turn with the notes that wait for the conversation; None if none is worth one."""
+    """Begin a turn with the waiting notes of the conversation; None if none of them begins one."""
     if not has_notes(conn, session_id):
         return None
     return begin_turn(
@@ -162,7 +162,7 @@ def record_step(
 ) -> Recorded:
     """Store messages of a running turn and, in the same transaction, what they cost.
 
-    What a message says is owed to a chat goes into the outbox with it. One of the inbox that does
+    Messages with an address are put into the outbox in the same step. One of the inbox that does
     not wait there any more is left out. If somebody else compressed
     the conversation meanwhile, they go to where it is now. Under a `lease` nothing is written once
     it is lost (LeaseLostError); `starts` are the tools that run next, and `ends` says that this is
@@ -212,7 +212,7 @@ def end_turn(conn: Connection, lease: Lease) -> bool:
 
 
 def close_ends(conn: Connection, tip: str, conversation_id: str) -> list[dict[str, Any]]:
-    """The messages that make the history of a turn that was cut off valid; for the caller to store.
+    """The messages that make the history of an abandoned turn valid; for the caller to store.
 
     What is known of its tools is settled with it.
     """
@@ -299,7 +299,7 @@ def open_ends(
 
 
 def unknown_result(call: dict[str, Any]) -> dict[str, Any]:
-    """What answers a call of which nobody knows whether it took effect."""
+    """The result of a call whose outcome is unknown."""
     return {**tool_result(call, OUTCOME_UNKNOWN), "effect_disposition": "unknown"}
 
 

@@ -1,10 +1,10 @@
-"""The turn each conversation is in: who runs it, under which number, and what becomes of it.
+"""The turn of each conversation: its lease, its state and its outcome.
 
-A turn is held by a lease: an owner, a fencing number that only grows, and a heartbeat. Whoever
-writes a step shows owner and number; once another process has taken the turn over they are old, and
-nothing can be written under them any more, however late that process wakes up. (The number alone
-would not do: a database server that went on from a copy which lacked the last commits may give a
-number out twice.) One row per conversation: the next turn takes the place of the last.
+A turn is held by a lease: an owner, a fencing number that only grows, and a heartbeat. Every step
+is written under owner and number; once another process has taken the turn over they are stale, and
+nothing can be written under them, however late the old process wakes up. (The number alone would
+not do: a database server that went on from a copy which lacked the last commits may give a number
+out twice.) One row per conversation: the next turn takes the place of the last.
 
 A turn is abandoned when its owner has ended, or has not been heard of for LEASE_SECONDS.
 """
@@ -44,8 +44,8 @@ def take_lease(
 ) -> Lease:
     """Begin a turn; ConversationBusyError while another process, or another turn here, runs one.
 
-    `deliver_to` says where its answer is owed to, for whoever has to end it. `given_up` is a lease
-    that the caller held and works on no more.
+    `deliver_to` is the address of its answer, for the process that takes it over. `given_up` is a
+    lease that the caller held and has stopped working under.
     """
     now = conn.now()
     turn = row(
@@ -77,7 +77,7 @@ def take_lease(
             needed("turn", names_in(deliver_to)),
         ),
     )
-    if not conn.changes():  # somebody was quicker: the number is taken
+    if not conn.changes():  # another process was first: the number is taken
         raise ConversationBusyError(conversation_id)
     return Lease(conversation_id, fence, owner)
 
@@ -106,7 +106,7 @@ def holds(conn: Connection, lease: Lease) -> bool:
 
 
 def note_progress(conn: Connection, lease: Lease) -> None:
-    """A tool has come to its end: whatever stopped the processes before, it was not this turn."""
+    """Record progress (a tool has finished): earlier attempts did not fail because of this turn."""
     conn.execute(
         "UPDATE turns SET attempts_without_progress = 0"
         " WHERE conversation_id = ? AND fence = ? AND owner = ? AND attempts_without_progress > 0",
@@ -139,7 +139,7 @@ def is_left(turn: Mapping[str, Any], now: float) -> bool:
 
 
 def end_lease(conn: Connection, lease: Lease) -> bool:
-    """The turn has ended; False if it was not held any more."""
+    """End the turn; False if the lease was lost."""
     conn.execute(
         "UPDATE turns SET state = 'ended', deliver_to = NULL"
         " WHERE conversation_id = ? AND fence = ? AND owner = ? AND state = 'running'",
@@ -155,7 +155,7 @@ def end_lease(conn: Connection, lease: Lease) -> bool:
 
 
 def beat(conn: Connection, leases: Iterable[Lease]) -> list[Lease]:
-    """Say that these turns are being worked on; returns those that somebody else has by now."""
+    """Renew the leases of these turns; returns those that another process has taken."""
     now = conn.now()
     lost = []
     for lease in leases:
@@ -170,7 +170,7 @@ def beat(conn: Connection, leases: Iterable[Lease]) -> list[Lease]:
 
 
 def list_abandoned(conn: Connection, conversation_id: str | None = None) -> list[dict[str, Any]]:
-    """Turns that nobody runs any more and that have not ended, oldest first.
+    """Abandoned turns, oldest first.
 
     Each with its conversation's `source`, `session_key`, `user_id` and `cwd`, with the names of the
     `tools` that it has started, and with how many seconds ago, by the store's clock, it was begun
@@ -211,7 +211,7 @@ def get_turn(conn: Connection, conversation_id: str) -> dict[str, Any] | None:
 def seize(
     conn: Connection, conversation_id: str, fence: int, is_again: bool = False
 ) -> Lease | None:
-    """Take an abandoned turn over under the next number; None if somebody was first.
+    """Take an abandoned turn over under the next number; None if another process was first.
 
     With `is_again` the caller has tried before and does not know the outcome: if the turn has the
     next number and this process as its owner, it is the caller's.

@@ -1,4 +1,4 @@
-"""Care of the file: settling what old crashes left, pruning, giving space back."""
+"""Maintenance of the store: settling after crashes, pruning, vacuum."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ APPROVALS_EXPIRED = "approvals_expired"
 def settle_at_startup(db: SessionDB, sessions_dir: Path | None) -> dict[str, int]:
     """Run each part that has not run on this store yet; returns what each one changed.
 
-    What nobody answered before its time was over is denied at every start.
+    Expired approvals are denied at every start.
     """
     report = {}
     if expired := db.expire_approvals():

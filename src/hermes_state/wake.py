@@ -1,6 +1,6 @@
 """Waking up when something was written to the store, in this process or in another.
 
-Whoever waits for a change takes the number, looks, and waits for the number to change:
+To wait for a change, take the number, check the condition, and wait for the number to change:
 
     seen = db.wake.number
     while not_yet():
@@ -8,9 +8,9 @@ Whoever waits for a change takes the number, looks, and waits for the number to 
 
 A commit of this process is known at once. Those of others are known from their writes to the
 write-ahead log, which the kernel reports (inotify). They are reported when the log is written,
-shortly before the commit counts: so whoever waits is woken several times within a blink. Where the
-kernel reports nothing (another system, a network disk) they are looked for a few times a second.
-What is no write (a process that died, a time that has come) is the caller's own timeout.
+shortly before the commit counts: so a waiter is woken several times within a few milliseconds.
+Where the kernel reports nothing (another system, a network disk) the store is polled a few times a
+second. What is no write (a process that died, a time that has come) is the caller's own timeout.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AFTER_WRITE = (0.002, 0.010, 0.025, 0.045, 0.065, 0.085, 0.120, 0.200)
 """Seconds after a write of others at which the commit it belongs to may count."""
 
 POLL_SECONDS = 0.2
-"""Between two looks where the kernel reports nothing."""
+"""Poll interval where the kernel reports nothing."""
 
 PACE_SECONDS = 0.02
 """How long a wait takes at least, so that a busy store does not keep those awake who wait."""
@@ -44,7 +44,7 @@ _EVENT = struct.Struct("iIII")
 
 
 class Wake:
-    """Tells whoever waits that the store at a path has changed; usable by threads and loops."""
+    """Wakes waiters when the store at a path has changed; usable by threads and loops."""
 
     def __init__(self, path: Path | None) -> None:
         self._log_path = os.fsencode(f"{path}-wal")
@@ -57,13 +57,16 @@ class Wake:
         """Another one after every change that was noticed."""
 
     def topic(self, name: str) -> Topic:
-        """For whoever waits for one kind of change (`locks.TOPICS`) and is not to be woken by all
-        the others. A file does not tell them apart: there nobody is woken before its time-out."""
+        """A wake for one kind of change (`locks.TOPICS`) only.
+
+        A file does not distinguish them: there a waiter sleeps until its time-out.
+
+        """
         with self._changed:
             return self._topics.setdefault(name, Topic(self))
 
     def ring(self) -> None:
-        """Something was committed here, or has changed that a waiting thread must see."""
+        """Wake all waiters: something was committed here, or has changed that they must see."""
         with self._changed:
             self.number += 1
             self._changed.notify_all()
@@ -103,7 +106,7 @@ class Wake:
         return self.number
 
     def close(self) -> None:
-        """Notice nothing more; whoever waits is woken."""
+        """Stop listening; waiters are woken."""
         with self._changed:
             thread, self._thread = self._thread, None
             stop, self._stop = self._stop, None
@@ -136,7 +139,7 @@ class Wake:
         try:
             if reports is not None and self._follow_log(reports, ended):
                 return
-            log.info("Writes of other processes are looked for: the kernel does not report them")
+            log.info("Polling for writes of other processes: the kernel does not report them")
             self._look_often(ended)
         finally:
             os.close(ended)

@@ -1,4 +1,4 @@
-"""Watches: who wants to see a turn as it streams from another machine, and what they are shown.
+"""Watches: viewers on other machines of a streaming turn, and the events they are shown.
 
 A watch is a lease that the viewer renews. While one counts, the turn's owner stores the events of
 the turn in batches; without one it stores nothing. A batch goes by the number of its last event.
@@ -78,9 +78,9 @@ def list_watches(conn: Connection) -> list[dict[str, Any]]:
 
 
 def add_events(conn: Connection, conversation_id: str, batches: Iterable[EventBatch]) -> None:
-    """Show a conversation's viewers what has happened; older batches go.
+    """Insert a batch of events for a conversation's viewers; older batches are deleted.
 
-    Nothing is shown by a process whose turn another has taken over.
+    A process whose turn was taken over inserts nothing.
     """
     now = conn.now()
     for batch in batches:
@@ -118,5 +118,5 @@ def list_events(
 
 
 def drop_events(conn: Connection, conversation_id: str) -> None:
-    """The turn is over, and everybody has had time to read its last events."""
+    """Delete a turn's events, after everybody has had time to read the last ones."""
     conn.execute("DELETE FROM watched_events WHERE conversation_id = ?", (conversation_id,))

@@ -1,8 +1,8 @@
-"""The queue of those who want to write: served in order, and together where that saves a flush.
+"""The queue of writers: served in order, and in groups where that saves a flush.
 
-A thread that finds the lock taken waits in the order in which it came. It may bring its work along;
-then whoever holds the lock may take the work out of the queue, run it with its own and tell the
-outcome. Work that was taken is always told of, whatever happens to the one who took it.
+A thread that finds the lock taken queues up. It may bring its write along; then the holder of the
+lock may take it out of the queue, run it in its own transaction and hand back the result. A write
+that was taken always gets its result, whatever happens to the holder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _own = threading.local()
 
 
 class patience:
-    """`with patience(seconds)`: this thread waits at most so long for a lock, whoever holds it."""
+    """`with patience(seconds)`: this thread waits at most so long for a lock."""
 
     __slots__ = ("_before", "_seconds")
 
@@ -48,7 +48,7 @@ class State(enum.Enum):
 
 
 class Job:
-    """A work that may be run together with others and, later, what came of it."""
+    """A write that may be run together with others and, later, its result."""
 
     __slots__ = ("args", "begun", "error", "kwargs", "result", "work")
 
@@ -77,7 +77,7 @@ class Waiter(Job):
         self.turn.acquire()
 
     def tell(self) -> None:
-        """Let the thread go on with what is in `result` or `error`."""
+        """Wake the thread with what is in `result` or `error`."""
         self.state = State.TOLD
         self.turn.release()
 
@@ -93,7 +93,7 @@ class FairLock:
         self._held = False
 
     def enter(self, work: Callable[[Any], Any] | None = None) -> Waiter | None:
-        """Take the lock, and return None; or return what somebody else has made of `work`.
+        """Take the lock, and return None; or return the job if the holder has run `work` meanwhile.
 
         Raises TimeoutError if the thread has said how patient it is and its turn did not come.
         """
@@ -107,7 +107,7 @@ class FairLock:
         try:
             if waiter.turn.acquire(timeout=-1 if limit is None else limit):
                 return waiter if waiter.state is State.TOLD else None
-        except BaseException:  # Ctrl-C; whoever stays in the queue would stop it for good
+        except BaseException:  # Ctrl-C; a thread that stayed in the queue would block it for good
             self._step_out(waiter)
             raise
         if self._remove(waiter):
@@ -130,7 +130,7 @@ class FairLock:
         return bool(self._waiting)
 
     def take_work(self) -> Waiter | None:
-        """The next in the queue, if it brought work; the holder of the lock must tell it."""
+        """The next in the queue, if it brought a write; the holder must hand it the result."""
         with self._guard:
             if not self._waiting or self._waiting[0].work is None:
                 return None
@@ -146,7 +146,7 @@ class FairLock:
             return True
 
     def _step_out(self, waiter: Waiter) -> None:
-        """Leave the queue for good; work that was taken is waited for, so that it is not alone."""
+        """Leave the queue; if the write was taken, wait for its result."""
         if self._remove(waiter):
             return
         while waiter.state is State.TAKEN:

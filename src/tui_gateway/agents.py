@@ -29,7 +29,7 @@ RESULT_SHOWN = 4_000
 
 
 def ensure_agent(hub: Hub, sid: str, session: Session) -> Any:
-    """The session's agent; built, and its boundary told, if it has none yet."""
+    """The session's agent; built, with its boundary hook, if it has none yet."""
     if session.get("agent") is not None:
         return session["agent"]
     with session["agent_lock"]:
@@ -87,7 +87,7 @@ def _follower(hub: Hub, sid: str, session: Session) -> Holder:
 
     def follow(rotation: Rotation) -> None:
         if hub.get_sessions().get(sid) is session:
-            # A title that was asked for before a turn is given when that has ended.
+            # A title that was set before the first turn is stored when that turn has ended.
             asked_for = not (rotation.in_turn or rotation.elsewhere)
             hub._sync_session_key_after_compress(
                 sid, session, clear_pending_title=asked_for, restart_slash_worker=True
@@ -112,7 +112,7 @@ def emit_text(
 
 
 def message_begins(hub: Hub, sid: str, session: Session, timestamp: float | None = None) -> None:
-    """A message is being answered: tell everybody which.
+    """Tell all clients which message is being answered.
 
     `timestamp` is what it is stored with; a client that has it already knows it by that.
     """
@@ -240,7 +240,7 @@ def _background(hub: Hub, sid: str, session: Session, event: Any) -> None:
 
 
 def _note_stored(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    """Run what waits, in a thread: whoever publishes the event waits for nobody."""
+    """Run what waits, in a thread, so that the publisher of the event does not wait."""
     from .prompts import run_waiting
 
     def run() -> None:

@@ -42,7 +42,7 @@ class SessionAsker:
         self._hub, self._sid, self._session = hub, sid, session
 
     def approve(self, request: ApprovalRequest) -> Choice:
-        """Ask whether something dangerous may be done; nobody answering in time denies it."""
+        """Ask whether something dangerous may be done; no answer in time is a denial."""
         from hermes_base.redaction import redact
         from tools.base import Answered
 
@@ -107,7 +107,7 @@ def pending_of(session: Session) -> dict[str, Question]:
 
 
 def give_answer(question: Question, answer: str) -> bool:
-    """Answer a question; False if somebody was first."""
+    """Answer a question; False if it was answered already."""
     if question.answered.is_set():
         return False
     question.answer = answer
@@ -118,7 +118,7 @@ def give_answer(question: Question, answer: str) -> bool:
 def answer_approvals(
     session: Session, choice: str, *, everything: bool = False, request_id: str | None = None
 ) -> int:
-    """Answer what a turn asks leave for: the oldest, all, or the one named; returns how many."""
+    """Answer pending approval requests: the oldest, all, or the one named; returns how many."""
     waiting = [
         question
         for key, question in list(pending_of(session).items())

@@ -92,7 +92,7 @@ class Client:
 
     def _end(self) -> None:
         self._is_over = True
-        self._ready.set()  # whoever waits for a connection is to find out that there is none
+        self._ready.set()  # wake those who wait for a connection: there will be none
         self._fail_all()
         self._events.put_nowait(None)
 

@@ -19,7 +19,7 @@ from .peers import Peer
 from .transport import Refused, keep_stdout_for_frames, read_frames, write_all
 
 REAP_SECONDS = 0.5
-"""After the first answers: then what an earlier run left behind is ended, or gone on with."""
+"""After so long, abandoned processes of an earlier run are ended, and its turns taken over."""
 SHUTDOWN_SECONDS = 8.0
 DRAIN_SECONDS = 2.0
 

@@ -1,10 +1,10 @@
 """The events of one session: numbered, kept, and never with a gap.
 
 Each event gets the next number under the lock that also hands it out, so everybody sees the same
-order. The newest are kept within bounds; whoever asks for older ones is told that they are gone and
-takes a snapshot instead. Pieces of streamed text that follow each other within a blink are joined.
-The text of the answer that is being streamed is kept beside them, so that a snapshot has it exactly
-as far as its number says.
+order. The newest are kept within bounds; a client that asks for older ones is told that they are
+gone and takes a snapshot instead. Pieces of streamed text that follow each other within
+milliseconds are joined. The text of the answer that is being streamed is kept beside them, so that
+a snapshot has it exactly as far as its number says.
 """
 
 from __future__ import annotations

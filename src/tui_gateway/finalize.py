@@ -61,7 +61,7 @@ def finalize_all(hub: Hub, end_reason: str, seconds: float) -> None:
     threads = [
         live.close_aside(hub, sid, end_reason)
         for sid, session in list(hub.get_sessions().items())
-        if not live.is_unattended(session)  # the next server goes on with it
+        if not live.is_unattended(session)  # the next server takes it over
     ]
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
@@ -95,7 +95,7 @@ def _attempt(what: str, step: Callable[[], Any]) -> None:
     try:
         step()
     except Exception:
-        # Each step is owed to the user on its own: one that fails must not cost the next ones.
+        # Each step matters to the user by itself: one that fails must not stop the next ones.
         log.exception("While a session ended: %s failed", what)
 
 

@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def reload(hub: Hub, sid: str, session: Session) -> None:
-    """Somebody else has written to the conversation: follow, and let the clients do so."""
+    """Another process has written to the conversation: reload it, and tell the clients."""
     messages = stored(hub, session)
     with session["history_lock"]:
         session["history"] = messages
@@ -62,7 +62,7 @@ def apply_pending_title(hub: Hub, sid: str, session: Session) -> None:
         session["pending_title"] = None
         return
     except Exception:
-        # Whatever it was may pass: kept for the next turn.
+        # Perhaps a transient error: kept for the next turn.
         log.warning("The title %r could not be set yet", title, exc_info=True)
         return
     session["pending_title"] = None

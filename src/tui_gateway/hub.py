@@ -41,7 +41,7 @@ class Hub(Protocol):
         ...
 
     def reap_left_processes(self) -> None:
-        """End what the tools of a process that was killed left running."""
+        """End orphaned processes: those that tools of a killed server had started."""
         ...
 
     def _finalize_session(self, session: Session, end_reason: str = "tui_close") -> None:

@@ -1,9 +1,8 @@
-"""Prompts on their way to a turn: stored before their sender is told, run in the order they came.
+"""The queue of prompts: stored before they are acknowledged, run in the order they came.
 
 A prompt goes into the store's inbox; a turn takes it from there in the step that stores the user's
 message. What waits (because a turn runs, or because the server was killed) is run next. Where no
-prompt waits, what the conversation is to be told (the end of a background process, say) is a turn
-of its own.
+prompt waits, waiting notes (the end of a background process, say) begin a turn of their own.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Prompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """What a conversation is to be told without anybody having asked."""
+    """The waiting notes of a conversation."""
 
 
 def accept(
@@ -49,7 +48,7 @@ def accept(
     *,
     steers: bool = False,
 ) -> str | None:
-    """Store a prompt before anybody is told that it was taken; returns its inbox id.
+    """Store a prompt before it is acknowledged; returns its inbox id.
 
     A client that does not know whether its prompt arrived sends it again under the same
     `message_id`; then the result is None. One that `steers` may be read by a turn that another
@@ -88,7 +87,7 @@ def list_own(hub: Hub, session: Session) -> list[dict[str, Any]]:
 def first(hub: Hub, session: Session) -> Prompt | Notes | None:
     """What is to be run next: the oldest prompt, which brings the notes along, or the notes."""
     prompt = oldest(hub, session)
-    # A store that stands in for a real one may answer anything; that is no note.
+    # A substitute for a store may answer anything; that is no note.
     if prompt is None and hub.get_db().has_notes(live.current_key(session)) is True:
         return Notes()
     return prompt
@@ -101,7 +100,7 @@ def _is_ours(row: dict[str, Any], session: Session) -> bool:
 
 
 def mark_running(session: Session, work: object | None, *, is_stopped: bool = False) -> None:
-    """Say what is being answered; None when nothing is. `is_stopped` is whether it was stopped
+    """Set what is being answered; None when nothing is. `is_stopped` is whether it was stopped
     before it began."""
     session["running"] = work is not None
     session["prompt_id"] = None if work is None else prompt_id(work)

@@ -27,7 +27,7 @@ OPENING = threading.RLock()
 """Held while it is decided whether a conversation is live, so that it never is twice."""
 
 CLOSE_SECONDS = 15.0
-"""How long anybody waits for the end of a session that another is closing."""
+"""How long to wait for the end of a session that another thread is closing."""
 
 DEFAULT_LIMIT = 64
 """Live sessions at once, unless `max_live_sessions` says otherwise."""
@@ -225,7 +225,7 @@ def watch(session: Session, peer: Peer | None) -> None:
 
 
 def unwatch(hub: Hub, peer: Peer) -> None:
-    """A client is gone; what it alone watched goes on, and says since when nobody looks."""
+    """Remove a client; sessions that it alone watched go on, and note since when nobody does."""
     for session in list(hub.get_sessions().values()):
         watching = session.get("watchers") or set()
         if peer in watching:
@@ -242,7 +242,7 @@ def watchers(session: Session) -> list[Peer]:
 def is_unattended(session: Session) -> bool:
     """Whether a session runs a turn that this server took over, and nobody has joined it.
 
-    When the server ends, nobody has asked for such a turn to end: it is left for the next server.
+    When the server ends, such a turn is abandoned on purpose, for the next server to take over.
     """
     return bool(session.get("headless") and session.get("running"))
 

@@ -1,4 +1,4 @@
-"""Turns whose process is gone: one server goes on with each, whether anybody watches or not.
+"""Abandoned turns: one server takes each over, whether anybody watches or not.
 
 A thread looks at the store every few seconds. The first server to take a turn over has it. The
 window that showed it is given a moment to come back with a server of its own; after that the turn
@@ -25,18 +25,18 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 3.0
 GRACE_SECONDS = 8.0
-"""Since its last sign of life (one comes every five), for whoever watched a turn to come back."""
+"""Since the turn's last heartbeat (one comes every five), for its window to come back."""
 
 PACE_SECONDS = 0.25
-"""Between two looks in a store that is written to all the time."""
+"""Shortest poll interval in a store that is written to all the time."""
 
 _wanted = threading.Event()
 _wakes: list[Wake] = []
-"""Of the store that is watched, once there is one."""
+"""The wake of the watched store, once there is one."""
 
 
 def look_soon() -> None:
-    """Have the next look now."""
+    """Poll now."""
     _wanted.set()
     for wake in _wakes:
         wake.ring()
@@ -52,7 +52,7 @@ def note_elsewhere(hub: Hub, sid: str, session: Session) -> None:
 
 
 class Watcher:
-    """Looks after the turns of other processes, as long as the server runs."""
+    """Takes over abandoned turns and follows turns of other processes, while the server runs."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -60,7 +60,7 @@ class Watcher:
         self._complaint = ""
 
     def run(self) -> None:
-        """Look until `stop`; at first also for what was left this very moment."""
+        """Poll until `stop`; the first time also for turns that were abandoned just now."""
         grace = 0.0
         while not self._is_over:
             _wanted.clear()
@@ -83,7 +83,7 @@ class Watcher:
         look_soon()
 
     def look(self, grace: float) -> None:
-        """Take over what nobody has worked on for `grace` seconds, and tell what was answered."""
+        """Take over turns abandoned for `grace` seconds, and report those finished elsewhere."""
         from agent.home import hermes_home
         from agent.store import has_store
 
@@ -110,7 +110,7 @@ class Watcher:
             self._tell_notes(db)
 
     def _tell_notes(self, db: SessionDB) -> None:
-        """Have idle sessions told what another process stored, or what nobody ran in time."""
+        """Run notes in idle sessions that another process stored, or that were not run in time."""
         for sid, session in list(self._hub.get_sessions().items()):
             is_idle = session.get("agent") is not None and not session.get("running")
             if is_idle and not session.get("closing") and db.has_notes(live.current_key(session)):
@@ -160,7 +160,7 @@ class Watcher:
             prompts.run_waiting(self._hub, sid, session, is_opened=True)
 
     def _close_if_done(self, sid: str, session: Session) -> None:
-        with live.OPENING:  # nobody can join between the look and the end
+        with live.OPENING:  # no client can join between the check and the end
             if not session.get("running") and session.get("headless"):
                 live.close_aside(self._hub, sid, "turn_ended")
 
@@ -173,8 +173,8 @@ class Watcher:
 
 
 def _is_ours(turn: dict[str, Any]) -> bool:
-    """Whether a session server is to go on with it; the gateway does if it owes a chat the answer.
+    """Whether a session server takes it over; the gateway does if a chat waits for the answer.
 
-    What a plain terminal left is gone on with when its conversation is opened.
+    An abandoned turn of a plain terminal is taken over when its conversation is opened.
     """
     return turn["source"] == inbox.SOURCE and turn["deliver_to"] is None

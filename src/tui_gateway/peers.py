@@ -1,8 +1,8 @@
-"""Clients: who is connected, and how frames reach them without anybody waiting for anybody.
+"""Connected clients, each with an outgoing queue, so that none waits for another.
 
 Every client has a queue of its own and a thread that empties it. A client that does not read fills
 its queue; then its events are left out (it is told once it reads again, and asks for what it
-missed), and responses are kept up to a hard limit, beyond which it is given up.
+missed), and responses are kept up to a hard limit, beyond which it is disconnected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 EVENT_LIMIT = 4_000_000
 """Characters in the queue above which events are left out."""
 HARD_LIMIT = 64_000_000
-"""Characters in the queue above which the client is given up."""
+"""Characters in the queue above which the client is disconnected."""
 
 
 class Peer:
@@ -70,7 +70,7 @@ class Peer:
             if self.gone:
                 return
             if self._size + len(line) > HARD_LIMIT:
-                log.warning("%s does not read its answers; it is given up", self.name)
+                log.warning("%s does not read its answers; it is disconnected", self.name)
                 self._give_up()
                 self._on_given_up()
                 return

@@ -1,8 +1,8 @@
 """The turns of live sessions: who may begin one, and what a prompt does while one runs.
 
 A session that has something to do is claimed, by one thread at a time, which then does all of it
-(`session_door`). Looking what waits and giving the claim back are one step, so nothing that was
-stored meanwhile is left behind.
+(`session_door`). Checking the queue and releasing the claim are one step, so no prompt that was
+stored meanwhile is missed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TAKE_OVER_SECONDS = 2.0
-"""How long whoever opens a conversation waits to be told whose its abandoned turn is."""
+"""How long opening a conversation waits for the take-over of its abandoned turn."""
 
 
 def submit(
@@ -45,7 +45,7 @@ def submit(
     if inbox_id is None:
         return "known"
     if _claim(session):
-        # What came earlier and still waits goes first.
+        # Prompts that came earlier and still wait go first.
         begun = _go_on(hub, sid, session, Prompt(content, inbox_id))
         return "streaming" if begun is None or prompt_id(begun) == inbox_id else "queued"
     with session["history_lock"]:
@@ -81,19 +81,19 @@ def interrupt(session: Session) -> bool:
 
 
 def _stop(session: Session) -> bool:
-    # Wanted first, then asked for: a turn that begins in between finds that it is wanted.
+    # The flag first, then the interruption: a turn that begins in between sees the flag.
     running = bool(session.get("running"))
     session["stop_wanted"] = running
     agent = session.get("agent")
     stopped = agent is not None and bool(agent.interrupt())
     if (ring := session.get("awaits_other")) is not None:
-        ring()  # it waits for another process's turn
+        ring()  # it waits for a turn of another process
     asking.withdraw_all(session)
     return running or stopped
 
 
 def stop_elsewhere(hub: Hub, sid: str, session: Session) -> bool:
-    """Have the turn stopped that another process runs; False if none does.
+    """Stop the turn that another process runs; False if none does.
 
     Its answer is waited for in a thread: other calls must not wait meanwhile.
     """
@@ -128,10 +128,10 @@ def occupied(hub: Hub, sid: str, session: Session, what: str) -> Iterator[None]:
 
 
 def run_waiting(hub: Hub, sid: str, session: Session, *, is_opened: bool = False) -> None:
-    """Begin with what a session has to do, if no turn runs: an abandoned turn, prompts.
+    """Run what waits in a session, if no turn runs: an abandoned turn, prompts.
 
-    With `is_opened`, because somebody opens the conversation here, also with prompts that were sent
-    to another process which does nothing about them.
+    With `is_opened`, because a client opens the conversation here, also prompts that were sent to
+    another process and not run there.
     """
     db, key = hub.get_db(), live.current_key(session)
     if is_opened and not abandoned.runs_elsewhere(db, key):
@@ -142,22 +142,22 @@ def run_waiting(hub: Hub, sid: str, session: Session, *, is_opened: bool = False
 
 
 def await_take_over(session: Session) -> None:
-    """Wait a moment until an abandoned turn is this process's, or another's, or closed."""
+    """Wait a moment until an abandoned turn is taken over, here or elsewhere, or closed."""
     if (settled := session.get("take_over_settled")) is not None:
         settled.wait(TAKE_OVER_SECONDS)
 
 
 def begin_with(hub: Hub, session: Session, turn: Abandoned) -> None:
-    """Make a session live for an abandoned turn, with nobody watching, and bring it to its end."""
+    """Make a session live for an abandoned turn, without clients, and finish it."""
     mark_running(session, turn)
     _start(hub, live.add(hub, session, None), session, turn)
 
 
 def _go_on(hub: Hub, sid: str, session: Session, newest: Prompt | None = None) -> Work | None:
-    """Begin with what comes first, or give the claim back if there is nothing.
+    """Run what comes first, or release the claim if nothing waits.
 
-    Looking and giving back are one step: whoever found the session claimed has stored its prompt
-    before, so it is seen here.
+    Checking and releasing are one step: a caller that found the session claimed has stored its
+    prompt before, so it is seen here.
     """
     with session["history_lock"]:
         work: Work | None = None
@@ -184,8 +184,8 @@ def _abandoned(hub: Hub, sid: str, session: Session) -> Abandoned | None:
         abandoned.take_over_turn(db, row, settings, workspace)
         history.reload(hub, sid, session)
     except Exception:
-        # The configuration or the store: a prompt that comes next meets it too, and tells.
-        log.exception("Cannot see to the abandoned turn in %s", sid)
+        # The configuration or the store: the next prompt meets the same error and reports it.
+        log.exception("Cannot take over the abandoned turn in %s", sid)
     return None
 
 

@@ -82,7 +82,7 @@ CODES = {
     5026: "The plugin could not be switched.",
     5028: "The file could not be kept.",
     5030: "The model gave no answer.",
-    5032: "No agent could be built; the message waits until the cause is mended.",
+    5032: "No agent could be built; the message waits until the cause is fixed.",
     5034: "The key could not be saved.",
     5035: "The key could not be taken out, or the tools not be switched.",
 }

@@ -43,7 +43,7 @@ class Reaper:
     def reap(self, now: float) -> None:
         """End what is to end at this time."""
         for sid, session in list(self._hub.get_sessions().items()):
-            with live.OPENING:  # nobody can come back between the look and the end
+            with live.OPENING:  # no client can come back between the check and the end
                 reason = self._reason(session, now)
                 if reason is not None:
                     live.close_aside(self._hub, sid, reason)

@@ -34,7 +34,7 @@ _lanes = Lanes()
 _is_ending = False
 _db: SessionDB | None = None
 _closed_db: SessionDB | None = None
-"""The store after the end: threads that are late meet this one, and open no other."""
+"""The closed store: late threads get this one, and do not open another."""
 _config: Config | None = None
 
 
@@ -58,7 +58,8 @@ def dispatch(frame: object, peer: Peer) -> None:
     elif rpc.is_slow(frame):
         _workers.run(lambda: _answer(frame, peer))
     elif _is_on_server():
-        # It may be slow or gone: what needs it waits, and no other session's requests.
+        # A server may be slow or gone: only requests that need it wait, not those of other
+        # sessions.
         _lanes.run((id(peer), rpc.session_of(frame)), lambda: _answer(frame, peer))
     else:
         _answer(frame, peer)
@@ -78,7 +79,7 @@ def _is_on_server() -> bool:
     try:
         return find_store(hermes_home()).server is not None
     except ConfigError:
-        return False  # the request meets it, and tells
+        return False  # the request meets the same error and reports it
 
 
 def _answer(frame: object, peer: Peer) -> None:
@@ -108,7 +109,7 @@ def disconnect(peer: Peer) -> None:
 
 
 def serve_no_more() -> None:
-    """Refuse every further request, as the process ends: what is begun now would be cut off."""
+    """Refuse further requests, as the process ends: what is begun now would be abandoned."""
     global _is_ending
     _is_ending = True
 
@@ -172,7 +173,7 @@ def emit(event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None
 
 
 def reap_left_processes() -> None:
-    """End what the tools of a server that was killed left running."""
+    """End orphaned processes: those that tools of a killed server had started."""
     from agent.home import ConfigError, hermes_home
     from agent.leftovers import settle_left
     from agent.store import has_store
@@ -183,8 +184,8 @@ def reap_left_processes() -> None:
             return  # nothing was ever said here
         settle_left(hermes_home(), _get_db())
     except (ConfigError, OSError, StoreError) as error:
-        # It is tried again with the next start; the person can work meanwhile.
-        log.warning("What an earlier run left running could not be ended: %s", error)
+        # Retried at the next start; the person can work meanwhile.
+        log.warning("Orphaned processes of an earlier run could not be ended: %s", error)
 
 
 def _get_config() -> Config:

@@ -1,8 +1,8 @@
 """A live session's side of its conversation: its prompts, and its turns as events of the protocol.
 
-Each session has a thread for as long as it has something to do. What its clients are told of a
-turn's end and what is done next are one step: whoever sees the end finds the session idle, or with
-its next prompt.
+Each session has a thread for as long as it has something to do. Reporting a turn's end to clients
+and choosing what is run next are one step: a client that sees the end finds the session idle, or
+with its next prompt.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A turn of a process that is gone, which is this one's now."""
+    """A turn that this process has taken over."""
 
     turn: TakenTurn
 
@@ -48,19 +48,19 @@ Work: TypeAlias = Prompt | Notes | Taken
 
 
 class SessionDoor(Door[Work]):
-    """One live session, claimed by whoever makes this (`turns`)."""
+    """One live session, claimed by whoever makes this (`prompts`)."""
 
     def __init__(self, hub: Hub, sid: str, session: Session) -> None:
         self.key = sid
         self._hub, self._session = hub, session
         self._complete: dict[str, Any] | None = None
-        """The end of the last turn, not told yet."""
+        """The end of the last turn, not reported yet."""
         self._stays_idle = False
-        """Whether nothing further is run now: the store takes nothing, or a session is closed."""
+        """Whether nothing further is run now: the store fails, or the session is closed."""
         self._told_nothing = False
-        """Whether notes were to be told and were not: by another process, perhaps."""
+        """Whether notes were not delivered here: another process has taken them, perhaps."""
         self._was_overtaken = False
-        """Whether an abandoned turn was to be taken over and is another process's by now."""
+        """Whether another process took the abandoned turn over first."""
         self._offers = Offers(hub.get_db())
         self._is_claimed = True
         self._refusal: Exception | None = None
@@ -80,7 +80,7 @@ class SessionDoor(Door[Work]):
             mark_running(session, work)
             self._is_claimed = work is not None
         if self._was_overtaken and work is None:
-            # Only now: who looks because of it is to find that no turn runs here.
+            # Only now: a client that checks because of it must find that no turn runs here.
             other_processes.note_elsewhere(self._hub, self.key, session)
             history.reload(self._hub, self.key, session)
         self._was_overtaken = False
@@ -103,7 +103,7 @@ class SessionDoor(Door[Work]):
             self._hub.emit("message.complete", self.key, complete)
 
     def release(self) -> None:
-        """If something failed on the way, the session takes prompts again."""
+        """Release the session after a failure, so that it takes prompts again."""
         if self._is_claimed:
             self._is_claimed = False
             with self._session["history_lock"]:
@@ -116,7 +116,7 @@ class SessionDoor(Door[Work]):
         return True
 
     async def gather(self, work: Work) -> bool:
-        """Notes are left to whoever has the turn: it is told them at its next step."""
+        """Notes are left to the running turn, which takes them at its next step."""
         if not isinstance(work, Notes):
             return True
         self._told_nothing = abandoned.runs_elsewhere(self._hub.get_db(), self.session_id())
@@ -139,7 +139,7 @@ class SessionDoor(Door[Work]):
         """The session's agent."""
         hub, session = self._hub, self._session
         with session["history_lock"]:
-            self._tell_end()  # of the abandoned turn that was brought to its end first
+            self._tell_end()  # of the abandoned turn that was finished first
             mark_running(session, work, is_stopped=bool(session.get("stop_wanted")))
             session["is_viewing"] = False
         session_context.set_session_vars(**self.origin(work).context())
@@ -154,7 +154,7 @@ class SessionDoor(Door[Work]):
         session["noted"] = isinstance(work, Notes)
         session["prompt"] = work.content if isinstance(work, Prompt) else ""
         if isinstance(work, Taken):
-            hub.reap_left_processes()  # they must not go on beside what is done now
+            hub.reap_left_processes()  # those of the abandoned turn must not run beside this
         return agent
 
     def request(self, work: Work) -> TurnRequest:
@@ -201,12 +201,12 @@ class SessionDoor(Door[Work]):
         return await super().run(agent, request, watch)
 
     def keeps(self, work: Work, outcome: NotStarted) -> bool:
-        """A prompt that could not be begun with is run once the cause is mended, and one whose
-        session was closed when it is opened again."""
+        """A prompt that could not be begun is run once the cause is fixed, and one whose session
+        was closed when it is opened again."""
         return outcome.failed or bool(self._session.get("_finalized"))
 
     async def settle(self, work: Work, outcome: TurnOutcome, agent: Any | None) -> None:
-        """Follow the agent, and make up what clients are told."""
+        """Follow the agent's session, and prepare the report of the turn's end."""
         hub, session, refusal = self._hub, self._session, self._refusal
         self._refusal = None
         session["stop_wanted"] = False  # that was for this turn
@@ -218,12 +218,12 @@ class SessionDoor(Door[Work]):
             try:
                 self._end(self._followed(work, outcome))
             except Exception as error:
-                # The boundary of the turn: whatever happened, the person is told.
+                # The last boundary of the turn: whatever happened, the person is told.
                 log.exception("The end of the turn in %s failed", self.key)
                 self._end(turn_ends.failed(f"{type(error).__name__}: {error}"))
 
     def _followed(self, work: Work, outcome: TurnOutcome) -> dict[str, Any]:
-        """Take over what the turn has changed; returns what clients are told of its end."""
+        """Update the session from the turn; returns the report of its end."""
         hub, session = self._hub, self._session
         hub._sync_session_key_after_compress(
             self.key, session, clear_pending_title=False, restart_slash_worker=True
@@ -247,7 +247,7 @@ class SessionDoor(Door[Work]):
         return {**complete, "unstored": True} if self._is_unstored(work, outcome) else complete
 
     def _is_unstored(self, work: Work, outcome: TurnOutcome) -> bool:
-        """Whether what was to be done was refused and still waits."""
+        """Whether the prompt was refused and still waits in the inbox."""
         if isinstance(work, Notes):
             return outcome.failed and self._hub.get_db().has_notes(self.session_id())
         if not isinstance(work, Prompt) or not outcome.failed or outcome.api_calls:
@@ -255,13 +255,13 @@ class SessionDoor(Door[Work]):
         try:
             waiting = self._hub.get_db().list_waiting(self.session_id())
         except Exception:
-            # It would be answered twice only if the store also lost that it was taken.
-            log.exception("Whether the prompt %s waits is not known", work.inbox_id)
+            # It would be answered twice only if the store had also lost the inbox row's state.
+            log.exception("Could not check whether the prompt %s waits", work.inbox_id)
             return True
         return any(row["id"] == work.inbox_id for row in waiting)
 
     def _end(self, complete: dict[str, Any] | None) -> None:
-        """Keep what is told of the turn's end until it is decided what comes next."""
+        """Keep the report of the turn's end until it is decided what runs next."""
         self._complete = complete
         self._stays_idle = complete is None or bool(complete.get("unstored"))
 
@@ -308,7 +308,7 @@ class SessionDoor(Door[Work]):
             self._end(turn_ends.not_begun(agents.own_id(work.inbox_id)))
 
     async def take_over(self, turn: Abandoned) -> Work | None:
-        """Make it this session's turn, or close it; clients are shown either."""
+        """Take over an abandoned turn, or close it; clients are shown either."""
         config = self._hub.get_config()
         taken = abandoned.take_over_turn(
             self._hub.get_db(), turn.row, config.agent, config.replicas.workspace
@@ -337,7 +337,8 @@ def run(hub: Hub, sid: str, session: Session, first: Prompt | Notes | Abandoned)
         conversations.since = hub.get_db().now()
         run_to_end(conversations.run(door, first))
     except Exception:
-        # The boundary of the thread: the session takes prompts again, and what waits is on disk.
+        # The last boundary of the thread: the session takes prompts again, and the queue is on
+        # disk.
         log.exception("The turns in %s have ended", sid)
         door.release()
 

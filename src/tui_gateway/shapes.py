@@ -118,7 +118,7 @@ class Resolved(TypedDict):
 
 
 class PendingApproval(TypedDict):
-    """Something a tool asked leave for and nobody has decided."""
+    """A pending approval request."""
 
     request_id: str
     command: str
@@ -130,7 +130,7 @@ class PendingApproval(TypedDict):
 
 
 class PendingApprovals(TypedDict):
-    """What waits for leave in a conversation."""
+    """The pending approval requests of a conversation."""
 
     approvals: list[PendingApproval]
 

@@ -164,7 +164,7 @@ class SessionClosed(TypedDict):
 
 
 class Failed(TypedDict):
-    """No agent could be built; the message waits until the cause is mended."""
+    """No agent could be built; the message waits until the cause is fixed."""
 
     message: str
     code: int

@@ -104,7 +104,7 @@ class LiveSurface(Surface):
         return set_title(self._hub, self._sid, self._session, title)
 
     def stop(self) -> bool:
-        """Stop the running turn, and take its questions back; or that of another process."""
+        """Stop the running turn and withdraw its questions; or stop the turn of another process."""
         stopped = prompts.interrupt(self._session)
         asking.withdraw_all(self._session)
         return stopped or self.stop_elsewhere()
@@ -195,7 +195,7 @@ def _run(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
                 follow(hub, session)
             return result
     except RpcError:
-        # A turn runs. The command says itself what of it can be done all the same.
+        # A turn runs: the command itself decides what it can still do.
         return run(surface, line)
     finally:
         surface.is_holding = False

@@ -56,7 +56,7 @@ def failed(reason: str) -> dict[str, Any]:
 
 
 def not_begun(prompt_id: str) -> dict[str, Any]:
-    """A prompt whose sender did not want to wait for another process's turn."""
+    """A prompt that was stopped while it waited for a turn of another process."""
     return {
         "text": "", "usage": {}, "status": "interrupted", "warning": NOT_BEGUN,
         "dropped": prompt_id,
@@ -71,7 +71,7 @@ def answered_elsewhere(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def not_built(hub: Hub, sid: str, error: Exception) -> dict[str, Any]:
-    """No agent: a prompt stays in the inbox, and is run once the cause is mended."""
+    """No agent: a prompt stays in the inbox, and is run once the cause is fixed."""
     log.error("No agent for %s: %s", sid, error, exc_info=error)
     hub.emit("error", sid, {"message": str(error), "code": AGENT_FAILED})
     return {**failed(str(error)), "unstored": True}

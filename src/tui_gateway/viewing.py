@@ -96,7 +96,7 @@ def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
             complete = {"text": event.text, "usage": {}, "status": event.status}
             hub.emit("message.complete", sid, complete)
         elif name == "QuestionAsked":
-            # Kept for whoever opens the session now, and so does not see this event.
+            # Kept for a client that opens the session now, and so does not see this event.
             text = described(event, hub.get_db().clock)
             session["asked_elsewhere"][event.request_id] = text
             hub.emit("status.update", sid, {"kind": "notice", "text": text})

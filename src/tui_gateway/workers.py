@@ -1,7 +1,7 @@
 """Threads for requests that may take long, or that must not wait for those of other sessions.
 
-They are started as they are needed. When all are busy and many requests wait, whoever brings the
-next one waits too: a client that floods the server is slowed down, and memory stays bounded.
+They are started as they are needed. When all are busy and many requests wait, the next request
+blocks its sender: a client that floods the server is slowed down, and memory stays bounded.
 """
 
 from __future__ import annotations

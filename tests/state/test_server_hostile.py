@@ -111,7 +111,7 @@ def test_a_check_tells_of_strange_triggers_rules_and_policies(
     def wrong() -> str:
         return " ".join(one.text for one in examine(address(db), 8) if one.level == "wrong")
 
-    assert "which Hermes has not made" not in wrong()
+    assert "which Hermes did not create" not in wrong()
     give_trigger(elsewhere, "RETURN NEW")
     elsewhere.execute("CREATE RULE quiet AS ON DELETE TO sessions DO INSTEAD NOTHING")
     elsewhere.execute("ALTER TABLE turns ENABLE ROW LEVEL SECURITY")

@@ -231,7 +231,7 @@ def test_a_way_to_another_machine_without_encryption_is_wrong(
         here = f"postgresql://maker@127.0.0.1:{way.port}/{made}?gssencmode=disable"
         assert wrong(examine(here, 8)) == "", "nobody else hears what is said to oneself"
         elsewhere = here.replace("127.0.0.1", "db.example.org") + "&hostaddr=127.0.0.1"
-        assert "db.example.org without encryption" in wrong(examine(elsewhere, 8))
+        assert "The connection to db.example.org is not encrypted" in wrong(examine(elsewhere, 8))
     finally:
         way.close()
 

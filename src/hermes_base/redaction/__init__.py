@@ -1,7 +1,7 @@
 """Taking secrets out of text before it reaches a log, an export or a screen.
 
 Three nets, cheapest first: values registered at run time (exact), tokens whose format is public
-knowledge (`secret_table`), and whatever stands where a secret stands (`secret_places`:
+knowledge (`table`), and whatever stands where a secret stands (`places`:
 `password=…`, `Authorization: …`, a URL's user info). What is recognisable and harmless stays:
 `sk-ant-***`, `password=***`. Redacting twice changes nothing.
 

@@ -1,7 +1,7 @@
 """Continuous backup: a base, and points that each hold only what changed since the one before.
 
 A point is made from a consistent copy of the store, block by block compared with the last point.
-Restoring goes from the base to the wanted point and believes nothing: every file, every link from
+Restoring goes from the base to the wanted point and trusts nothing: every file, every link from
 point to point and the final state are checked. Where the newest point cannot be rebuilt, the next
 one is a new base; earlier points are never touched by that.
 """
@@ -62,7 +62,7 @@ class _Known(NamedTuple):
 
 @contextlib.contextmanager
 def folder_lock(folder: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold a backup folder: alone to write, with others to read; waits for its turn."""
+    """Lock a backup folder: exclusively to write, shared to read; waits for the lock."""
     path = folder / ".lock"
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
@@ -123,7 +123,7 @@ def add_point(store: Path, folder: Path, files: Iterable[tuple[str, Path]] = ())
 
 
 def sweep(folder: Path) -> None:
-    """Remove what was left by those that were killed; nobody else works here now."""
+    """Remove partial files of killed processes; the caller holds the lock."""
     for path in (*folder.glob(f".*{PARTIAL}"), *superseded(folder)):
         path.unlink()
     for path in folder.glob(f"{SCRATCH}*"):

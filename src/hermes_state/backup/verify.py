@@ -1,4 +1,4 @@
-"""Whether a continuous backup is any good: found out by going back to it, aside."""
+"""Verifies a continuous backup by restoring it into a temporary folder."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from .point import Facts, Point, list_points
 
 
 class Verdict(NamedTuple):
-    """What was found out about a point."""
+    """The result for one point."""
 
     number: int
     at: float | None
     sessions: int
     messages: int
     damage: str
-    """Why one cannot go back to it; empty if one can."""
+    """Why it cannot be restored; empty if it can."""
     findings: tuple[str, ...] = ()
-    """What did not hold in the store itself when the point was made."""
+    """Problems of the store itself when the point was made."""
 
 
 def verify_points(folder: Path, *, all_points: bool = False) -> list[Verdict]:

@@ -2,7 +2,7 @@
 
 Of a long message, what is indexed is bounded, so that no message takes more time or memory than a
 batch does: its first words with their order, then each further word once, and only so many
-different ones. Words that nobody would type (see `search_vocabulary`) are counted on their own:
+different ones. Words that nobody would type (see `vocabulary`) are counted on their own:
 the numbers and hashes of a long log do not crowd out its words.
 """
 

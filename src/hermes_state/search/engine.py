@@ -2,12 +2,12 @@
 
 A search first brings the index up to date, then
 
-1. turns the query and its filters into a full-text expression (`search_query`, `search_filters`);
-2. takes the newest few hundred matches and ranks them (`search_run`). Older ones follow in further
+1. turns the query and its filters into a full-text expression (`query`, `filters`);
+2. takes the newest few hundred matches and ranks them (`run`). Older ones follow in further
    blocks of that kind: page after page comes out the same, and the commonest word costs no more
    than a rare one;
 3. if these are fewer than were asked for, looks for bare words inside longer words as well;
-4. reads the messages that it returns, for snippets and context (`search_hits`).
+4. reads the messages that it returns, for snippets and context (`hits`).
 
 Every match is checked against the store itself: deleted and rewound messages vanish at once, and
 owner and time are compared exactly.

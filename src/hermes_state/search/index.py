@@ -5,13 +5,13 @@ The file is derived from `state.db` and may be deleted at any time. It holds
 - feed               one row: which store was read, and how far
 - doc_0, doc_1, …    the messages, one full-text table per 131,072 message ids. A search goes from
                      table to table and stops when it has enough, so it need not read them all
-- span               which times the message ids cover (see `search_spans`)
+- span               which times the message ids cover (see `spans`)
 - title, title_doc   the titles of sessions
-- word, word_part    every distinct word (see `search_vocabulary`)
+- word, word_part    every distinct word (see `vocabulary`)
 
 The full-text tables store no text. Before its words a document has facets: words that cannot be
 typed, for its session, source, role and owner. So filters are part of the full-text expression.
-After its words come pairs of common ones (see `search_pairs`).
+After its words come pairs of common ones (see `pairs`).
 
 Invariant: the contents of the file and the `feed` row change in one transaction, so whatever kills
 the process, the file is as far as `feed` says.

@@ -2,7 +2,7 @@
 
 A message may have any length, so what is read of one is bounded: a value that is long is not
 decoded as JSON, which could take many times its size, and of a very long one only the beginning is
-read. `search_batch` bounds what is indexed of it.
+read. `batch` bounds what is indexed of it.
 """
 
 from __future__ import annotations

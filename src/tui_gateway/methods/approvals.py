@@ -1,4 +1,4 @@
-"""What was answered with "always": the same list, and the same taking back, as /approvals."""
+"""Permanent approvals: listed and revoked as /approvals does."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def steer(call: Call, session_id: str, text: str) -> shapes.Steered:
 def interrupt(call: Call, session_id: str) -> shapes.Status:
     """Stop the running turn; what it did is stored, and what waits is run next.
 
-    A turn that another process runs is told to stop; a notice says if that did not hear of it.
+    A turn of another process gets a stop signal; a notice says if that was not taken.
     """
     session = live.require(call.hub, session_id)
     stopped = prompts.interrupt(session)
@@ -103,7 +103,7 @@ def approve(
 
 
 def _decide_stored(call: Call, session: Session, request_id: str, choice: str) -> int:
-    """Answer a question that outlived the turn that asked it."""
+    """Answer an approval request that outlived its turn."""
     return int(
         call.db.decide_own_approval(
             request_id, live.current_key(session), choice, session.get("user_id")
@@ -113,7 +113,7 @@ def _decide_stored(call: Call, session: Session, request_id: str, choice: str) -
 
 @method("approval.pending")
 def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
-    """What waits for leave in the conversation, also from before a restart."""
+    """The pending approval requests of the conversation, also from before a restart."""
     from hermes_base.redaction import redact
 
     session = live.require(call.hub, session_id)

@@ -58,8 +58,8 @@ def resume(
 ) -> shapes.Opened:
     """Go on with a conversation, given by id, beginning of an id, or title.
 
-    If it is live already, the client joins it. A turn whose process died is gone on with, then what
-    was sent and not begun with is run.
+    If it is live already, the client joins it. An abandoned turn is taken over first, then waiting
+    prompts are run.
     """
     key = _find(call, session_id)
     live.await_closed(call.hub, key)

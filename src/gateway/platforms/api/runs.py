@@ -151,7 +151,7 @@ class Runs:
         except ApiError:
             if await api.at_hand(runs_elsewhere, api.db, session_id):
                 return {**shown, "status": "running"}
-            return {**shown, "status": "failed", "error": "It was cut off by a restart."}
+            return {**shown, "status": "failed", "error": "It was interrupted by a restart."}
         if result.failed:
             return {**shown, "status": "failed", "error": result.error}
         return {**shown, "status": "completed", "output": result.text}
@@ -183,7 +183,7 @@ class Runs:
             all=flag(body.get("all", body.get("resolve_all", False))),
         )  # fmt: skip
         if not answered:
-            raise ApiError(409, "Nothing waits for leave in it.", code="approval_not_pending")
+            raise ApiError(409, "No approval is pending in it.", code="approval_not_pending")
         run.approved(choice, answered)
         return json_response(
             {

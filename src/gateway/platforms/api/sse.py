@@ -1,4 +1,4 @@
-"""Server-sent events: what a turn has to say, sent as fast as the connection takes it.
+"""Server-sent events: a turn's output, sent as fast as the connection takes it.
 
 A turn puts pieces in from any thread and never waits; the connection takes all there are at once.
 Whether anybody still reads does not matter to the turn.

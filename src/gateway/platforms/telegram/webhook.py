@@ -1,4 +1,4 @@
-"""The door Telegram knocks at in webhook mode: one path, one secret, one update at a time.
+"""The webhook server that Telegram calls: one path, one secret, one update at a time.
 
 It answers 200 only when the update was taken; anything else makes Telegram deliver it again.
 """
@@ -44,7 +44,7 @@ class WebhookServer:
         return int(listener.getsockname()[1])
 
     async def stop(self) -> None:
-        """Stop listening; requests that are being answered are cut off, and delivered again."""
+        """Stop listening; requests that are being answered are aborted, and delivered again."""
         if self._acceptor is None:
             return
         self._acceptor.stop()

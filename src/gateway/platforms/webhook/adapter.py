@@ -2,7 +2,7 @@
 
 `POST /hooks/<name>` with a valid signature becomes a conversation of its own. Its answer stays in
 the history, or goes to a chat of another platform. It is answered 202 when it is stored. Nobody is
-there to give leave, so tools that would have to ask are denied.
+there to approve, so tools that would have to ask are denied.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class WebhookAdapter(HttpAdapter):
         buttons: Sequence[Button] = (),
         key: str | None = None,
     ) -> str | None:
-        """Owe an answer to the chat that its route names, where it waits its turn; or nothing."""
+        """Enqueue an answer for the chat that its route names, if it names one."""
         route = self._routes.get(chat_id)
         if route is None:
             raise SendError(f"There is no webhook {chat_id} any more.", permanent=True)
