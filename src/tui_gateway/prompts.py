@@ -40,7 +40,7 @@ def submit(
     Returns "streaming", "queued", "steered" or "interrupting"; "known" if `message_id` was sent
     before. Raises if it cannot be stored.
     """
-    mode = session.get("busy_mode") or hub.get_config().display.busy_input_mode
+    mode = _busy_mode(hub, session)
     inbox_id = accept(hub, session, content, message_id, steers=mode == "steer")
     if inbox_id is None:
         return "known"
@@ -57,6 +57,16 @@ def submit(
         if mode == "interrupt" and taken != "steered" and _stop(session):
             return "interrupting"  # also one that is still being prepared
         return taken
+
+
+def _busy_mode(hub: Hub, session: Session) -> str:
+    """What a prompt does to a running turn: as chosen for the session, or as configured."""
+    if chosen := session.get("busy_mode"):
+        return str(chosen)
+    try:
+        return hub.get_config().display.busy_input_mode
+    except Exception:  # noqa: BLE001 - the prompt is accepted; its turn reports the broken configuration
+        return "queue"
 
 
 def steer(hub: Hub, sid: str, session: Session, text: str) -> str:
