@@ -21,6 +21,7 @@ from hermes_base.process import has_ended, machine, start_time, this_process
 from hermes_base.redaction import redact
 from hermes_state import SessionDB, StoreError
 from tools.delegate import Task, joined
+from tools.objects.in_texts import put_output
 from tools.output import shortened
 from tools.own_folders import output_folder_of
 
@@ -119,8 +120,10 @@ def _work(run: Run, run_child: Runner) -> None:
         log.exception("The background task %s failed", run.id)
         report = f"Failed: {type(error).__name__}: {error}"
     try:
-        folder = output_folder_of(run.children[0].workspace.home, run.conversation)
+        home = run.children[0].workspace.home
+        folder = output_folder_of(home, run.conversation)
         report = shortened(redact(report), LONGEST_REPORT, folder, run.id)
+        report = put_output(run.db, home, report, run.conversation)
         stored = run.db.finish_delegation(run.id, state, report)
     except (StoreError, OSError) as error:
         # It stays "running" in the store, and counts as abandoned once this process has ended.

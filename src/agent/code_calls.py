@@ -12,6 +12,7 @@ from typing import Any
 
 from hermes_base.redaction import redact
 from tools.base import Tool, ToolContext, ToolError
+from tools.objects.in_texts import localize
 from tools.registry import Registry
 from tools.schema import fit
 
@@ -43,6 +44,7 @@ class CodeCalls:
         watch = hooks_tools.watch(context, name)
         if watch is not None:
             return run_to_end(_watched(watch, tool, context, fitting))
+        fitting = localize(context, fitting)
         if inspect.iscoroutinefunction(tool.run):
             result = run_to_end(tool.run(context, **fitting))
         else:

@@ -28,6 +28,8 @@ class StorePlace(NamedTuple):
     server: str | None
     """The server's address, with its password; None for a file."""
     connections: int
+    bucket: hermes_state.BucketSettings | None = None
+    """Where a server's large objects are kept, if not in it."""
 
     def __str__(self) -> str:
         return str(self.path) if self.server is None else shown(self.server)
@@ -61,11 +63,12 @@ def find_store(home: Path, environ: Mapping[str, str] | None = None) -> StorePla
     path = home / "state.db"
     if not is_named(home, environ):
         return StorePlace(path, None, 1)
-    from agent.config.store import address_of, store_settings
+    from agent.config.store import address_of, bucket_settings, store_settings
 
     settings = store_settings(home, environ)
     server = address_of(settings, home, environ) or None
-    return StorePlace(path, server, settings.store_connections)
+    bucket = bucket_settings(home, environ) if server is not None else None
+    return StorePlace(path, server, settings.store_connections, bucket)
 
 
 def has_store(home: Path) -> bool:
@@ -78,7 +81,9 @@ def open_place(place: StorePlace) -> hermes_state.SessionDB:
     if place.server is None:
         return hermes_state.SessionDB(place.path)
     require_driver(place)
-    return hermes_state.SessionDB(place.path, server=place.server, connections=place.connections)
+    db = hermes_state.SessionDB(place.path, server=place.server, connections=place.connections)
+    db.bucket = place.bucket
+    return db
 
 
 def require_driver(place: StorePlace) -> None:
@@ -100,7 +105,7 @@ def open_store(home: Path, environ: Mapping[str, str] | None = None) -> hermes_s
     Deleting a conversation also deletes its files in the home.
     """
     db = open_place(find_store(home, environ))
-    db.on_conversations_deleted = lambda conversations: forget(home, conversations)
+    db.on_conversations_deleted = lambda conversations: forget(home, conversations, db)
     return db
 
 
@@ -115,8 +120,16 @@ def open_if_server(place: StorePlace) -> Iterator[hermes_state.SessionDB | None]
         yield db
 
 
-def forget(home: Path, conversations: list[str]) -> None:
+def forget(home: Path, conversations: list[str], db: hermes_state.SessionDB | None = None) -> None:
     """Remove what is kept in files of conversations that are no longer in the store."""
+    if db is not None and db.is_on_server:
+        from tools.objects import sweep
+
+        try:
+            sweep(db)
+        except hermes_state.StoreError as error:
+            # Nothing names them any more: the next one to look deletes them.
+            log.warning("The files of deleted conversations are left in the store: %s", error)
     from tools.own_folders import CHECKPOINT_FOLDER, output_folder_of
 
     for conversation in conversations:

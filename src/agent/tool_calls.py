@@ -22,8 +22,10 @@ from hermes_state import LeaseLostError, Started
 from hermes_state.history import tool_result
 from tools.base import Tool, ToolContext, ToolError
 from tools.modes import check_mode
+from tools.objects import are_shared
+from tools.objects.in_texts import localize, put_output
 from tools.output import shortened
-from tools.own_folders import output_folder
+from tools.own_folders import OUTPUT_FOLDER, output_folder
 from tools.registry import Registry
 from tools.schema import fit
 
@@ -182,18 +184,20 @@ class ToolRunner:
             await watch.after(text, failure)
 
     async def _presentable(self, text: str, context: ToolContext, name: str) -> str:
-        """Without secrets and within the limit; a long text is worked on in a thread, because this
-        event loop may serve other conversations too."""
-        if len(text) <= LONGEST_ON_LOOP:
+        """Without secrets and within the limit, with what it names in a file in the store too; a
+        long text is worked on in a thread, because this event loop may serve other conversations.
+        """
+        is_shared = are_shared(context.db)
+        if len(text) <= LONGEST_ON_LOOP and not (is_shared and OUTPUT_FOLDER in text):
             return self._within_limit(redact(text), context, name)
         return await in_thread(lambda: self._within_limit(redact(text), context, name))
 
     def _within_limit(self, text: str, context: ToolContext, name: str) -> str:
         tool = self._registry.get(name)
         limit = tool.max_output if tool else LONGEST_ERROR
-        if len(text) <= limit:
-            return text
-        return shortened(text, limit, output_folder(context), name)
+        if len(text) > limit:
+            text = shortened(text, limit, output_folder(context), name)
+        return put_output(context.db, context.workspace.home, text, context.session_id)
 
     def _prepare(self, call: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
         name, raw = call["function"]["name"], call["function"]["arguments"]
@@ -214,6 +218,8 @@ class ToolRunner:
 async def call_tool(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
     """Run a tool: a coroutine here, anything else in a thread that knows the session."""
     check_mode(context, tool)
+    if are_shared(context.db):
+        arguments = await in_thread(lambda: localize(context, arguments))
     if inspect.iscoroutinefunction(tool.run):
         return await tool.run(context, **arguments)
     run = contextvars.copy_context().run

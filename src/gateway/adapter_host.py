@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import LeaseLostError
+from tools.objects import are_shared, put_file
 
 from . import media
 from .config import GatewayConfig, Platform
@@ -79,9 +80,14 @@ class GatewayHost:
         return self._parts.fetching(self._store.key_of(source))
 
     async def keep_file(self, chat_id: str, name: str, data: AsyncGenerator[bytes, None]) -> Path:
-        """Keep a file that came with a message; MediaTooLargeError beyond the limit."""
+        """Keep a file that came with a message; MediaTooLargeError beyond the limit, StoreError if
+        other gateways could not have it."""
         folder, limit = self._platform.value, self.limits.media_bytes
-        return await media.keep(self.home, folder, chat_id, name, data, limit)
+        path = await media.keep(self.home, folder, chat_id, name, data, limit)
+        if are_shared(self._db.sync):
+            # Before its message is: another gateway may be the one to go on with that.
+            await asyncio.to_thread(put_file, self._db.sync, self.home, path)
+        return path
 
     def serves(self, platform: Platform) -> bool:
         """Whether another platform is enabled."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agent.auto_prune import prune_if_due
 from agent.kept_files import prune_kept_files
 from hermes_state import at_hand
+from tools.objects import are_shared, sweep
 
 from . import boundaries
 from .session import SessionEntry
@@ -139,6 +140,8 @@ async def prune(db: SessionDB, home: Path, sessions: SessionSettings, max_age_da
     that are older than a forgotten chat and that nothing names any more; returns how many files."""
     if sessions.auto_prune:
         await asyncio.to_thread(prune_if_due, db, home, sessions)
+    if are_shared(db):
+        await asyncio.to_thread(sweep, db)
     if not max_age_days:
         return 0
     return await asyncio.to_thread(prune_kept_files, db, home, max_age_days)

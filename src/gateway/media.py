@@ -8,13 +8,22 @@ anything else that a model was talked into naming is not sent.
 from __future__ import annotations
 
 import bisect
+import logging
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes_base.files import replace_private
+from hermes_state import StoreError
 from tools.danger.paths import Places, read_danger
+from tools.objects import find_file
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+
+log = logging.getLogger(__name__)
 
 _UNSAFE = re.compile(r"[^\w.-]+")
 _NAMED = re.compile(r"^[ \t]*MEDIA:[ \t]*(?:\"([^\"\n]+)\"|`([^`\n]+)`|([^\n]+?))[ \t]*$", re.M)
@@ -60,6 +69,20 @@ async def keep(
                     raise MediaTooLargeError(f"{path.name} is larger than {limit:,} bytes")
                 file.write(chunk)
     return path
+
+
+def bring_files(db: SessionDB, home: Path, paths: list[str]) -> tuple[list[str], list[str]]:
+    """Where the files of a message are on this machine, whichever gateway took them in; and what
+    to say of those that cannot be had now."""
+    here, notes = [], []
+    for path in paths:
+        try:
+            here.append(str(find_file(db, home, path, None) or path))
+        except (StoreError, OSError) as error:
+            log.warning("%s was not fetched: %s", path, error)
+            here.append(path)
+            notes.append(f"[The file {Path(path).name} could not be fetched: {error}]")
+    return here, notes
 
 
 FILE_MARKS = ("MEDIA:", "](")

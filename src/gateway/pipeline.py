@@ -19,14 +19,18 @@ from conversation.places import Places
 from hermes_base import plugins
 from hermes_base.process import this_process
 from hermes_state import LeaseLostError
+from tools.objects import are_shared
 
 from .commands import Commands, command_line, is_answer
 from .config import GatewayConfig, Platform
 from .dispatch_hook import HOOK
+from .media import bring_files
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hermes_state import AsyncSessionDB, PlatformLease, TakenTurn
 
     from .asking import Questions
@@ -91,9 +95,11 @@ class Pipeline:
         commands: Commands,
         serves: Callable[[Platform], bool] = lambda platform: True,
         lease_of: Callable[[Platform], PlatformLease | None] = lambda platform: None,
+        home: Path | None = None,
     ) -> None:
         """`serves` says whether a platform's chats are this gateway's, and `lease_of` under which
-        lease; what others' chats send is stored, and theirs to go on with."""
+        lease; what others' chats send is stored, and theirs to go on with. Files that another
+        gateway took in are brought to `home`."""
         self._config = config
         self._db, self._store = db, store
         self._authorization = authorization
@@ -105,6 +111,7 @@ class Pipeline:
         self._commands = commands
         self._serves = serves
         self._lease_of = lease_of
+        self._home = home
         self._under_way: dict[str, Platform] = {}
         """What was taken up here and may still wait in the inbox, by its id."""
         self._left: dict[str, str] = {}
@@ -241,8 +248,18 @@ class Pipeline:
         elif (line := command_line(self._config.reset_triggers, inbound)) is not None:
             return line
         else:
+            if inbound.event.media:
+                await self._bring_files(inbound.event)
             await self._turns.take(inbound)
         return None
+
+    async def _bring_files(self, event: MessageEvent) -> None:
+        """Have the files of a message here, also those that another gateway took in."""
+        if self._home is None or not are_shared(self._db.sync):
+            return
+        brought = asyncio.to_thread(bring_files, self._db.sync, self._home, event.media)
+        event.media, notes = await brought
+        event.text = "\n".join([event.text, *notes]).strip()
 
     async def _run_command(self, inbound: Inbound, line: str) -> None:
         try:

@@ -167,7 +167,7 @@ class GatewayRunner:
         self.pipeline = Pipeline(
             config, db, store, authorization, delivery, self.questions, self.turns, self.hook,
             commands, serves=lambda platform: self.supervisor.serves(platform),
-            lease_of=lambda platform: self.supervisor.lease_of(platform),
+            lease_of=lambda platform: self.supervisor.lease_of(platform), home=settings.home,
         )  # fmt: skip
         self.request_parts = RequestParts(db, agents, self.questions, self.turns, self.is_running)
         self.handoffs = Handoffs(

@@ -150,6 +150,8 @@ VARIABLES = {
     "HERMES_STORE": "`store`, and wins over it",
     "PGPASSWORD": "the password for `store`, also in .env; libpq's other variables and its password"
     " file hold too",
+    "HERMES_OBJECTS_ACCESS_KEY": "`store_objects.access_key`, also in .env",
+    "HERMES_OBJECTS_SECRET_KEY": "`store_objects.secret_key`, also in .env",
     "HERMES_YOLO_MODE": "`1`: as `approvals.mode: off` and `terminal.mode: full`; so does `--yolo`",
     "HERMES_WALL": "which kinds of wall may be built, for tests: `bubblewrap,landlock`",
     "HERMES_SAFE_MODE": "`1`: no plugins, shell hooks or event hooks, as `--safe-mode`",

@@ -16,6 +16,7 @@ from .errors import (
     InvalidMessageError,
     LeaseLostError,
     NewerStoreError,
+    ObjectLostError,
     SessionEndedError,
     StoreBusyError,
     StoreClosedError,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .link_codes import LinkOffer, NoLink
     from .locks import EVENTS, SIGNALS
     from .losses import acknowledge_losses, list_losses
+    from .objects import CHUNK_BYTES, OBJECT_BYTES, BucketSettings, StoredObject, object_names
     from .outbox import OUTBOX
     from .replicas import UNDER, Beat, PlatformLease
     from .rotation import Rotation
@@ -55,11 +57,13 @@ if TYPE_CHECKING:
     from .watches import EVERYBODY, WATCH_SECONDS, EventBatch
 
 __all__ = [
+    "CHUNK_BYTES",
     "EVENTS",
     "EVERYBODY",
     "INBOX_ID",
     "KEPT_FILE_BYTES",
     "LEASE_SECONDS",
+    "OBJECT_BYTES",
     "OUTBOX",
     "ROW_ID",
     "SIGNALS",
@@ -71,6 +75,7 @@ __all__ = [
     "AlreadyTakenError",
     "AsyncSessionDB",
     "Beat",
+    "BucketSettings",
     "ConversationBusyError",
     "EventBatch",
     "FileChange",
@@ -81,6 +86,7 @@ __all__ = [
     "LinkOffer",
     "NewerStoreError",
     "NoLink",
+    "ObjectLostError",
     "PlatformLease",
     "Recorded",
     "Rotation",
@@ -96,6 +102,7 @@ __all__ = [
     "StoreOutcomeUnknownError",
     "StoreReadOnlyError",
     "StoreUnavailableError",
+    "StoredObject",
     "TakenTurn",
     "UnknownSessionError",
     "UnsafeSQLiteError",
@@ -107,6 +114,7 @@ __all__ = [
     "is_damaged",
     "list_losses",
     "missing_from_index",
+    "object_names",
     "plain_text",
 ]
 
@@ -120,6 +128,8 @@ in here is this package's own business."""
 _LATER = {
     "AsyncSessionDB": "aio",
     "Beat": "replicas",
+    "BucketSettings": "objects",
+    "CHUNK_BYTES": "objects",
     "EVENTS": "locks",
     "EVERYBODY": "watches",
     "EventBatch": "watches",
@@ -131,6 +141,7 @@ _LATER = {
     "Lease": "turns",
     "LinkOffer": "link_codes",
     "NoLink": "link_codes",
+    "OBJECT_BYTES": "objects",
     "OUTBOX": "outbox",
     "PlatformLease": "replicas",
     "ROW_ID": "turn_log",
@@ -140,6 +151,7 @@ _LATER = {
     "SUB_AGENT": "lineage",
     "SessionDB": "db",
     "Started": "tool_runs",
+    "StoredObject": "objects",
     "TURN_RUNNING": "turns",
     "TakenTurn": "take_over",
     "UNDER": "replicas",
@@ -153,6 +165,7 @@ _LATER = {
     "is_damaged": "salvage",
     "list_losses": "losses",
     "missing_from_index": "search.check",
+    "object_names": "objects",
     "plain_text": "codec",
 }
 

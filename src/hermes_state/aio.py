@@ -229,6 +229,7 @@ class AsyncSessionDB:
     get_resume_conversations = _InThread(SessionDB.get_resume_conversations)
     message_count = _InThread(SessionDB.message_count)
     list_named_files = _InThread(SessionDB.list_named_files)
+    list_naming_conversations = _InThread(SessionDB.list_naming_conversations)
     has_platform_message_id = _InThread(SessionDB.has_platform_message_id)
     rewind_to_message = _InThread(SessionDB.rewind_to_message)
 
@@ -315,6 +316,16 @@ class AsyncSessionDB:
     # Files that are one for all machines
     list_kept_files = _InThread(SessionDB.list_kept_files)
     change_kept_files = _InThread(SessionDB.change_kept_files)
+    find_blob = _InThread(SessionDB.find_blob)
+    begin_blob = _InThread(SessionDB.begin_blob)
+    add_chunk = _InThread(SessionDB.add_chunk)
+    put_object = _InThread(SessionDB.put_object)
+    get_object = _InThread(SessionDB.get_object)
+    list_objects = _InThread(SessionDB.list_objects)
+    read_chunk = _InThread(SessionDB.read_chunk)
+    release_objects = _InThread(SessionDB.release_objects)
+    list_going_blobs = _InThread(SessionDB.list_going_blobs)
+    drop_blob = _InThread(SessionDB.drop_blob)
 
     # Background work
     create_delegation = _InThread(SessionDB.create_delegation)

@@ -32,6 +32,7 @@ from . import (
     named_files,
     newer,
     notes,
+    objects,
     outbox,
     pairing,
     previews,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from .group_commit import GroupWriter
+    from .objects import BucketSettings
     from .search.engine import SearchIndex
     from .wake import Wake
 
@@ -149,6 +151,8 @@ class SessionDB:
         self.on_conversations_deleted: Callable[[list[str]], None] | None = None
         """Called with the conversations that have no session left, so that their files can be
         deleted too; must not raise."""
+        self.bucket: BucketSettings | None = None
+        """Where the bytes of objects are kept, if not in the store."""
         self._search_index: SearchIndex | None = None
         self._opening = threading.Lock()
         """Held while what is made on first use is made."""
@@ -294,6 +298,7 @@ class SessionDB:
     get_resume_conversations = _reads(views.get_resume_conversations)
     message_count = _reads(messages.message_count)
     list_named_files = _reads(named_files.list_named_files)
+    list_naming_conversations = _reads(named_files.list_naming_conversations)
     has_platform_message_id = _reads(messages.has_platform_message_id)
     rewind_to_message = _writes(rewrites.rewind_to_message)
 
@@ -382,6 +387,16 @@ class SessionDB:
     # Files that are one for all machines
     list_kept_files = _reads(kept_files.list_kept_files)
     change_kept_files = _writes(kept_files.change_kept_files)
+    find_blob = _reads(objects.find_blob)
+    begin_blob = _writes(objects.begin_blob)
+    add_chunk = _writes(objects.add_chunk)
+    put_object = _writes(objects.put_object)
+    get_object = _reads(objects.get_object)
+    list_objects = _reads(objects.list_objects)
+    read_chunk = _reads(objects.read_chunk)
+    release_objects = _writes(objects.release_objects)
+    list_going_blobs = _reads(objects.list_going_blobs)
+    drop_blob = _writes(objects.drop_blob)
 
     # Background work
     create_delegation = _writes(delegations.create_delegation)
@@ -484,7 +499,9 @@ class SessionDB:
     ) -> list[str]:
         def delete(conn: Connection) -> tuple[list[str], list[str]]:
             deleted = work(conn)
-            return [session.id for session in deleted], retention.without_sessions(conn, deleted)
+            conversations = retention.without_sessions(conn, deleted)
+            objects.forget_conversations(conn, conversations)
+            return [session.id for session in deleted], conversations
 
         deleted, conversations = self._execute_write(delete)
         retention.remove_transcript_files(sessions_dir, deleted)

@@ -25,6 +25,10 @@ def at_most(limit: int | None) -> int:
     return ALL_ROWS if limit is None or limit < 0 else limit
 
 
+class Blob(bytes):
+    """Bytes for a column that holds bytes; any others are refused, since columns hold text."""
+
+
 class Cursor(Protocol):
     """The result of a statement."""
 
@@ -36,6 +40,9 @@ class Cursor(Protocol):
 
 class Connection(Protocol):
     """A connection within a transaction of a work, or outside of one."""
+
+    is_server: bool
+    """Whether other machines may use the store too."""
 
     lock_row: str
     """Suffix of a SELECT that locks the row until the transaction ends."""

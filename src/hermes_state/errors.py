@@ -8,6 +8,7 @@
     ├── StoreFullError           no room left on the disk
     ├── StoreOutcomeUnknownError nobody can say whether a commit counts
     ├── StoreCorruptedError      the file is damaged
+    ├── ObjectLostError          a file that is kept in the store is not there as it was put
     ├── StoreIOError             the operating system reported a read or write error
     ├── NewerStoreError          written by a newer Hermes
     ├── UnsafeSQLiteError        this SQLite has a known corruption bug
@@ -52,6 +53,10 @@ class StoreOutcomeUnknownError(StoreError):
 
 class StoreCorruptedError(StoreError):
     """SQLite found the file damaged."""
+
+
+class ObjectLostError(StoreError):
+    """The bytes of an object are missing, or are not those that were put there."""
 
 
 class StoreIOError(StoreError):

@@ -12,6 +12,7 @@ from typing import Any
 from .codec import decode_json, encode_json
 from .dialect import Connection, column, row, tuples, value
 from .errors import UnknownSessionError
+from .object_links import copy_links
 
 BRANCH_MARK = "_branched_from"
 DELEGATE_MARK = "_delegate_from"
@@ -120,6 +121,9 @@ def set_continuation(conn: Connection, parent_id: str, session_id: str) -> None:
         "UPDATE sessions SET continuation_of = ?, version = version + 1 WHERE id = ?",
         (parent_id, session_id),
     )
+    if conn.is_server:
+        joins = value(conn, "SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
+        copy_links(conn, joins, conversation)
     # It may have been continued already: its whole chain joins the conversation.
     conn.execute(
         "UPDATE sessions SET conversation_id = ? WHERE conversation_id ="

@@ -72,7 +72,7 @@ ROWS: frozenset[str] = frozenset({
     "watch_turn", "renew_watch", "end_watch", "add_events", "drop_events",
     "note_preview", "forget_preview",
     "create_delegation", "finish_delegation", "lose_delegation", "add_note", "drop_notes",
-    "update_binding",
+    "update_binding", "begin_blob", "add_chunk", "drop_blob",
     "try_acquire_compression_lock", "refresh_compression_lock", "release_compression_lock",
     "create_approval", "decide_approval", "settle_approval", "take_late_answer",
     "renew_approval_token", "decide_own_approval", "record_approval", "cancel_approval",
@@ -81,11 +81,14 @@ ROWS: frozenset[str] = frozenset({
 """Writes whose statements guard themselves, or the row that they read (`locked`)."""
 
 _LINK_CODES = ConversationId("link codes")
+_OBJECTS = ConversationId("objects")
 NAMED: dict[str, Scope] = {
     "set_running_turns": ConversationId("turns of all replicas"),
     "offer_link": _LINK_CODES,
     "take_link": _LINK_CODES,
     "change_kept_files": ConversationId("kept files"),
+    "put_object": _OBJECTS,
+    "release_objects": _OBJECTS,
 }
 """Writes that exclude each other, by a named lock."""
 
@@ -106,6 +109,7 @@ QUIET: frozenset[str] = frozenset({
     "record_auxiliary_usage", "note_preview", "forget_preview", "refresh_compression_lock",
     "update_system_prompt", "forget_taken", "forget_delivered",
     "take_signal", "withdraw_signal", "renew_watch", "drop_events",
+    "begin_blob", "add_chunk", "put_object", "release_objects", "drop_blob",
 })  # fmt: skip
 """Writes that wake no other process."""
 

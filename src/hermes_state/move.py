@@ -52,6 +52,8 @@ _KEYS = {
 }  # fmt: skip
 _DEPENDENT = ("messages", "session_model_usage")
 """Tables whose rows name a session, and go with it."""
+_OBJECTS = ("objects", "object_links", "object_blobs", "object_chunks")
+"""Files that messages name: `hermes store move` takes them along by way of the home."""
 _OF_SERVERS = ("kept_files",)
 """Tables that only a server needs: beside a store in a file, what they hold is in the home."""
 _CHANGES = "search_changes"
@@ -80,7 +82,7 @@ class MoveReport(NamedTuple):
 
 def tables() -> list[str]:
     """Every table that is moved, sessions before what names them."""
-    return [table for table in schema.TABLES if table != "schema_version"]
+    return [table for table in schema.TABLES if table not in ("schema_version", *_OBJECTS)]
 
 
 def move_store(source: str | Path, target: str | Path, progress: Progress) -> MoveReport:

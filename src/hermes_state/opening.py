@@ -22,6 +22,7 @@ from .write_queue import patience_of_this_thread
 class FileConnection(apsw.Connection):
     """A connection to the file, with SQLite's words for what PostgreSQL says otherwise."""
 
+    is_server = False
     lock_row = ""  # a file has one writer
 
     now = staticmethod(time.time)

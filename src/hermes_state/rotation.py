@@ -18,6 +18,7 @@ from .dialect import Connection, column
 from .errors import InvalidMessageError, SessionEndedError
 from .lineage import BRANCH_MARK, conversation_facts, get_compression_tip, get_continuation
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
+from .object_links import copy_links
 from .sessions import JSON_FIELDS, TEXT_FIELDS, create_new_session, get_session
 from .titles import get_next_title_in_lineage, set_session_title
 from .turns import Lease, require_lease
@@ -222,6 +223,7 @@ def branch_session(
     _copy_rows(conn, ids, new_session_id, repeats=new_owner is None)
     recount(conn, new_session_id)
     carry_wall(conn, session_id, new_session_id, to_another=new_owner is not None)
+    copy_links(conn, parent["conversation_id"], new_session_id)
     if title is not None:
         set_session_title(conn, new_session_id, title)
     elif parent["title"] and new_owner is None:

@@ -18,6 +18,9 @@ our own are further columns and tables:
 - replicas, platform_leases  the gateways that share the store, and which of them holds a platform
 - pairing_codes, link_codes  by which strangers ask, and by which a chat lets another in
 - kept_files                 memories and skills, where several machines share them
+- objects, object_links      files that messages name, where several machines share them, and
+                             which conversations have them
+- object_blobs, object_chunks their content, or where it is
 - signals                    what processes tell the one that runs a conversation's turn
 - watches, watched_events    who watches a turn from another machine, and what they are shown
 - owner (several tables)     the process that is sending, carrying out, taking over or working
@@ -30,7 +33,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 13
+OWN_SCHEMA_VERSION = 14
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -387,6 +390,40 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
         },
         "",
     ),
+    "objects": (
+        {
+            "name": "TEXT PRIMARY KEY",
+            "blob": "TEXT NOT NULL",
+            "put_at": "REAL NOT NULL",
+        },
+        "",
+    ),
+    "object_links": (
+        {
+            "name": "TEXT NOT NULL",
+            "conversation_id": "TEXT NOT NULL",
+        },
+        "PRIMARY KEY (name, conversation_id)",
+    ),
+    "object_blobs": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "digest": "TEXT NOT NULL",
+            "size": "INTEGER NOT NULL",
+            "place": "TEXT NOT NULL",
+            "state": "TEXT NOT NULL",
+            "changed_at": "REAL NOT NULL",
+        },
+        "",
+    ),
+    "object_chunks": (
+        {
+            "blob": "TEXT NOT NULL",
+            "number": "INTEGER NOT NULL",
+            "content": "BLOB NOT NULL",
+        },
+        "PRIMARY KEY (blob, number)",
+    ),
     "search_changes": (
         {
             "seq": "INTEGER PRIMARY KEY AUTOINCREMENT",
@@ -428,6 +465,9 @@ INDEXES: dict[str, str] = {
     "idx_turns_running": "turns(started_at) WHERE state = 'running'",
     "idx_approvals_pending": "approvals(state, expires_at)",
     "idx_approvals_session": "approvals(session_id)",
+    "idx_objects_blob": "objects(blob)",
+    "idx_object_links_conversation": "object_links(conversation_id)",
+    "idx_object_blobs_digest": "object_blobs(digest)",
     "idx_async_delegations_delivery": "async_delegations(delivery_state, completed_at)",
 }
 

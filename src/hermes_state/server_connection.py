@@ -17,11 +17,12 @@ import psycopg
 from psycopg import pq
 from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.types.numeric import FloatDumper, Int8Dumper
-from psycopg.types.string import StrDumper
+from psycopg.types.string import BytesBinaryDumper, StrDumper
 
 from hermes_base.clock import elapsed
 
 from .address import problem_of, shown
+from .dialect import Blob
 from .errors import StoreUnavailableError
 
 STATEMENT_SECONDS = 60
@@ -101,7 +102,7 @@ class _NumberLoader(Loader):
 
 
 class _BytesDumper(Dumper):
-    """No column holds bytes; who brings them hears it as from SQLite."""
+    """Hardly a column holds bytes (`Blob`); who brings them hears it as from SQLite."""
 
     def dump(self, obj: Any) -> Buffer | None:
         raise TypeError(f"Bad binding argument type supplied: {type(obj).__name__}")
@@ -116,6 +117,7 @@ def adapt(connection: psycopg.Connection[Any]) -> None:
     adapters.register_dumper(float, _RealDumper)
     for kind in (bytes, bytearray, memoryview):
         adapters.register_dumper(kind, _BytesDumper)
+    adapters.register_dumper(Blob, BytesBinaryDumper)
     for name in ("text", "varchar", "bpchar", "name"):
         adapters.register_loader(name, _TextLoader)
     adapters.register_loader("bool", _TruthLoader)
@@ -234,6 +236,7 @@ class ServerCursor(psycopg.RawCursor[Any]):
 class ServerConnection:
     """One connection, with PostgreSQL's words for what SQLite says otherwise."""
 
+    is_server = True
     lock_row = " FOR UPDATE"
 
     def __init__(self, raw: PatientConnection) -> None:

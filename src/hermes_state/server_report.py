@@ -64,6 +64,21 @@ def examine(address: str, connections: int, timeout: float = 5.0) -> list[Remark
         raw.close()
 
 
+def holds_current_store(address: str, timeout: float = 5.0) -> bool:
+    """Whether opening the store would change nothing in it."""
+    try:
+        raw = connect(address, timeout)
+    except (psycopg.Error, StoreUnavailableError):
+        return False
+    conn = ServerConnection(raw)
+    try:
+        return server_schema.is_current(conn, shown(address))
+    except (psycopg.Error, StoreError):
+        return False
+    finally:
+        raw.close()
+
+
 def _remarks(conn: ServerConnection, where: str, connections: int) -> Iterator[Remark]:
     version = conn.raw.info.server_version
     try:

@@ -34,7 +34,7 @@ UNLOGGED = frozenset({"watched_events"})
 
 COMMIT_MARKS = "commit_marks"
 
-_TYPES = {"TEXT": "text", "INTEGER": "bigint", "REAL": "double precision"}
+_TYPES = {"TEXT": "text", "INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea"}
 _IDENTITY = "INTEGER PRIMARY KEY AUTOINCREMENT"
 
 # A work is run under its locks: all writes share the first, so that whoever owns it is alone; one

@@ -19,6 +19,7 @@ from .inbox import mark_taken
 from .lineage import get_compression_lineage, get_compression_tip
 from .messages import append_messages, load_conversation, message_fields
 from .notes import has_notes, take_notes
+from .objects import link_taken
 from .outbox import enqueue_deliveries
 from .replicas import UNDER, require_platform
 from .sessions import create_session, reopen_session
@@ -119,6 +120,8 @@ def begin_turn(
     added = [] if session is None else close_ends(conn, tip, conversation_id)
     lease = take_lease(conn, conversation_id, tip, deliver_to, given_up) if leased else None
     added += take_notes(conn, tip)
+    if message is not None:
+        link_taken(conn, tip, [message])
     asked = [] if message is None else mark_taken(conn, [message], lease)
     ids = append_messages(conn, tip, [*added, *asked])
     others_wrote = tip != session_id or before != seen_version or bool(added)
@@ -172,6 +175,8 @@ def record_step(
     if before is None:
         tip = get_compression_tip(conn, session_id)
         before = value(conn, "SELECT version FROM sessions WHERE id = ?", (tip,))
+    messages = list(messages)
+    link_taken(conn, tip, messages)
     left_out: list[Any] = []
     stored = enqueue_deliveries(conn, mark_taken(conn, messages, lease, left_out))
     if lease is not None:

@@ -13,8 +13,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from agent.home import hermes_home
 from conversation.door import Abandoned
 from hermes_base.process import is_gone, this_process
+from tools.objects.in_texts import put_pastes
 
 from . import live
 from .hub import Hub, Session
@@ -54,6 +56,9 @@ def accept(
     `message_id`; then the result is None. One that `steers` may be read by a turn that another
     process runs.
     """
+    db, key = hub.get_db(), live.current_key(session)
+    if isinstance(content, str):
+        put_pastes(db, hermes_home(), content, key)
     inbox_id = f"tui:{message_id or f'{time.time_ns():x}:{os.urandom(4).hex()}'}"
     facts = {
         name: session[name]
@@ -62,9 +67,9 @@ def accept(
     }
     if steers and isinstance(content, str):
         facts[STEERS] = True
-    is_new = hub.get_db().accept_message(
+    is_new = db.accept_message(
         inbox_id,
-        live.current_key(session),
+        key,
         content,
         source=SOURCE,
         user_id=session.get("user_id"),

@@ -21,7 +21,7 @@ from agent.config import load_config
 from agent.home import ConfigError
 from agent.store import find_store, open_store
 from gateway.status import GatewayLock
-from hermes_state import FileChange, SessionDB, StoreUnavailableError
+from hermes_state import BucketSettings, FileChange, SessionDB, StoreUnavailableError
 
 from .. import postgres
 from ..ports import free_port
@@ -57,7 +57,7 @@ def test_the_environment_wins_over_dotenv_and_both_over_the_file(
     home: Path = cli.home
     assert find_store(home).server is None
     (home / "config.yaml").write_text("store: postgresql://in.file/db\nstore_connections: 3\n")
-    assert find_store(home)[1:] == ("postgresql://in.file/db", 3)
+    assert find_store(home)[1:3] == ("postgresql://in.file/db", 3)
     (home / ".env").write_text("HERMES_STORE=postgresql://in.dotenv/db\n")
     assert find_store(home).server == "postgresql://in.dotenv/db"
     monkeypatch.setenv("HERMES_STORE", "postgresql://in.environment/db")
@@ -447,3 +447,37 @@ def ask(port: int, text: str) -> str:
                 raise
             time.sleep(0.05)
     raise AssertionError("nobody listens")
+
+
+S3 = """\
+store: postgresql://in.file/db
+store_objects: {place: s3, endpoint: "https://s3.example.org", bucket: files, prefix: h/}
+"""
+
+
+def test_the_bucket_for_files_is_found_with_its_key(
+    cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home: Path = cli.home
+    (home / "config.yaml").write_text(S3)
+    with pytest.raises(ConfigError, match=r"store_objects\.access_key, store_objects\.secret_key"):
+        find_store(home)
+    (home / ".env").write_text(
+        "HERMES_OBJECTS_ACCESS_KEY=me\nHERMES_OBJECTS_SECRET_KEY=hush-hush\n"
+    )
+    bucket = find_store(home).bucket
+    assert bucket == BucketSettings(
+        "https://s3.example.org", "files", "us-east-1", "h/", "me", "hush-hush"
+    )
+    assert "hush" not in f"{bucket!r} {find_store(home)!r}"
+    monkeypatch.setenv("HERMES_OBJECTS_ACCESS_KEY", "another")
+    (home / "config.yaml").write_text(S3.replace("place: s3, ", ""))
+    bucket = find_store(home).bucket
+    assert bucket is not None
+    assert bucket.access_key == "another"
+    assert not bucket.is_used, "what is there from before is found"
+    (home / "config.yaml").write_text(S3.replace("https://", "https://me:key@"))
+    with pytest.raises(ConfigError, match="hold no key"):
+        find_store(home)
+    (home / "config.yaml").write_text(S3.replace("postgresql://in.file/db", "file"))
+    assert find_store(home).bucket is None, "beside a file nothing is put anywhere"

@@ -82,11 +82,13 @@ async def gateway(
     yaml: str = "",
     allow_all: bool = True,
     account: str = "",
+    store: Path | None = None,
     **settings: Any,
 ) -> AsyncIterator[Chats]:
     """A gateway that is stopped at the end; called again with the same home, it is a restart.
 
-    One of several at once needs an `account` of its own: of one, one gateway has the chats.
+    One of several at once needs an `account` of its own: of one, one gateway has the chats. `store`
+    is that of another home: several machines over one server.
     """
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(CONFIG + yaml)
@@ -98,7 +100,7 @@ async def gateway(
         },
         **{"drain_timeout": 5.0, **settings},
     )
-    db = AsyncSessionDB(SessionDB(home / "state.db"))
+    db = AsyncSessionDB(SessionDB((store or home) / "state.db"))
     runner = GatewayRunner(config, load_config(home, {}), db, home)
     model = ScriptedModel(
         steps if steps is not None else itertools.repeat(echo), context_length=context_length

@@ -21,6 +21,7 @@ _PLAUSIBLE: dict[str, Any] = {
     "float": 1.0,
     "bool": True,
     "Any": "text",
+    "bytes": b"text",
     "Lease": Lease(UNKNOWN, 1, "nobody"),
     "Iterable[Lease]": [Lease(UNKNOWN, 1, "nobody")],
     "Iterable[FileChange]": [FileChange(UNKNOWN, b"text")],

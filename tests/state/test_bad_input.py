@@ -30,6 +30,8 @@ CREATES = {
     "offer_link",
     "take_link",
     "change_kept_files",
+    "begin_blob",
+    "add_chunk",
     "append_missing",
     "begin_turn",
     "create_delegation",

@@ -373,7 +373,7 @@ def test_strangers_tables_are_told_and_left_behind(tmp_path: Path, server: str) 
 
 
 def test_every_table_is_moved_and_has_its_key() -> None:
-    assert {*tables(), "schema_version"} == set(schema.TABLES)
+    assert {*tables(), "schema_version", *move._OBJECTS} == set(schema.TABLES)
     assert set(move._KEYS) == set(tables())
     from hermes_state.server_schema import MOVING_KEY as MARK
     from hermes_state.server_schema import NUMBERED_ROWS, READER_KEY, SCHEMA_KEY

@@ -91,6 +91,7 @@ def furnish(db: SessionDB) -> None:
     db.begin_delivery("sending")
     db.finish_delivery("settled", "delivered")
     db._execute_write(furnish_pairing)
+    db._execute_write(furnish_objects)
     db.note_preview("shown", "1")
     db.register_replica()
     db.take_platform("held")
@@ -117,6 +118,13 @@ def furnish(db: SessionDB) -> None:
         conn.execute("UPDATE sessions SET started_at = ? WHERE id = 'chain2'", (old,))
 
     db._execute_write(age)
+
+
+def furnish_objects(conn: Connection) -> None:
+    """One that nothing names any more, one whose bytes are on their way, one that is going."""
+    for blob, state in (("old", "kept"), ("new", "arriving"), ("gone", "going")):
+        conn.execute(f"INSERT INTO object_blobs VALUES ('{blob}', '{blob}', 1, '', '{state}', 9e9)")
+    conn.execute("INSERT INTO objects VALUES ('uploads/old', 'old', 1)")
 
 
 def furnish_signals(conn: Connection) -> None:
@@ -283,6 +291,11 @@ TABLE = [
     m("take_link", code="CODE", taker="guest"),
     m("take_link", code="WRONG", taker="guest"),
     m("change_kept_files", changes=[FileChange("memories/a", b"a"), FileChange("skills/b", b"b")]),
+    m("begin_blob", blob="next", digest="d", size=1),
+    m("add_chunk", blob="new", number=0, content=b"bytes"),
+    m("put_object", name="uploads/new", blob="new", session_id="s"),
+    m("release_objects"),
+    m("drop_blob", blob="gone"),
     m("begin_turn", "s", session_id="s", source="cli", facts={},
       message={**say("later")[0], "_inbox": "waiting"}),
     m("begin_noted_turn", "s", session_id="s", source="cli", facts={}),

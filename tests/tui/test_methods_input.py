@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from method_calls import Gateway
 
+from hermes_state import BucketSettings
+from tools.objects import find_file
 from tui_gateway.media import MAX_IMAGE, MAX_IMAGES, image_kind
 from tui_gateway.paths import split_path
 
@@ -245,3 +247,38 @@ def test_paths_are_completed(gateway: Gateway, tmp_path: Path) -> None:
     assert texts("work/.") == ["work/.hidden"]
     assert texts(f"{work}/") == [f"{work}/Source/", f"{work}/sum.txt"]
     assert texts("nosuch/") == texts("~nobody/x") == texts("\0/") == []
+
+
+@pytest.mark.postgres
+def test_what_is_sent_along_is_put_into_a_store_that_machines_share(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    """It is the conversation's it was sent to, whoever else names it."""
+    first, second = gateway.open(), gateway.open()
+    data = f"data:text/plain;base64,{as_text(b'sent')}"
+    sent = gateway.call("file.attach", session_id=first, name="notes (1).txt", data_url=data)
+    pasted = gateway.call("paste.collapse", text="long\ntext")
+    gateway.ask(first, f"What is in {sent['ref_text']} and {pasted['placeholder']}?")
+    gateway.ask(second, f"What is in {sent['ref_text']}?")
+    db, elsewhere = gateway.server.get_db(), tmp_path / "another machine"
+    for path, content in ((sent["path"], b"sent"), (pasted["path"], b"long\ntext")):
+        name = Path(path).relative_to(gateway.home)
+        there = find_file(db, elsewhere, f"/lost/{name}", gateway.key(first))
+        assert there == elsewhere / name
+        assert there.read_bytes() == content
+        assert find_file(db, tmp_path / "third", f"/lost/{name}", gateway.key(second)) is None
+
+
+@pytest.mark.postgres
+def test_what_cannot_be_put_into_the_store_is_not_attached(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sid = gateway.open()
+    monkeypatch.setattr(gateway.server.get_db(), "bucket", BucketSettings(
+        "http://127.0.0.1:1", "b", "r", "", "key", "secret"))  # fmt: skip
+    monkeypatch.setattr("tools.objects.bucket._PAUSE", 0.0)
+    data = f"data:text/plain;base64,{as_text(b'sent')}"
+    refusal = gateway.refused("file.attach", session_id=sid, name="notes.txt", data_url=data)
+    assert refusal.code == 5028
+    assert "The bucket b at http://127.0.0.1:1 cannot be used" in str(refusal)
+    assert list((gateway.home / "uploads").iterdir()) == []

@@ -33,6 +33,7 @@ from agent.config.schema import (
     LoggingSettings,
     MemorySettings,
     ModelSettings,
+    ObjectSettings,
     ReplicaSettings,
     SessionSettings,
     SkillSettings,
@@ -71,6 +72,7 @@ class Config:
     logging: LoggingSettings
     sessions: SessionSettings
     replicas: ReplicaSettings
+    store_objects: ObjectSettings
     store: str = field(repr=False)
     """The address of the server that keeps conversations; empty for `state.db` in the home."""
     store_connections: int
@@ -168,6 +170,8 @@ def load_config(
     tasks = (side.compression, side.title_generation, side.approval, side.review)
     for settings in (model, *fallbacks, *tasks, sections["delegation"]):
         register_secret(settings.api_key)
+    for key in (sections["store_objects"].access_key, sections["store_objects"].secret_key):
+        register_secret(key)
     ignored = foreign.ignored | _toolsets_without_meaning(raw)
     return Config(
         home=home,

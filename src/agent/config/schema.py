@@ -351,6 +351,25 @@ class StoreSettings:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectSettings:
+    """Where [files that messages name](scaling.md#what-lives-where) are kept, if the store is on a
+    server: in its database, or in a bucket of an S3-compatible store. What is in the one place
+    stays there, and is found, when another is set."""
+
+    place: str = setting("database", "where new files are put", choices=("database", "s3"))
+    endpoint: str = setting("", "s3: the address of the store, `https://s3.example.org`")
+    bucket: str = setting("", "s3: the name of the bucket, which must exist")
+    region: str = setting("us-east-1", "s3: the region that requests are signed for")
+    prefix: str = setting("hermes/", "s3: what the keys of all objects begin with")
+    access_key: str = setting(
+        "", "s3: the id of the key; HERMES_OBJECTS_ACCESS_KEY without it", secret=True
+    )
+    secret_key: str = setting(
+        "", "s3: the key itself; HERMES_OBJECTS_SECRET_KEY without it", secret=True
+    )
+
+
 FILE_STORE = ("", "file")
 """Values of `store` that mean `state.db` in the home."""
 
@@ -371,6 +390,7 @@ SECTIONS: dict[str, type] = {
     "logging": LoggingSettings,
     "sessions": SessionSettings,
     "replicas": ReplicaSettings,
+    "store_objects": ObjectSettings,
 }
 """The sections checked here."""
 

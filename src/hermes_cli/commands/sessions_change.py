@@ -11,6 +11,7 @@ from agent.ids import new_session_id
 from agent.kept_files import prune_kept_files
 from agent.store import find_store
 from hermes_cli.command_run import UserError
+from tools.objects import sweep
 
 from .home import find_session, find_tip, store
 from .output import confirm, one_line, print_json, progress, size, when
@@ -72,7 +73,7 @@ def prune_sessions(args: argparse.Namespace) -> int:
             return 0
         confirm(f"Delete these {len(sessions)} sessions for good?", args.yes)
         gone = db.prune_sessions(args.older_than, args.source, _transcripts(db))
-        files = prune_kept_files(db, hermes_home(), args.older_than)
+        files = prune_kept_files(db, hermes_home(), args.older_than) + sweep(db)
     files_note = f" and {files} files that nothing names any more" if files else ""
     print(f"Deleted {gone} sessions{files_note}.")
     return 0

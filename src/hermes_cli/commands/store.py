@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.config.schema import FILE_STORE, StoreSettings
-from agent.config.store import VARIABLE, address_of
+from agent.config.store import VARIABLE, address_of, bucket_settings
 from agent.config.write import set_config_value, set_dotenv_value
 from agent.home import hermes_home
 from agent.store import StorePlace, find_store, open_if_server, open_place, require_driver
@@ -17,6 +18,7 @@ from gateway.status import GatewayLock, GatewayRunningError
 from hermes_base.redaction import register_secret
 from hermes_cli.command_run import UserError
 from hermes_cli.home_backup import require_idle
+from hermes_state import StoreError
 from hermes_state.address import (
     is_server,
     password_of,
@@ -25,8 +27,13 @@ from hermes_state.address import (
     with_password_from,
 )
 from tools import shared_files
+from tools.objects import every
 
-from .output import confirm, print_json, progress
+from .output import confirm, print_json, progress, size
+
+if TYPE_CHECKING:
+    from hermes_state import SessionDB
+    from hermes_state.server_report import Remark
 
 EXAMPLES = """\
 hermes store check                                  how it is where conversations are kept
@@ -72,7 +79,10 @@ def _place(given: str, home: Path) -> StorePlace:
         register_secret(password)
     if problem := problem_of(given):
         raise UserError(f"The address cannot be used: {problem}.")
-    place = here._replace(server=address_of(StoreSettings(store=given), home, os.environ))
+    place = here._replace(
+        server=address_of(StoreSettings(store=given), home, os.environ),
+        bucket=bucket_settings(home, os.environ),
+    )
     require_driver(place)
     return place
 
@@ -86,7 +96,7 @@ def check(args: argparse.Namespace) -> int:
     require_driver(place)
     from hermes_state.server_report import examine
 
-    remarks = examine(place.server, place.connections)
+    remarks = [*examine(place.server, place.connections), *_check_files(place)]
     is_well = all(remark.level != "wrong" for remark in remarks)
     if args.json:
         facts = [remark._asdict() for remark in remarks]
@@ -102,6 +112,30 @@ def check(args: argparse.Namespace) -> int:
             " `store` is file, or move it away."
         )
     return 0 if is_well else 1
+
+
+def _check_files(place: StorePlace) -> Iterator[Remark]:
+    """How the files are that messages name, wherever they are kept."""
+    from hermes_state.server_report import Remark, holds_current_store
+    from tools.objects.every import examine, probe
+
+    if not holds_current_store(place.server or ""):
+        return  # looking changes nothing
+    try:
+        with open_place(place) as db:
+            probe(db)
+            found = examine(db, progress("Reading files:"))
+    except StoreError as error:
+        yield Remark("wrong", str(error), "See store_objects in docs/configuration.md")
+        return
+    for problem in found.wrong:
+        yield Remark("wrong", problem, "Put it back from a backup; no machine can fetch it.")
+    if found.files:
+        right = found.files - len(found.wrong)
+        yield Remark(
+            "fine", f"{right} of {found.files} files that messages name are as they were put"
+            f" ({size(found.size)}).",
+        )  # fmt: skip
 
 
 def _check_file(place: StorePlace, as_json: bool) -> int:
@@ -143,16 +177,39 @@ def move(args: argparse.Namespace) -> int:
         confirm(f"Copy everything from {here} to {target}{_and_use(args)}?", args.yes)
         with open_if_server(here) as db:
             shared_files.refresh(db, home)
+            _fetch_files(db, home)
         _copy(here, target)
         with open_if_server(target) as db:
             brought = shared_files.refresh(db, home)
+            is_whole = _put_files(db, home)
         if brought:
             print(f"{brought} files of memories/ and skills/ went along.")
         if not args.copy_only:
             _use(home, here, target, args.to)
     finally:
         lock.release()
-    return 0
+    return 0 if is_whole else 1
+
+
+def _fetch_files(db: SessionDB | None, home: Path) -> None:
+    """Have the files here that messages name, wherever they were."""
+    fetched = every.fetch_all(db, home)
+    if fetched.files:
+        print(f"{fetched.files} files that messages name were fetched into {home}.")
+    for lost in fetched.lost:
+        print(f"Left behind: {lost}")
+
+
+def _put_files(db: SessionDB | None, home: Path) -> bool:
+    """Put the files of this home that messages name where they belong; False if not all are."""
+    try:
+        count = every.put_all(db, home)
+    except (StoreError, OSError) as error:
+        print(f"Files that messages name are on this machine only, in {home}: {error}")
+        return False
+    if count:
+        print(f"{count} files that messages name went along.")
+    return True
 
 
 def _and_use(args: argparse.Namespace) -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from agent.threads import run_to_end
+from hermes_state import StoreError
 from tools.base import ToolError
+from tools.objects import are_shared, put_file
 from tools.web.pdf import pdf_text
 
 from .. import live
@@ -105,10 +107,22 @@ def attach_bytes(
 
 
 def _kept(call: Call, folder: str, name: str, content: bytes) -> Path:
+    home = call.config.home
     try:
-        return keep(call.config.home / folder, name, content)
+        return keep(home / folder, name, content)
     except OSError as error:
         raise RpcError(NOT_KEPT, f"It cannot be kept: {error.strerror}.") from error
+
+
+def _shared(call: Call, session: dict[str, Any], path: Path) -> Path:
+    """A file that other machines may have to read too, once it is in the store they share."""
+    if are_shared(call.db):
+        try:
+            put_file(call.db, call.config.home, path, live.current_key(session))
+        except (StoreError, OSError) as error:
+            path.unlink(missing_ok=True)
+            raise RpcError(NOT_KEPT, f"It cannot be kept: {error}") from error
+    return path
 
 
 def _file(session: dict[str, Any], written: str) -> Path:
@@ -143,7 +157,8 @@ def attach_file(
         name = file.name
     else:
         path = None
-        file = _kept(call, "uploads", name, _given(data_url, None, MAX_FILE))
+        content = _given(data_url, None, MAX_FILE)
+        file = _shared(call, session, _kept(call, "uploads", name, content))
     return {
         "attached": True,
         "name": name,
@@ -191,7 +206,8 @@ def attach_pdf(
     if not chosen:
         raise RpcError(BAD_PAGES, f"{filename} has {len(pages)} pages; none of them was chosen.")
     whole = "\n\n".join(f"[page {number}]\n{page}" for number, page in chosen.items())
-    kept = _kept(call, "uploads", f"{Path(filename).stem}.txt", whole.encode("utf-8", "replace"))
+    encoded = whole.encode("utf-8", "replace")
+    kept = _shared(call, session, _kept(call, "uploads", f"{Path(filename).stem}.txt", encoded))
     return {
         "attached": True,
         "filename": filename,
