@@ -9,7 +9,7 @@ WIDTH, HEIGHT = 900, 500
 ABOUT = (
     "People and programs reach two gateways, platforms through the one that holds them and the API"
     " through a load balancer; both gateways keep everything in one PostgreSQL, which tells them of"
-    " each other's writes; each asks the model and runs tools on its own machine."
+    " each other's writes; each runs tools on its own machine."
 )
 STYLE = """
   .paper { fill: #ffffff; stroke: #d0d7de; }
@@ -55,10 +55,10 @@ def box(kind: str, x: int, y: int, width: int, height: int, *lines: str) -> list
 
 
 def machine(x: int, name: str) -> list[str]:
-    """A machine, with its name at its upper edge."""
+    """A machine, with its name in its upper right corner, beside the lines that come in."""
     return [
         f'<rect class="machine" x="{x}" y="190" width="380" height="118" rx="10"/>',
-        f'<text class="small" x="{x + 12}" y="208">{name}</text>',
+        f'<text class="small" x="{x + 368}" y="209" text-anchor="end">{name}</text>',
     ]
 
 
@@ -84,7 +84,7 @@ def picture() -> str:
         *box("leaf", 40, 24, 250, 56, "Telegram, Matrix …", "one connection for each bot"),
         *box("leaf", 600, 24, 250, 56, "programs and webhooks", "HTTP"),
         *box("box", 600, 112, 250, 46, "load balancer", "any gateway will do"),
-        *machine(40, "machine A: a home with settings, logs, search-mirror.db"),
+        *machine(40, "machine A: settings, logs, search-mirror.db"),
         *machine(480, "machine B: a home of its own, set up alike"),
         *box("box", 60, 222, 210, 70, "gateway A", "holds the bot", "runs the turns of its chats"),
         *box("box", 500, 222, 210, 70, "gateway B", "holds what others do not", "would take over"),
@@ -96,14 +96,14 @@ def picture() -> str:
             "who lives (replicas), who holds a bot (platform_leases),",
             "who runs a turn (turns)",
         ),
-        *line("M165 80V220", "polls", 172, 140),
+        *line("M85 80V220", "polls", 92, 112),
         *line("M725 80V110"),
-        *line("M725 158V175H605V220"),
-        *line("M600 135H230V220", "API", 400, 128),
+        *line("M725 158V175H540V220", "API", 548, 170),
+        *line("M600 135H125V220", "API", 400, 128),
         *line("M270 257H290"),
         *line("M710 257H730"),
-        *line("M130 292V423H248", "SQL, a heartbeat", 138, 345),
-        *line("M700 292V423H652", "SQL, a heartbeat", 708, 345),
+        *line("M130 292V423H248", "SQL, a heartbeat", 138, 398),
+        *line("M700 292V423H652", "SQL, a heartbeat", 708, 398),
         *line("M330 370V335H230V294", "notifications", 250, 328, is_hint=True),
         *line("M570 370V335H600V294", "notifications", 606, 328, is_hint=True),
         "</svg>",

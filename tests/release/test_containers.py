@@ -13,6 +13,7 @@ import pytest
 import yaml
 from release_parts import ROOT, source_files
 
+from gateway.platforms.api.info import ENDPOINTS
 from gateway.platforms.api.manifest import MANIFEST, PORT
 from hermes_cli.main import build_parser
 from hermes_state.server_schema import OLDEST_SERVER
@@ -112,7 +113,8 @@ def test_one_machine_is_what_starts_without_being_asked() -> None:
 
 def test_two_gateways_share_a_database_that_they_take() -> None:
     for service in REPLICAS:
-        assert {**service, "volumes": ()} == {**REPLICAS[0], "volumes": ()}
+        own = {"volumes": (), "hostname": ""}
+        assert {**service, **own} == {**REPLICAS[0], **own}
         assert "ports" not in service, "only the balancer is published"
         assert service["depends_on"]["database"]["condition"] == "service_healthy"
         known = {"HERMES_STORE", *MANIFEST.environment.values()}
@@ -132,12 +134,16 @@ def test_two_gateways_share_a_database_that_they_take() -> None:
 
 def test_the_balancer_reaches_both_and_is_published_to_this_machine_only() -> None:
     balancer = COMPOSE["services"]["balancer"]
-    assert re.findall(r"--to (\S+)", balancer["command"]) == [
-        f"replica-1:{PORT}",
-        f"replica-2:{PORT}",
-    ]
+    (config,) = balancer["configs"]
+    assert config["target"] == "/etc/caddy/Caddyfile", "where the image looks"
+    text = COMPOSE["configs"][config["source"]]["content"]
+    first, second, *_ = (line.split() for line in text.splitlines())
+    assert first == [f":{PORT}", "{"]
+    assert second == ["reverse_proxy", f"replica-1:{PORT}", f"replica-2:{PORT}", "{"]
+    assert text.count("{") == text.count("}") and "$" not in text, "compose would fill it in"
+    (health,) = re.findall(r"health_uri (\S+)", text)
+    assert f"GET {health}" == ENDPOINTS["health"]
     assert balancer["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
-    assert f"--from :{PORT}" in balancer["command"]
 
 
 def test_secrets_of_the_replicas_are_not_in_the_repository() -> None:
