@@ -23,7 +23,6 @@ from tools.services import Services
 from . import asking, running
 from .auxiliary import Auxiliary
 from .busy_state import BusyState, TurnRunningError
-from .call_costs import EndedCall, SpendsFor
 from .code_calls import CodeCalls
 from .compression.driver import Compressor
 from .compression.result import CompressionResult
@@ -35,9 +34,9 @@ from .journal import Journal, Look
 from .learning.learner import OFF, Learner, LearningSettings
 from .learning.memory_providers import MemoryProviders
 from .loop import Turn
-from .model import Message, Model
+from .model import Message, Model, Usage
 from .notes import Notes
-from .outcome import TurnOutcome, as_dict
+from .outcome import TurnOutcome, as_dict, call_cost
 from .request import Content, DeliverTo, Question, TurnRequest
 from .rotation import Rotation
 from .threads import run_to_end
@@ -96,6 +95,7 @@ class AIAgent:
         self.max_iterations = max_iterations
         self.watchers: dict[str, Watcher] = {} if on_event is None else {"": on_event}
         """Who hears all that happens, by name."""
+        self.questions = asking.OpenQuestions()
         self._emit = watch_all(on_event)
         """Emits events to the watchers of the running turn, or of the last one."""
         self.db = db
@@ -111,8 +111,8 @@ class AIAgent:
         self._mode, self._folders = self.workspace.mode, list(self.workspace.folders)
         self.asker: Asker = asker or NobodyToAsk()
         self.auxiliary = auxiliary
-        if auxiliary is not None and auxiliary.on_call is None:
-            auxiliary.on_call = self._store_side_call
+        if auxiliary is not None and auxiliary.on_usage is None:
+            auxiliary.on_usage = self._count_side_call
         self.learner = Learner(self, learning or OFF, providers, self.announce)
         self.delegation = Delegation(self)
         self.notes = Notes(self)
@@ -249,12 +249,6 @@ class AIAgent:
         self._mode, self._folders = parent.mode, list(parent.folders)
         self.workspace.mode, self.workspace.folders = parent.mode, list(parent.folders)
 
-    def spend_for(self, parent: AIAgent) -> None:
-        """Let the model calls count for the chat of the agent that this one works for."""
-        journal = parent._journal
-        own = SpendsFor(journal.source, journal.facts.get("session_key"))
-        self._journal.spends_for = journal.spends_for or own
-
     def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
         return ToolContext(
             self.session_id,
@@ -270,7 +264,7 @@ class AIAgent:
 
     def turn_asker(self) -> Asker:
         """Whom the running turn's tools ask; its watchers are told while a question is open."""
-        return asking.watched_asker(self.asker, self._emit, self.platform)
+        return asking.watched_asker(self.asker, self._emit, self.platform, self.questions)
 
     def _turn_services(self) -> Services:
         ask = self.services.sudo_password
@@ -333,16 +327,16 @@ class AIAgent:
         self._journal.facts["system_prompt"] = self._cached_system_prompt or None
         return self._cached_system_prompt
 
-    async def _store_side_call(self, call: EndedCall) -> None:
+    async def _count_side_call(self, task: str, usage: Usage, model: Model) -> None:
         if self.db is None:
             return
         try:
-            count, row = self.db.record_auxiliary_usage, call.row(self._journal.spends_for)
-            usage = call.side_usage()
-            await at_hand(self.db, count, self.session_id, call.task, **usage, call=row)
+            cost = call_cost(usage, model)
+            count = self.db.record_auxiliary_usage
+            await at_hand(self.db, count, self.session_id, task, **cost)
         except StoreError as error:
             # A missing cost must not fail the answer it belongs to.
-            log.error("The cost of %s could not be stored: %s", call.task, error)
+            log.error("The cost of %s could not be stored: %s", task, error)
 
     # Compression
 

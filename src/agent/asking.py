@@ -1,12 +1,14 @@
 """Questions of a turn as events, so that whoever watches its conversation sees what it waits for.
 
 Every front end has a way of its own to ask the person. Here its asker is wrapped for one turn:
-while it asks, the question is open for all watchers, in any process. Only the front end that asks
-takes the answer.
+while it asks, the question is open for all watchers, in any process. The first answer counts: an
+approval is a row of the store that whoever may answers; what is answered to another question
+elsewhere is brought to the front end that asks (`agent.elsewhere`).
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -32,12 +34,45 @@ class Reachable(Protocol):
         ...
 
 
+@runtime_checkable
+class Answerable(Protocol):
+    """An asker whose questions may be answered from elsewhere."""
+
+    def answer(self, question: str, answer: str) -> bool:
+        """Answer an open question of `clarify`; False if it is not open, or somebody was first."""
+        ...
+
+
+class OpenQuestions:
+    """The questions of an agent's turn that may be answered from elsewhere; for threads."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Callable[[str], bool]] = {}
+
+    def answer(self, request_id: str, answer: str) -> bool:
+        """Answer a question; False if it is not open any more, or somebody was first."""
+        give = self._open.get(request_id)
+        return give is not None and give(answer)
+
+    @contextmanager
+    def until_closed(self, request_id: str, give: Callable[[str], bool] | None) -> Iterator[None]:
+        """Let a question be answered with `give` for the length of a `with` block."""
+        if give is not None:
+            self._open[request_id] = give
+        try:
+            yield
+        finally:
+            self._open.pop(request_id, None)
+
+
 class WatchedAsker:
     """Asks as another asker does, and tells the turn's watchers while a question is open."""
 
-    def __init__(self, asker: Asker, emit: Watcher, platform: str) -> None:
+    def __init__(
+        self, asker: Asker, emit: Watcher, platform: str, questions: OpenQuestions
+    ) -> None:
         self.asker = asker
-        self._emit, self._platform = emit, platform
+        self._emit, self._platform, self._questions = emit, platform, questions
 
     def can_ask(self, kind: str) -> bool:
         """Whether the wrapped asker reaches somebody."""
@@ -52,9 +87,15 @@ class WatchedAsker:
         asked = QuestionAsked(
             request.id or os.urandom(6).hex(), "approval", request.description,
             list(request.choices), request.expires_at, self._platform, redact(request.command),
+            answerable=bool(request.id),
         )  # fmt: skip
-        with self._open(asked):
-            return self.asker.approve(request)
+        self._emit(asked)
+        choice: Choice = "deny"
+        try:
+            choice = self.asker.approve(request)
+            return choice
+        finally:
+            self._emit(QuestionClosed(asked.request_id, choice))
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Ask what the person wants."""
@@ -63,23 +104,25 @@ class WatchedAsker:
         if not self.can_ask("clarify"):
             return self.asker.clarify(question, choices)
         shown = [redact(choice) for choice in choices]
-        name = os.urandom(6).hex()
-        asked = QuestionAsked(name, "clarify", redact(question), shown, 0.0, self._platform)
-        with self._open(asked):
-            return self.asker.clarify(question, choices)
+        name, asker = os.urandom(6).hex(), self.asker
+        give = functools.partial(asker.answer, question) if isinstance(asker, Answerable) else None
+        asked = QuestionAsked(
+            name, "clarify", redact(question), shown, 0.0, self._platform,
+            answerable=give is not None,
+        )  # fmt: skip
+        with self._questions.until_closed(name, give):
+            self._emit(asked)
+            try:
+                return asker.clarify(question, choices)
+            finally:
+                self._emit(QuestionClosed(name))
 
-    @contextmanager
-    def _open(self, asked: QuestionAsked) -> Iterator[None]:
-        self._emit(asked)
-        try:
-            yield
-        finally:
-            self._emit(QuestionClosed(asked.request_id))
 
-
-def watched_asker(asker: Asker, emit: Watcher, platform: str) -> Asker:
+def watched_asker(asker: Asker, emit: Watcher, platform: str, questions: OpenQuestions) -> Asker:
     """The asker for a turn's tools; without a person to ask, watchers see no question."""
-    return asker if isinstance(asker, NobodyToAsk) else WatchedAsker(asker, emit, platform)
+    if isinstance(asker, NobodyToAsk):
+        return asker
+    return WatchedAsker(asker, emit, platform, questions)
 
 
 def own_asker(asker: Asker) -> Asker:
@@ -106,7 +149,7 @@ def watched_password(
 
 
 def described(event: QuestionAsked, now: float | None = None) -> str:
-    """A question of another front end's turn, in one line; it is answered there."""
+    """A question of another front end's turn, in one line."""
     subject = f" ({' '.join(event.subject.split())[:200]})" if event.subject else ""
     choices = f" [{', '.join(event.choices)}]" if event.choices else ""
     left = event.expires_at - (time.time() if now is None else now)

@@ -1,4 +1,4 @@
-"""Signals to turns of other processes, through the store: stop, or steer.
+"""Signals to turns of other processes, through the store: stop, steer, answer a question.
 
 A process that runs turns gets a notification and polls every few seconds besides, so an answer may
 take that long. A message for such a turn stays in the inbox until the turn has read it; a stop that
@@ -16,7 +16,7 @@ from hermes_state import SIGNALS
 if TYPE_CHECKING:
     from hermes_state import SessionDB
 
-STOP, STEER = "stop", "steer"
+STOP, STEER, ANSWER = "stop", "steer", "answer"
 """Kinds of signals."""
 
 TAKEN, ENDED, UNKNOWN = "taken", "ended", "unknown"
@@ -59,6 +59,16 @@ def steer_elsewhere(
     """
     payload = {"text": text, "inbox_id": inbox_id}
     return db.send_signal(session_id, STEER, payload, started_at) is not None
+
+
+def answer_elsewhere(db: SessionDB, session_id: str, request_id: str, answer: str) -> bool:
+    """Answer a question (not an approval) that the turn of another process asks; False if it is
+    not open any more, or somebody was first.
+
+    Waits for that process's answer. Raises NotHeardError.
+    """
+    payload = {"request_id": request_id, "answer": answer}
+    return _signal(db, session_id, ANSWER, payload) == TAKEN
 
 
 def _signal(

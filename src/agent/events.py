@@ -109,7 +109,7 @@ class Noticed(NamedTuple):
 
 
 class QuestionAsked(NamedTuple):
-    """The turn waits for the person's answer, in the front end that runs it. From any thread."""
+    """The turn waits for the person's answer. From any thread."""
 
     request_id: str
     kind: str
@@ -120,15 +120,19 @@ class QuestionAsked(NamedTuple):
     expires_at: float
     """When the question counts as denied for want of an answer; 0 if unknown."""
     platform: str
-    """Where it is asked and answered."""
+    """Where it is asked."""
     subject: str = ""
     """What an approval is wanted for: a command, without its secrets."""
+    answerable: bool = False
+    """Whether whoever watches may answer it too; any other is answered where it is asked."""
 
 
 class QuestionClosed(NamedTuple):
     """A question was answered, has expired or was withdrawn. From any thread."""
 
     request_id: str
+    choice: str = ""
+    """What an approval was answered with; nobody having answered is "deny"."""
 
 
 class BackgroundFinished(NamedTuple):

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent.elsewhere import ENDED, STEER, STOP, TAKEN, UNKNOWN
+from agent.elsewhere import ANSWER, ENDED, STEER, STOP, TAKEN, UNKNOWN
 from hermes_state import SIGNALS, StoreClosedError, StoreError
 
 from .broadcast import Broadcasts
@@ -133,6 +133,8 @@ def act(agent: Any, signal: dict[str, Any]) -> str:
         return TAKEN if agent.interrupt(fence) else ENDED
     if signal["kind"] == STEER:
         return TAKEN if agent.steer(told["text"], told["inbox_id"], fence) else ENDED
+    if signal["kind"] == ANSWER:
+        return TAKEN if agent.questions.answer(told["request_id"], told["answer"]) else ENDED
     return UNKNOWN
 
 

@@ -13,10 +13,12 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import StoreError
+from tools.fences import fenced
 
 from .patience import retry_until_stored
 
 if TYPE_CHECKING:
+    from agent.events import QuestionAsked
     from hermes_state import AsyncSessionDB, SessionDB
 
     from .door import Origin
@@ -97,6 +99,11 @@ class Mirror:
         if text:
             await self._show(key, session_id, f"{name}:answered", f"🤖 {text[:SHOWN]}")
 
+    async def asked(self, key: str, session_id: str, question: QuestionAsked) -> None:
+        """Show what the turn asks the person: an approval is answered in any of these chats."""
+        text = _question(question, self._db.sync.clock)
+        await self._show(key, session_id, f"{question.request_id}:asked", text)
+
     async def _show(self, key: str, session_id: str, name: str, text: str) -> None:
         try:
             chats = list(await self._db.at_hand(self._linked, session_id, key))
@@ -118,6 +125,19 @@ class Mirror:
     async def _add(self, chat: Address, name: str, text: str) -> None:
         await self._db.add_delivery(f"{MIRRORED}{name}:{chat['session_key']}", text, **chat)
         self._send(chat["session_key"])
+
+
+def _question(question: QuestionAsked, now: float) -> str:
+    where = f"asked in {question.platform}"
+    if question.kind == "approval" and question.answerable:
+        longer = ", /approve session, /approve always" if "always" in question.choices else ""
+        minutes = max(1, round((question.expires_at - now) / 60))
+        return (
+            f"🔐 May I do this? ({where})\n{fenced(question.subject)}\n{question.text}\n"
+            f"/approve{longer} or /deny (within {minutes} min)"
+        )
+    choices = "".join(f"\n- {choice}" for choice in question.choices)
+    return f"❓ {question.text[:SHOWN]}{choices}\n({where}, and answered there)"
 
 
 def _who(origin: Origin) -> str:

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agent.events import watch_all
+from agent.events import Event, QuestionAsked, Watcher, watch_all
 from agent.heartbeat import heart
 from agent.outcome import NotStarted, Superseded, TurnOutcome
 from agent.request import Question, TakenOver, TurnRequest, WaitingNotes
@@ -360,12 +360,24 @@ class Conversations:
                 watch_progress(alive) if alive is not None else None,
                 silence,
                 events.watch if events is not None else None,
+                self._mirror_questions(door.key, agent),
             )
             with self._reachable(agent):
                 outcome = await door.run(agent, request, watch)
         if events is not None:
             await events.end(outcome)
         return outcome
+
+    def _mirror_questions(self, key: str, agent: Any) -> Watcher:
+        """Have the linked chats shown what the turn asks, from the thread of the tool that asks."""
+        loop = asyncio.get_running_loop()
+
+        def watch(event: Event) -> None:
+            if type(event) is QuestionAsked:
+                asked = self.mirror.asked(key, agent.session_id, event)
+                loop.call_soon_threadsafe(self.spawn, asked)
+
+        return watch
 
     def _reachable(self, agent: Any) -> AbstractContextManager[None]:
         """Let other processes stop, tell and watch an agent's turn."""

@@ -102,6 +102,8 @@ class ChatAsker:
     ) -> None:
         self._questions, self._adapters, self._delivery = questions, adapters, delivery
         self._key, self._source = session_key, source
+        self._clarifying: dict[str, str] = {}
+        """What the person is asked, by the id of its question."""
         self._loop = asyncio.get_running_loop()
 
     def approve(self, request: ApprovalRequest) -> Choice:
@@ -128,11 +130,23 @@ class ChatAsker:
         buttons = [
             Button(choice[:40], f"clarify:{asked.id}:{n}") for n, choice in enumerate(choices)
         ]
-        with self._questions.asking(self._key, asked):
-            self._show(f"❓ {question}\n{numbered}".strip(), buttons)
-            if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:
-                return _chosen(asked.answer, choices)
+        self._clarifying[asked.id] = question
+        try:
+            with self._questions.asking(self._key, asked):
+                self._show(f"❓ {question}\n{numbered}".strip(), buttons)
+                if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:
+                    return _chosen(asked.answer, choices)
+        finally:
+            del self._clarifying[asked.id]
         raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
+
+    def answer(self, question: str, answer: str) -> bool:
+        """Answer a question of the model from elsewhere; False if it is not open."""
+        return any(
+            self._questions.answer(self._key, "clarify", answer, id=asked_id)
+            for asked_id, text in list(self._clarifying.items())
+            if text == question
+        )
 
     def _show(self, text: str, buttons: list[Button]) -> None:
         adapter = self._adapters.get(self._source.platform)

@@ -143,8 +143,21 @@ class ChatSurface(Surface):
         return True
 
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
-        """Answer a pending approval request."""
-        return self._parts.questions.answer(self._key, "approval", choice, all=everything)
+        """Answer a pending approval request of this chat, or of the conversation's turn wherever
+        that runs."""
+        count = self._parts.questions.answer(self._key, "approval", choice, all=everything)
+        return count or self._answer_asked(choice, everything)
+
+    def _answer_asked(self, choice: str, everything: bool) -> int:
+        session_id = self.session_id
+        waiting = self.db.list_asked_approvals(session_id)
+        chosen = waiting if everything else waiting[:1]
+        if choice == "always" and any(asked["user_id"] != self.user_id for asked in chosen):
+            raise CommandError("Only whose question it is can allow it for good.")
+        return sum(
+            self.db.decide_asked_approval(asked["id"], session_id, choice, self.user_id)
+            for asked in chosen
+        )
 
     def set_model(self, name: str) -> str:
         """Use another model in this chat."""

@@ -13,10 +13,11 @@ import select
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import TextIO
 
 from hermes_cli.terminal_guard import visible
-from tools.base import ApprovalRequest, Choice, ToolError
+from tools.base import LOOK_SECONDS, ApprovalRequest, Choice, ToolError
 
 _CHOICES: dict[str, Choice] = {
     "o": "once", "once": "once", "y": "once", "yes": "once",
@@ -32,6 +33,8 @@ class TerminalAsker:
     def __init__(self) -> None:
         self._one_at_a_time = threading.Lock()
         self._stops = 0
+        self._asked: str | None = None
+        self._answer: str | None = None
 
     @property
     def is_asking(self) -> bool:
@@ -53,16 +56,18 @@ class TerminalAsker:
     def approve(self, request: ApprovalRequest) -> Choice:
         """Show what is about to be done and read a choice; anything unclear is asked again.
 
-        Raises ToolError if there is no terminal, so that nobody is there to ask.
+        What is decided elsewhere meanwhile counts. Raises ToolError if there is no terminal, so
+        that nobody is there to ask.
         """
         with self._one_at_a_time:
             show(f"\n⚠ {visible(request.description)}\n  {visible(request.command)}")
+            decided = _Decided(request)
             longer = ", this [s]ession, [a]lways" if "always" in request.choices else ""
             while True:
                 question = f"  allow? [o]nce{longer}, [d]eny: "
-                answer = self._read(question, request.seconds_left, request.cancelled)
+                answer = self._read(question, request.seconds_left, decided.is_over)
                 if answer is None:
-                    return "deny"
+                    return decided.choice or "deny"
                 choice = _CHOICES.get(answer.strip().lower())
                 if choice in request.choices:
                     return choice
@@ -73,7 +78,12 @@ class TerminalAsker:
             show(f"\n? {visible(question)}")
             for number, choice in enumerate(choices, 1):
                 show(f"  {number}. {visible(choice)}")
-            answer = self._read("  › ")
+            self._asked, self._answer = question, None
+            try:
+                answer = self._read("  › ", math.inf, lambda: self._answer is not None)
+            finally:
+                self._asked = None
+            answer = self._answer if answer is None else answer
         if answer is None:
             raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
         answer = answer.strip()
@@ -81,14 +91,24 @@ class TerminalAsker:
             return choices[int(answer) - 1]
         return answer
 
+    def answer(self, question: str, answer: str) -> bool:
+        """Answer the question that is being asked from elsewhere; False if it is not."""
+        if self._asked != question or self._answer is not None:
+            return False
+        self._answer = answer
+        return True
+
     def _read(
-        self, prompt: str, seconds: float = math.inf, cancelled: threading.Event | None = None
+        self,
+        prompt: str,
+        seconds: float = math.inf,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> str | None:
-        """A line from the terminal; None after a stop, at its end or too late."""
+        """A line from the terminal; None after a stop, at its end, too late, or once it is over."""
         stops, until = self._stops, time.monotonic() + seconds
 
         def is_stopped() -> bool:
-            return self._stops != stops or (cancelled is not None and cancelled.is_set())
+            return self._stops != stops or is_over()
 
         try:
             terminal: TextIO = open("/dev/tty", encoding="utf-8")  # noqa: SIM115,PTH123 - closed below
@@ -109,6 +129,25 @@ class TerminalAsker:
                     if b"\n" in piece:
                         return typed.decode(errors="replace").partition("\n")[0]
         return None
+
+
+class _Decided:
+    """What somebody decides elsewhere, looked for when something was written to the store."""
+
+    def __init__(self, request: ApprovalRequest) -> None:
+        self._request = request
+        self._seen: int | None = None
+        self._looked = 0.0
+        self.choice: Choice | None = None
+
+    def is_over(self) -> bool:
+        """Whether nobody need answer here any more."""
+        wake, now = self._request.wake, time.monotonic()
+        number = wake.number if wake is not None else 0
+        if number != self._seen or now - self._looked > LOOK_SECONDS:
+            self._seen, self._looked = number, now
+            self.choice = self._request.decided()
+        return self.choice is not None or self._request.cancelled.is_set()
 
 
 def show(text: str) -> None:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, at_most, column, row, rows
+from .lineage import SUB_AGENT
 from .sessions import require_session
 
 CHOICES = ("once", "session", "always", "deny")
@@ -192,23 +193,45 @@ def renew_approval_token(
     return None if pending is None else NewApproval(approval_id, token, pending["expires_at"])
 
 
-def decide_own_approval(
-    conn: Connection, approval_id: str, session_id: str, choice: str, owner: str | None
+def decide_asked_approval(
+    conn: Connection, approval_id: str, session_id: str, choice: str, decided_by: str | None
 ) -> bool:
-    """Answer a pending approval of `owner` in the conversation of `session_id`, without its token.
+    """Answer a pending approval of the turn in a session's conversation, or of its sub-agents.
 
-    For a request whose token was lost with its process. True for exactly one of those who try.
+    For whoever may write in the conversation, wherever the question was shown, without its token,
+    also if nobody waits for the answer any more. "always" holds for a person, so only whose
+    question it is may say it. True for exactly one of those who try.
     """
     if choice not in CHOICES:
         raise ValueError(f"choice must be one of {', '.join(CHOICES)}, not {choice!r}")
-    pending = row(
-        conn,
-        "SELECT 1 FROM approvals a JOIN sessions s ON s.id = a.session_id WHERE a.id = ?1"
-        " AND COALESCE(a.user_id, '') = ?2 AND s.conversation_id ="
-        "  (SELECT conversation_id FROM sessions WHERE id = ?3)",
-        (approval_id, encode_text(owner or "", "owner"), session_id),
-    )
-    return pending is not None and _answer(conn, approval_id, choice, owner, "person")
+    asked = row(conn, "SELECT session_id, user_id FROM approvals WHERE id = ?", (approval_id,))
+    if asked is None or not _is_asked_in(conn, asked["session_id"], session_id):
+        return False
+    if choice == "always" and (asked["user_id"] or "") != (decided_by or ""):
+        return False
+    return _answer(conn, approval_id, choice, decided_by, "person")
+
+
+def list_asked_approvals(conn: Connection, session_id: str) -> list[dict[str, Any]]:
+    """What the turn in a session's conversation, or a sub-agent of it, waits for, oldest first."""
+    pending = list_pending_approvals(conn)
+    return [asked for asked in pending if _is_asked_in(conn, asked["session_id"], session_id)]
+
+
+def _is_asked_in(conn: Connection, asking_id: str, session_id: str) -> bool:
+    """Whether whoever asks works for the turn in a session's conversation."""
+    wanted = row(conn, "SELECT conversation_id FROM sessions WHERE id = ?", (session_id,))
+    asking: str | None = asking_id
+    while asking is not None and wanted is not None:
+        session = row(
+            conn,
+            "SELECT conversation_id, source, parent_session_id FROM sessions WHERE id = ?",
+            (asking,),
+        )
+        if session is None or session["conversation_id"] == wanted["conversation_id"]:
+            return session is not None
+        asking = session["parent_session_id"] if session["source"] == SUB_AGENT else None
+    return False
 
 
 def record_approval(

@@ -75,7 +75,7 @@ ROWS: frozenset[str] = frozenset({
     "update_binding", "begin_blob", "add_chunk", "drop_blob",
     "try_acquire_compression_lock", "refresh_compression_lock", "release_compression_lock",
     "create_approval", "decide_approval", "settle_approval", "take_late_answer",
-    "renew_approval_token", "decide_own_approval", "record_approval", "cancel_approval",
+    "renew_approval_token", "decide_asked_approval", "record_approval", "cancel_approval",
     "expire_approvals", "grant_patterns", "revoke_grant", "revoke_pattern",
 })  # fmt: skip
 """Writes whose statements guard themselves, or the row that they read (`locked`)."""

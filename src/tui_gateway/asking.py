@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING, Any
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
+    from agent.events import QuestionAsked
+    from hermes_state import SessionDB
     from tools.base import ApprovalRequest, Choice
 
 CLARIFY_SECONDS = 3600.0
 SUDO_SECONDS = 120.0
 CHOICES = ("once", "session", "always", "deny")
+
+_answering = threading.Lock()
+"""Held by whoever answers: the first counts."""
 
 
 @dataclass(slots=True)
@@ -46,21 +51,11 @@ class SessionAsker:
         from hermes_base.redaction import redact
         from tools.base import Answered
 
-        question = Question(
-            "approval.request",
-            {
-                "request_id": request.id,
-                "command": redact(request.command),
-                "description": request.description,
-                "pattern_key": request.pattern_keys[0] if request.pattern_keys else "",
-                "pattern_keys": request.pattern_keys,
-                "choices": list(request.choices),
-                "allow_permanent": "always" in request.choices,
-                "expires_at": request.expires_at,
-            },
-            request,
-            answered=Answered(request.wake),
-        )
+        payload = _approval(
+            request.id, redact(request.command), request.description, request.pattern_keys,
+            list(request.choices), request.expires_at,
+        )  # fmt: skip
+        question = Question("approval.request", payload, request, answered=Answered(request.wake))
         with self._asked(request.id, question):
             return request.await_choice(question.answered, lambda: question.answer)
 
@@ -77,6 +72,14 @@ class SessionAsker:
             if asked.answered.wait(CLARIFY_SECONDS) and asked.answer is not None:
                 return asked.answer
         raise ToolError("Nobody answered. Decide yourself and say what you assumed.")
+
+    def answer(self, question: str, answer: str) -> bool:
+        """Answer an open question of the model from elsewhere."""
+        return any(
+            asked.payload["question"] == question and give_answer(asked, answer)
+            for asked in list(pending_of(self._session).values())
+            if asked.kind == "clarify.request"
+        )
 
     def sudo_password(self) -> str | None:
         """Ask for the password that sudo wants; None if nobody gives it in time."""
@@ -106,12 +109,62 @@ def pending_of(session: Session) -> dict[str, Question]:
     return pending
 
 
+def pending_elsewhere(session: Session) -> dict[str, Question]:
+    """The open questions of a turn that another process runs in a session's conversation."""
+    pending: dict[str, Question] = session.setdefault("pending_elsewhere", {})
+    return pending
+
+
+def question_of(db: SessionDB, event: QuestionAsked) -> Question | None:
+    """A question of another process's turn, as clients are shown those of ours; None if it is
+    answered only where it is asked."""
+    if not event.answerable:
+        return None
+    if event.kind == "clarify":
+        payload = {
+            "request_id": event.request_id, "question": event.text, "choices": event.choices,
+        }  # fmt: skip
+        return Question("clarify.request", payload)
+    approval = db.get_approval(event.request_id)
+    if event.kind != "approval" or approval is None:
+        return None
+    return Question(
+        "approval.request",
+        _approval(
+            event.request_id, event.subject, event.text, approval["pattern_keys"], event.choices,
+            event.expires_at,
+        ),
+    )  # fmt: skip
+
+
+def _approval(
+    request_id: str,
+    command: str,
+    description: str,
+    pattern_keys: list[str],
+    choices: list[str],
+    expires_at: float,
+) -> dict[str, Any]:
+    """What clients are told of an approval; `command` is without its secrets."""
+    return {
+        "request_id": request_id,
+        "command": command,
+        "description": description,
+        "pattern_key": pattern_keys[0] if pattern_keys else "",
+        "pattern_keys": pattern_keys,
+        "choices": choices,
+        "allow_permanent": "always" in choices,
+        "expires_at": expires_at,
+    }
+
+
 def give_answer(question: Question, answer: str) -> bool:
     """Answer a question; False if it was answered already."""
-    if question.answered.is_set():
-        return False
-    question.answer = answer
-    question.answered.set()
+    with _answering:
+        if question.answered.is_set():
+            return False
+        question.answer = answer
+        question.answered.set()
     return True
 
 
@@ -126,6 +179,31 @@ def answer_approvals(
     ]
     chosen = waiting if everything else waiting[:1]
     return sum(give_answer(question, choice) for question in chosen)
+
+
+def answer_approvals_elsewhere(
+    hub: Hub,
+    session: Session,
+    choice: str,
+    *,
+    everything: bool = False,
+    request_id: str | None = None,
+) -> int:
+    """The same for what a turn of another process asks leave for, and for what outlived the turn
+    that asked it, if that is named; the first answer in the store counts."""
+    from . import live
+
+    waiting = [
+        asked_id
+        for asked_id, question in list(pending_elsewhere(session).items())
+        if question.kind == "approval.request"
+    ]
+    chosen = [request_id] if request_id is not None else waiting if everything else waiting[:1]
+    db, key = hub.get_db(), live.current_key(session)
+    return sum(
+        db.decide_asked_approval(asked_id, key, choice, session.get("user_id"))
+        for asked_id in chosen
+    )
 
 
 def withdraw_all(session: Session) -> None:

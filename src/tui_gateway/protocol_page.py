@@ -83,6 +83,7 @@ CODES = {
     5028: "The file could not be kept.",
     5030: "The model gave no answer.",
     5032: "No agent could be built; the message waits until the cause is fixed.",
+    5033: "The process that runs the turn did not hear the answer in time; try again.",
     5034: "The key could not be saved.",
     5035: "The key could not be taken out, or the tools not be switched.",
 }

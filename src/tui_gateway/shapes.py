@@ -79,12 +79,12 @@ class Opened(TypedDict):
     info: SessionInfo
     running: bool
     status: str
-    """running, idle, or elsewhere: another process answers; its text comes as events where it runs
-    on this machine, and history.changed tells when it has ended."""
+    """running, idle, or elsewhere: another process answers; its text comes as events if it runs on
+    this machine or the store is on a server, and history.changed tells when it has ended."""
     inflight: Inflight | None
     pending: list[PendingQuestion]
     asked_elsewhere: list[str]
-    """What the other process asks the person now; it is answered there."""
+    """What the other process asks the person now and can only be answered there."""
     started_at: float
     latest_seq: int
     epoch: str

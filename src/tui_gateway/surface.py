@@ -125,7 +125,11 @@ class LiveSurface(Surface):
 
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
         """Answer a pending approval request."""
-        return asking.answer_approvals(self._session, choice, everything=everything)
+        return asking.answer_approvals(
+            self._session, choice, everything=everything
+        ) or asking.answer_approvals_elsewhere(
+            self._hub, self._session, choice, everything=everything
+        )
 
     def set_model(self, name: str) -> str:
         """Go on with another model."""

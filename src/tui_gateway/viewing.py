@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from conversation import abandoned
 
-from . import agents, live
+from . import agents, asking, live
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def end(hub: Hub, sid: str, session: Session) -> None:
     if view is not None:
         view.close()
     with session["history_lock"]:
-        session["asked_elsewhere"] = {}
+        _close_questions(hub, sid, session)
         is_shown = session.pop("is_viewing", False) and session.get("inflight") is not None
         if is_shown and not session.get("running"):
             session["inflight"] = None
@@ -80,8 +80,6 @@ def end(hub: Hub, sid: str, session: Session) -> None:
 
 
 def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
-    from agent.asking import described
-
     name = type(event).__name__
     with session["history_lock"]:
         is_ours = session.get("running") and not session.get("awaits_other")
@@ -91,19 +89,43 @@ def _show(hub: Hub, sid: str, session: Session, event: Any) -> None:
             _begin_message(hub, sid, session)
         elif name == "TurnFinished":
             session["inflight"], session["is_viewing"] = None, False
-            session["asked_elsewhere"] = {}
+            _close_questions(hub, sid, session)
             session["shown_end"] = session["viewed"]
             complete = {"text": event.text, "usage": {}, "status": event.status}
             hub.emit("message.complete", sid, complete)
         elif name == "QuestionAsked":
-            # Kept for a client that opens the session now, and so does not see this event.
-            text = described(event, hub.get_db().clock)
-            session["asked_elsewhere"][event.request_id] = text
-            hub.emit("status.update", sid, {"kind": "notice", "text": text})
+            _ask(hub, sid, session, event)
         elif name == "QuestionClosed":
             session["asked_elsewhere"].pop(event.request_id, None)
+            if asking.pending_elsewhere(session).pop(event.request_id, None) is not None:
+                hub.emit("request.closed", sid, {"request_id": event.request_id})
         elif name not in _NOT_SHOWN:
             agents.translator(hub, sid, session)(event)
+
+
+def _ask(hub: Hub, sid: str, session: Session, event: Any) -> None:
+    """Show a question of the other process's turn, and keep it for whoever opens the session now.
+
+    The clients answer it as one of our own (`asking`), if it may be answered from elsewhere.
+    """
+    from agent.asking import described
+
+    question = asking.question_of(hub.get_db(), event)
+    if question is None:
+        text = described(event, hub.get_db().clock)
+        session["asked_elsewhere"][event.request_id] = text
+        hub.emit("status.update", sid, {"kind": "notice", "text": text})
+    else:
+        asking.pending_elsewhere(session)[event.request_id] = question
+        hub.emit(question.kind, sid, question.payload)
+
+
+def _close_questions(hub: Hub, sid: str, session: Session) -> None:
+    session["asked_elsewhere"] = {}
+    questions = asking.pending_elsewhere(session)
+    for request_id in list(questions):
+        del questions[request_id]
+        hub.emit("request.closed", sid, {"request_id": request_id})
 
 
 def _begin_message(hub: Hub, sid: str, session: Session) -> None:

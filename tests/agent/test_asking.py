@@ -74,7 +74,7 @@ def test_watchers_know_before_the_person_is_asked_and_when_it_is_over(db: Sessio
     asked = told[0]
     assert isinstance(asked, QuestionAsked)
     assert person.open == [asked]
-    assert asked[1:] == ("clarify", "Which one?", ["red"], 0.0, "telegram", "")
+    assert asked[1:] == ("clarify", "Which one?", ["red"], 0.0, "telegram", "", False)
     assert told[1:] == [QuestionClosed(asked.request_id)]
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from agent.auxiliary import Auxiliary, AuxiliaryError, build_auxiliary
-from agent.call_costs import EndedCall
 from agent.config import load_config
 from agent.errors import RequestRefusedError
-from agent.model import Chunk, ModelRequest
+from agent.model import Chunk, ModelRequest, Usage
 from agent.scripted import ScriptedModel, fail, say
 
 
@@ -26,18 +25,16 @@ class Silent(ScriptedModel):
 
 async def test_the_conversations_model_answers_where_no_other_is_named() -> None:
     main = ScriptedModel([say("a title")])
-    calls: list[EndedCall] = []
+    used: list[tuple[str, Usage, Any]] = []
 
-    async def keep(call: EndedCall) -> None:
-        calls.append(call)
+    async def count(*args: Any) -> None:
+        used.append(args)
 
-    side = Auxiliary(lambda: main, on_call=keep)
+    side = Auxiliary(lambda: main, on_usage=count)
     assert await side.ask("title", "Name it.", "Hello") == "a title"
     request = main.requests[0]
     assert (request.system, request.tools) == ("Name it.", [])
-    assert [(call.task, call.model.name, call.outcome) for call in calls] == [
-        ("title", main.name, "complete")
-    ]
+    assert [(task, model.name) for task, _, model in used] == [("title", main.name)]
 
 
 async def test_a_task_has_its_own_model_built_once() -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import hermes_cli.asking
 from hermes_cli.asking import TerminalAsker
 from hermes_cli.terminal_guard import visible
+from hermes_state import SessionDB
 from tools.base import ApprovalRequest
 
 
@@ -52,3 +58,53 @@ def test_whether_a_question_stands_in_the_terminal() -> None:
     person = Person()
     assert person.clarify("Which one?", []) == "left"
     assert seen == [True] and not person.is_asking
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A terminal at which nobody types, in the place of the one of whoever runs the tests."""
+    controller, side = os.openpty()
+    name = os.ttyname(side)
+    real_open = open
+    monkeypatch.setattr(
+        hermes_cli.asking, "open", lambda path, **how: real_open(name, **how), raising=False
+    )
+    yield controller
+    os.close(controller)
+    os.close(side)
+
+
+def test_a_question_is_answered_from_elsewhere(terminal: int) -> None:
+    person, answers = TerminalAsker(), []
+    asking = threading.Thread(target=lambda: answers.append(person.clarify("Which one?", ["a"])))
+    asking.start()
+    assert not person.answer("Another one?", "b")
+    while not person.answer("Which one?", "1"):
+        assert asking.is_alive()
+    assert not person.answer("Which one?", "b")  # somebody was first
+    asking.join()
+    assert answers == ["a"]
+    assert not person.answer("Which one?", "b")
+
+
+def test_an_approval_that_is_decided_elsewhere_is_not_asked_any_more(
+    terminal: int, tmp_path: Path
+) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        db.create_session("s", "cli")
+        new = db.create_approval(session_id="s", command="c", description="d", pattern_keys=["k"])
+
+        def decided() -> Any:
+            row = db.get_approval(new.id)
+            return row["choice"] if row is not None and row["state"] != "pending" else None
+
+        request = ApprovalRequest(
+            new.id, new.token, "c", "d", ["k"], new.expires_at, threading.Event(), decided,
+            db.wake, lambda: db.clock,
+        )  # fmt: skip
+        choices: list[str] = []
+        asking = threading.Thread(target=lambda: choices.append(TerminalAsker().approve(request)))
+        asking.start()
+        assert db.decide_asked_approval(new.id, "s", "session", None)
+        asking.join()
+        assert choices == ["session"]

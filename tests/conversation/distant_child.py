@@ -2,9 +2,9 @@
 
 Arguments: the home, the store's address, what its model does, "deaf" if it is to hear no
 notification, and the session. Its model streams so many pieces of text, one for every line of its
-input; or, told to "echo", calls a tool after a line, and then answers after another with the last
-thing that it was told. It prints what the turn is given to read, then how the turn has ended, and
-what it has said.
+input; or, told to "echo", calls a tool that waits for a line, and then answers after another with
+the last thing that it was told. Told a path, it wants to delete that, and asks. It prints what the
+turn is given to read, then how the turn has ended, and what it has said.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
 from hermes_state import AsyncSessionDB, SessionDB
 from hermes_state.server_wake import ServerWake
-from tools.base import ToolContext, tool
+from tools.base import ApprovalRequest, Choice, ToolContext, tool
 from tools.registry import Registry
+from tools.terminal.tool import terminal
 
 SESSION = "s"
 
@@ -73,6 +75,8 @@ async def read_line() -> None:
 
 def steps_of(doing: str) -> list[Any]:
     """What the model does."""
+    if doing.startswith("/"):
+        return [call("terminal", command=f"rm -rf {doing}"), say("Done.")]
     if doing != "echo":
         pieces = [(read_line, f"piece {number}. ") for number in range(int(doing))]
         return [say(*(move for piece in pieces for move in piece))]
@@ -91,6 +95,16 @@ async def wait(context: ToolContext) -> str:
     return "waited"
 
 
+class Asker:
+    """Asks, and is answered only from elsewhere."""
+
+    def approve(self, request: ApprovalRequest) -> Choice:
+        return request.await_choice(threading.Event(), lambda: None)
+
+    def clarify(self, question: str, choices: list[str]) -> str:
+        raise NotImplementedError
+
+
 class PrintingAgent(AIAgent):
     """Prints what its turn is given to read."""
 
@@ -107,7 +121,9 @@ async def main(home: Path, address: str, doing: str, hearing: str, session_id: s
         swallow_notifications()
     db = SessionDB(home / "state.db", server=address)
     model = ScriptedModel(steps_of(doing))
-    agent = PrintingAgent(model, db=db, session_id=session_id, tools=Registry([wait]))
+    agent = PrintingAgent(
+        model, db=db, session_id=session_id, tools=Registry([wait, terminal]), asker=Asker()
+    )
     door = OneTurn(agent, session_id)
     conversations = Conversations(
         AsyncSessionDB(db), AgentSettings, lambda: EventHooks(home / "hooks")

@@ -35,7 +35,7 @@ async def test_a_question_in_a_chat_is_open_until_it_is_answered(tmp_path: Path)
         try:
             asked = (await read_until(view, QuestionAsked))[-1]
             assert isinstance(asked, QuestionAsked)
-            assert asked[1:] == ("clarify", "Which one?", ["red", "blue"], 0.0, "local", "")
+            assert asked[1:] == ("clarify", "Which one?", ["red", "blue"], 0.0, "local", "", True)
             await chats.say("2")
             rest = await read_until(view, TurnFinished)
         finally:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes_state import SessionDB
+from hermes_state import SUB_AGENT, SessionDB
 from hermes_state.approvals import NewApproval
 
 from .children import killed, race
@@ -282,3 +282,47 @@ def test_a_deleted_session_takes_its_approvals_along(chat: SessionDB) -> None:
     assert {one["session_id"] for one in chat.list_approvals()} == {"t"}
     chat.delete_conversation("t")
     assert chat.list_approvals() == []
+
+
+def test_whoever_is_in_the_conversation_may_answer_and_nobody_else(chat: SessionDB) -> None:
+    chat.create_session("other", "cli", user_id="ada")
+    new = ask(chat)
+    assert chat.list_asked_approvals("other") == []
+    assert not chat.decide_asked_approval(new.id, "other", "once", "ada")
+    assert not chat.decide_asked_approval(new.id, "unknown", "once", "ada")
+    assert not chat.decide_asked_approval("apr_none", "s", "once", "ada")
+    assert [asked["id"] for asked in chat.list_asked_approvals("s")] == [new.id]
+    chat.rotate_session("s", "s2", [{"role": "user", "content": "so far"}])
+    assert [asked["id"] for asked in chat.list_asked_approvals("s2")] == [new.id]
+    assert not chat.decide_asked_approval(new.id, "s2", "always", "bob")  # it would be ada's
+    assert chat.decide_asked_approval(new.id, "s2", "session", "bob")
+    assert not chat.decide_asked_approval(new.id, "s2", "deny", "ada")
+    decided = chat.settle_approval(new.id, "deny", "ada")
+    assert decided and (decided["choice"], decided["decided_by"]) == ("session", "bob")
+    assert chat.list_asked_approvals("s2") == []
+    mine = ask(chat, session_id="s2")
+    assert chat.decide_asked_approval(mine.id, "s2", "always", "ada")
+    with pytest.raises(ValueError, match="choice must be"):
+        chat.decide_asked_approval(mine.id, "s2", "perhaps", "ada")
+
+
+def test_what_a_sub_agent_asks_is_asked_in_the_conversation_it_works_for(chat: SessionDB) -> None:
+    chat.create_session("helper", SUB_AGENT, user_id="ada", parent_session_id="s")
+    chat.create_session("helper2", SUB_AGENT, user_id="ada", parent_session_id="helper")
+    chat.create_session("branch", "cli", user_id="ada", parent_session_id="s")
+    new = ask(chat, session_id="helper2")
+    ask(chat, session_id="branch")
+    assert [asked["id"] for asked in chat.list_asked_approvals("s")] == [new.id]
+    assert chat.decide_asked_approval(new.id, "s", "once", "ada")
+
+
+def test_one_of_many_answers_counts(chat: SessionDB, db_path: Any) -> None:
+    new = ask(chat)
+    chat.close()
+
+    def answer(choice: str) -> Any:
+        return lambda store: store.decide_asked_approval(new.id, "s", choice, "ada")
+
+    answers = race([answer("once"), answer("deny"), answer("session")],
+                   prepare=lambda: SessionDB(db_path))  # fmt: skip
+    assert sorted(answers) == [False, False, True]

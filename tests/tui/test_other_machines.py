@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -91,3 +92,42 @@ async def test_a_message_for_a_turn_that_has_ended_is_answered_by_itself(
         await event(there.watches, "history.changed", sid)
         await there.watches.steer(sid, "Look left")
         await there.until(lambda: there.said(key)[1:] == ["Look left", "You said: Look left"])
+
+
+async def test_questions_of_the_other_machine_are_answered_here_once(
+    tmp_path: Path, provider: ScriptedProvider
+) -> None:
+    doomed = tmp_path / "doomed"
+    doomed.mkdir()
+    async with machines(tmp_path, provider, approvals={"mode": "manual"}) as there:
+        first = await there.runs.create()
+        steps = [
+            call("clarify", question="Which one?", choices=["red", "blue"], gate="gate"),
+            call("terminal", command=f"rm -rf {doomed}"),
+        ]
+        await there.runs.submit(first["session_id"], script("p", *steps))
+        await provider.reached("gate")
+        sid = (await there.watches.resume(first["session_key"]))["session_id"]
+        provider.open_gate("gate")
+        asked = await event(there.watches, "clarify.request", sid)
+        assert await there.watches.clarify(asked.payload["request_id"], "red")
+        assert not await there.watches.clarify(asked.payload["request_id"], "blue")
+        own = await event(there.runs, "approval.request")
+        asked = await event(there.watches, "approval.request", sid)
+        assert asked.payload == own.payload
+        answers = await asyncio.gather(
+            there.watches.approve(sid, "once"), there.runs.approve(first["session_id"], "once")
+        )
+        # Each has the first answer that it knows of; the row has one, and the command ran once.
+        assert sum(answers) >= 1
+        await turn_ends(there.runs)
+        assert (await turn_ends(there.watches, sid)).payload["text"] == "answer p"
+        assert not doomed.exists()
+        (decided,) = there.db.list_approvals(first["session_key"])
+        assert (decided["state"], decided["choice"], decided["how"]) == (
+            "approved",
+            "once",
+            "person",
+        )
+        results = [m["content"] for m in there.db.get_messages(first["session_key"])]
+        assert [text for text in results if text and "red" in text and not text.startswith("{")]

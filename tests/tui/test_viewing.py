@@ -146,16 +146,7 @@ async def test_when_its_process_is_killed_the_viewer_goes_on_with_it(
     assert answers(home, first["session_key"]) == ["Whole text."]
 
 
-async def notice(client: Client, sid: str, wanted: str) -> str:
-    """The notice that says something."""
-    async with asyncio.timeout(SECONDS):
-        while True:
-            payload = (await client.wait_for("status.update", sid)).payload
-            if payload["kind"] == "notice" and wanted in payload["text"]:
-                return str(payload["text"])
-
-
-async def test_a_question_to_somebody_else_is_shown_and_answered_there(
+async def test_a_question_of_the_other_turn_is_shown_and_answered_in_any_window(
     tmp_path: Path, provider: ScriptedProvider
 ) -> None:
     home = configure(tmp_path / "home", provider, approvals={"mode": "manual"})
@@ -169,21 +160,33 @@ async def test_a_question_to_somebody_else_is_shown_and_answered_there(
             call("terminal", command="rm -rf doomed"),
         ]
         await runs.submit(first["session_id"], script("p", *steps))
-        asked = await event(runs, "clarify.request", first["session_id"])
-        shown = await notice(watches, sid, "Which one?")
-        assert shown == "Waits for an answer in tui: Which one? [red, blue]"
-        assert (await watches.activate(sid))["pending"] == []  # it can be answered there only
-        assert await runs.clarify(asked.payload["request_id"], "red")
-        asked = await event(runs, "approval.request", first["session_id"])
-        shown = await notice(watches, sid, "rm -rf doomed")
-        assert shown.startswith("Waits for an answer in tui (within ")
+        own = await event(runs, "clarify.request", first["session_id"])
+        asked = await event(watches, "clarify.request", sid)
+        assert (asked.payload["question"], asked.payload["choices"]) == (
+            "Which one?",
+            ["red", "blue"],
+        )
+        (pending,) = (await watches.activate(sid))["pending"]
+        assert pending == {"type": "clarify.request", "payload": asked.payload}
+        assert await watches.clarify(asked.payload["request_id"], "red")
+        await event(watches, "request.closed", sid)
+        assert not await runs.clarify(own.payload["request_id"], "blue")  # somebody was first
+        own = await event(runs, "approval.request", first["session_id"])
+        asked = await event(watches, "approval.request", sid)
+        assert asked.payload == own.payload
         async with stdio_client(home) as late:
             opened = await late.resume(first["session_key"])
-            if not opened["asked_elsewhere"]:  # it is told as soon as it is known there
-                await notice(late, opened["session_id"], "rm -rf doomed")
-            told = (await late.activate(opened["session_id"]))["asked_elsewhere"]
-            assert ["rm -rf doomed" in text for text in told] == [True]
-        assert await runs.approve(first["session_id"], "deny") == 1
+            pending_there = opened["pending"]
+            if not pending_there:  # it is told as soon as it is known there
+                await event(late, "approval.request", opened["session_id"])
+                pending_there = (await late.activate(opened["session_id"]))["pending"]
+            assert [question["payload"] for question in pending_there] == [own.payload]
+            assert await late.approve(opened["session_id"], "deny") == 1
+        async with asyncio.timeout(SECONDS):
+            while (await runs.activate(first["session_id"]))["pending"]:
+                await event(runs, "request.closed", first["session_id"])
+        assert await runs.approve(first["session_id"], "once") == 0
+        assert await watches.approve(sid, "once") == 0
         assert (await turn_ends(watches, sid)).payload["text"] == "answer p"
-        assert (await watches.activate(sid))["asked_elsewhere"] == []
+        assert (await watches.activate(sid))["pending"] == []
         await turn_ends(runs)

@@ -9,6 +9,7 @@ from ..hub import Session
 from ..rpc import SESSION_BUSY, Call, RpcError, method
 
 EMPTY = 4004
+NOT_HEARD = 5033
 
 
 @method("prompt.submit")
@@ -90,25 +91,18 @@ def approve(
 ) -> shapes.Resolved:
     """Answer a pending approval request: once, session, always or deny. The oldest unless named.
 
-    What was asked before a restart is answered by naming it (see approval.pending); the answer
-    counts when the same is asked again.
+    It may be of a turn that another process runs. What was asked before a restart is answered by
+    naming it (see approval.pending); the answer counts when the same is asked again.
     """
     session = live.require(call.hub, session_id)
     if choice not in asking.CHOICES:
         raise RpcError(5004, f"choice must be one of {', '.join(asking.CHOICES)}.")
     count = asking.answer_approvals(session, choice, everything=all, request_id=request_id)
-    if not count and request_id is not None:
-        count = _decide_stored(call, session, request_id, choice)
-    return {"resolved": count}
-
-
-def _decide_stored(call: Call, session: Session, request_id: str, choice: str) -> int:
-    """Answer an approval request that outlived its turn."""
-    return int(
-        call.db.decide_own_approval(
-            request_id, live.current_key(session), choice, session.get("user_id")
+    if not count:
+        count = asking.answer_approvals_elsewhere(
+            call.hub, session, choice, everything=all, request_id=request_id
         )
-    )
+    return {"resolved": count}
 
 
 @method("approval.pending")
@@ -118,7 +112,7 @@ def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
 
     session = live.require(call.hub, session_id)
     db = call.db
-    asked = asking.pending_of(session)
+    asked = {*asking.pending_of(session), *asking.pending_elsewhere(session)}
     return {
         "approvals": [
             {
@@ -135,10 +129,26 @@ def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
     }
 
 
-@method("clarify.respond")
+@method("clarify.respond", slow=True)
 def clarify(call: Call, request_id: str, answer: str) -> shapes.Status:
-    """Answer a question of the model: ok, or expired if nobody waits for it any more."""
+    """Answer a question of the model: ok, or expired if nobody waits for it any more.
+
+    The turn may be one that another process runs; an error says that it did not hear.
+    """
+    for session in list(call.hub.get_sessions().values()):
+        if request_id in asking.pending_elsewhere(session):
+            return _clarify_elsewhere(call, session, request_id, answer)
     return _respond(call, "clarify.request", request_id, answer)
+
+
+def _clarify_elsewhere(call: Call, session: Session, request_id: str, answer: str) -> shapes.Status:
+    from agent.elsewhere import NotHeardError, answer_elsewhere
+
+    try:
+        is_taken = answer_elsewhere(call.db, live.current_key(session), request_id, answer)
+    except NotHeardError as error:
+        raise RpcError(NOT_HEARD, str(error)) from error
+    return {"status": "ok" if is_taken else "expired"}
 
 
 @method("sudo.respond")

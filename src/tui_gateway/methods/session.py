@@ -146,7 +146,10 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
             }
         pending: list[shapes.PendingQuestion] = [
             {"type": question.kind, "payload": question.payload}
-            for question in list(asking.pending_of(session).values())
+            for question in (
+                *list(asking.pending_of(session).values()),
+                *list(asking.pending_elsewhere(session).values()),
+            )
         ]
         asked_elsewhere = list(session.get("asked_elsewhere", {}).values())
     key = live.current_key(session)

@@ -28,7 +28,10 @@ class ApiAsker:
         )
         with self._questions.asking(self._key, question):
             run.ask(request, list(request.choices))
-            return request.await_choice(question.answered, lambda: question.answer)
+            choice = request.await_choice(question.answered, lambda: question.answer)
+        if not question.answered.is_set():  # decided elsewhere, or nobody has in time
+            run.approved(choice, 1)
+        return choice
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Nobody can answer in the middle of a request."""
