@@ -23,6 +23,7 @@ from tools.services import Services
 from . import asking, running
 from .auxiliary import Auxiliary
 from .busy_state import BusyState, TurnRunningError
+from .call_costs import EndedCall, SpendsFor
 from .code_calls import CodeCalls
 from .compression.driver import Compressor
 from .compression.result import CompressionResult
@@ -34,9 +35,9 @@ from .journal import Journal, Look
 from .learning.learner import OFF, Learner, LearningSettings
 from .learning.memory_providers import MemoryProviders
 from .loop import Turn
-from .model import Message, Model, Usage
+from .model import Message, Model
 from .notes import Notes
-from .outcome import TurnOutcome, as_dict, call_cost
+from .outcome import TurnOutcome, as_dict
 from .request import Content, DeliverTo, Question, TurnRequest
 from .rotation import Rotation
 from .threads import run_to_end
@@ -111,8 +112,8 @@ class AIAgent:
         self._mode, self._folders = self.workspace.mode, list(self.workspace.folders)
         self.asker: Asker = asker or NobodyToAsk()
         self.auxiliary = auxiliary
-        if auxiliary is not None and auxiliary.on_usage is None:
-            auxiliary.on_usage = self._count_side_call
+        if auxiliary is not None and auxiliary.on_call is None:
+            auxiliary.on_call = self._store_side_call
         self.learner = Learner(self, learning or OFF, providers, self.announce)
         self.delegation = Delegation(self)
         self.notes = Notes(self)
@@ -249,6 +250,12 @@ class AIAgent:
         self._mode, self._folders = parent.mode, list(parent.folders)
         self.workspace.mode, self.workspace.folders = parent.mode, list(parent.folders)
 
+    def spend_for(self, parent: AIAgent) -> None:
+        """Let the model calls count for the chat of the agent that this one works for."""
+        journal = parent._journal
+        own = SpendsFor(journal.source, journal.facts.get("session_key"))
+        self._journal.spends_for = journal.spends_for or own
+
     def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
         return ToolContext(
             self.session_id,
@@ -327,16 +334,16 @@ class AIAgent:
         self._journal.facts["system_prompt"] = self._cached_system_prompt or None
         return self._cached_system_prompt
 
-    async def _count_side_call(self, task: str, usage: Usage, model: Model) -> None:
+    async def _store_side_call(self, call: EndedCall) -> None:
         if self.db is None:
             return
         try:
-            cost = call_cost(usage, model)
-            count = self.db.record_auxiliary_usage
-            await at_hand(self.db, count, self.session_id, task, **cost)
+            count, row = self.db.record_auxiliary_usage, call.row(self._journal.spends_for)
+            usage = call.side_usage()
+            await at_hand(self.db, count, self.session_id, call.task, **usage, call=row)
         except StoreError as error:
             # A missing cost must not fail the answer it belongs to.
-            log.error("The cost of %s could not be stored: %s", task, error)
+            log.error("The cost of %s could not be stored: %s", call.task, error)
 
     # Compression
 

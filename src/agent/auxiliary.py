@@ -14,8 +14,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from .call_costs import EndedCall, ended_call
 from .errors import ModelError
-from .model import Model, ModelRequest, Usage
+from .model import Model, ModelRequest
 from .providers import build_model
 from .reply import Reply
 from .retry import RetryingModel
@@ -29,8 +30,8 @@ log = logging.getLogger(__name__)
 DEFAULT_TIMEOUT = 120.0
 _NAMES = ("provider", "model", "base_url")
 
-UsageSink = Callable[[str, Usage, Model], Awaitable[None]]
-"""Called with what a side task used: the task, the tokens, the model."""
+CallSink = Callable[[EndedCall], Awaitable[None]]
+"""Called with every model call that a side task made."""
 
 
 class AuxiliaryError(Exception):
@@ -46,7 +47,7 @@ class Auxiliary:
         *,
         build: Callable[[Mapping[str, Any]], Model] | None = None,
         tasks: Mapping[str, Mapping[str, Any]] | None = None,
-        on_usage: UsageSink | None = None,
+        on_call: CallSink | None = None,
     ) -> None:
         """`main` gives the conversation's model now; `tasks` are the settings of each task, from
         which `build` makes its model when it is first asked."""
@@ -54,7 +55,7 @@ class Auxiliary:
         self._build = build
         self._tasks = dict(tasks or {})
         self._models: dict[str, Model] = {}
-        self.on_usage = on_usage
+        self.on_call = on_call
 
     async def ask(
         self,
@@ -70,16 +71,16 @@ class Auxiliary:
         try:
             model = self.model_for(task)
             async with asyncio.timeout(limit):
-                text, usage = await _answer(model, system, prompt, max_tokens)
+                reply = await _answer(model, system, prompt, max_tokens)
         except TimeoutError as error:
             raise AuxiliaryError(f"no answer for {task} within {limit:g} s") from error
         except (ModelError, ValueError) as error:
             raise AuxiliaryError(f"{task}: {error}") from error
-        if self.on_usage is not None:
-            await self.on_usage(task, usage, model)
-        if not text.strip():
+        if self.on_call is not None:
+            await self.on_call(ended_call(task, model, reply))
+        if not reply.text.strip():
             raise AuxiliaryError(f"the answer for {task} was empty")
-        return text
+        return reply.text
 
     def ask_blocking(
         self,
@@ -125,18 +126,17 @@ def _names_a_model(settings: Mapping[str, Any]) -> bool:
     return any(value and value != "auto" for value in named)
 
 
-async def _answer(
-    model: Model, system: str, prompt: str, max_tokens: int | None
-) -> tuple[str, Usage]:
+async def _answer(model: Model, system: str, prompt: str, max_tokens: int | None) -> Reply:
     reply = Reply()
     request = ModelRequest(
         messages=[{"role": "user", "content": prompt}], system=system, max_tokens=max_tokens
     )
+    reply.note_sent()
     async with contextlib.aclosing(model.stream(request)) as stream:
         async for chunk in stream:
             reply.add(chunk, _nobody_watches)
     reply.require_finished()
-    return reply.text, reply.usage
+    return reply
 
 
 def _nobody_watches(event: object) -> None:

@@ -175,6 +175,7 @@ class Delegation:
             compression=parent.compression,
             compression_timeout=parent.compression_timeout,
         )
+        child.spend_for(parent)
         self._children.add(child)
         return child
 

@@ -29,6 +29,7 @@ from hermes_state import (
 )
 from hermes_state.history import repair_message_sequence
 
+from .call_costs import EndedCall, SpendsFor
 from .heartbeat import heart
 from .ids import new_session_id
 from .model import Message
@@ -64,6 +65,8 @@ class Journal:
         """What the session's row is created with: model, owner, system prompt, …"""
         self.messages: list[Message] = []
         """The live messages; never changed in place once handed out, only extended."""
+        self.spends_for: SpendsFor | None = None
+        """Whose the model calls are, for a conversation of a sub-agent."""
         self._version: int | None = None
         """As it was last seen; None if there is no row yet."""
         self.seen_conversation: str | None = None
@@ -190,12 +193,13 @@ class Journal:
     async def record(
         self,
         messages: list[Message],
-        usage: Mapping[str, Any] | None = None,
         *,
+        call: EndedCall | None = None,
         starts: Iterable[Started] = (),
         ends: bool = False,
     ) -> list[Message]:
-        """Store the next messages of the turn and what they cost, before the tools in `starts` run.
+        """Store the next messages of the turn and the model call that led to them, before the tools
+        in `starts` run.
 
         Returns those that were stored: one of the inbox that its sender has taken back is not.
         `ends` says that it is the turn's last step. Raises LeaseLostError if the turn is not ours
@@ -211,11 +215,12 @@ class Journal:
             recorded = await self._async_db.record_step(
                 self.session_id,
                 messages,
-                usage,
+                call.step_usage() if call is not None and call.outcome == "complete" else None,
                 self._version,
                 lease=self._lease,
                 starts=starts,
                 ends=ends,
+                call=None if call is None else call.row(self.spends_for),
             )
             if ends:
                 self._let_go()

@@ -12,11 +12,12 @@ import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from hermes_state import OUTBOX
 
 from .busy_state import BusyState
+from .call_costs import EndedCall, ended_call, turn_task
 from .compression.driver import Compressor
 from .errors import BrokenReplyError, ContextTooLongError, ModelError
 from .events import Event, ReplyFinished, Steered, StreamRestarted
@@ -24,7 +25,6 @@ from .hooks import TurnHooks, watch_model_calls
 from .hooks_model import watched
 from .journal import Journal
 from .model import Chunk, Message, Model, ModelRequest, TextDelta, ToolCallDelta, Usage
-from .outcome import step_cost
 from .overlay import overlay_last_user
 from .reply import Reply
 from .request import DeliverTo
@@ -75,6 +75,8 @@ class Turn:
     usage: Usage = field(default_factory=Usage)
     last_prompt_tokens: int = 0
     reply: Reply = field(default_factory=Reply)
+    call_is_stored: bool = True
+    """Whether the last model call is stored, or none was made."""
     final_response: str | None = None
     interrupted: bool = False
     error: ModelError | None = None
@@ -100,7 +102,7 @@ async def run_turn(turn: Turn, open_calls: Sequence[dict[str, Any]] = ()) -> Non
             await ask(turn)
             if turn.reply.is_empty and empty < EMPTY_RETRIES:
                 empty += 1
-                await turn.journal.record([], step_cost(turn.reply.usage, turn.model))
+                await turn.journal.record([], call=finished_call(turn))
                 continue
             calls = turn.reply.tool_calls()
             # Steering that came until now is read in this turn; what comes later, in the next.
@@ -234,6 +236,8 @@ async def receive(turn: Turn, request: ModelRequest) -> bool:
         if turn.hooks is not None and watch_model_calls()
         else turn.model.stream(request)
     )
+    turn.reply.note_sent()
+    turn.call_is_stored = False
     async with contextlib.aclosing(model_stream) as stream:
         async for chunk in stream:
             if says_something(chunk) and not turn.busy.begin_speaking():
@@ -260,14 +264,31 @@ async def finish_reply(
     message = reply.message(calls)
     if not calls:
         owe(turn, message)
-    cost = step_cost(reply.usage, turn.model)
     _, *steered = await turn.journal.record(
-        [message, *steering], cost, starts=turn.tools.first(calls), ends=ends
+        [message, *steering],
+        call=finished_call(turn),
+        starts=turn.tools.first(calls),
+        ends=ends,
     )
     turn.emit(ReplyFinished(reply.text, len(calls), reply.usage))
     for read in steered:
         turn.emit(Steered(read["content"]))
     return bool(steered)
+
+
+def finished_call(turn: Turn) -> EndedCall:
+    """The call whose reply is complete, to be stored with it."""
+    turn.call_is_stored = True
+    return ended_call(turn_task(turn.journal.source), turn.model, turn.reply)
+
+
+def broken_call(turn: Turn) -> EndedCall | None:
+    """The call that an error or an interruption broke off; None if the last one is stored."""
+    if turn.call_is_stored:
+        return None
+    turn.call_is_stored = True
+    outcome: Literal["interrupted", "error"] = "error" if turn.error is not None else "interrupted"
+    return ended_call(turn_task(turn.journal.source), turn.model, turn.reply, outcome)
 
 
 def owe(turn: Turn, message: Message) -> None:
@@ -290,4 +311,4 @@ async def note(turn: Turn, text: str, finish_reason: str | None = None) -> None:
     message: Message = {"role": "assistant", "content": text, "finish_reason": finish_reason}
     if finish_reason is None:  # the front end reports errors and interruptions in its own words
         owe(turn, message)
-    await turn.journal.record([message], ends=True)
+    await turn.journal.record([message], call=broken_call(turn), ends=True)

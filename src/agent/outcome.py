@@ -1,4 +1,4 @@
-"""The outcome of a turn, and what its calls cost.
+"""The outcome of a turn.
 
 Every outcome has the fields of `Outcome`. The public dict of `AIAgent.run_conversation` is made
 from it by `as_dict`, and nowhere else; `outcome_from_dict` reads such a dict back.
@@ -17,7 +17,6 @@ from .model import Message, Usage
 
 if TYPE_CHECKING:
     from .loop import Turn
-    from .model import Model
 
 Status = Literal["complete", "interrupted", "error"]
 
@@ -270,24 +269,3 @@ def _error(turn: Turn, broken: Exception | None) -> str | None:
         return f"The budget of {turn.max_iterations} model calls for one turn is used up."
     fault = broken or turn.error
     return None if fault is None else str(fault) or type(fault).__name__
-
-
-def call_cost(usage: Usage, model: Model) -> dict[str, Any]:
-    """One call of a model, as the store counts it."""
-    from .catalog import cost_usd
-
-    dollars = cost_usd(usage, model.name)
-    return {
-        **usage.as_dict(),
-        "model": model.name,
-        "billing_provider": model.provider,
-        "billing_base_url": model.base_url,
-        "estimated_cost_usd": dollars,
-    }
-
-
-def step_cost(usage: Usage, model: Model) -> dict[str, Any]:
-    """One call of a turn, as the store counts it with the step it belongs to."""
-    cost = call_cost(usage, model)
-    known = cost["estimated_cost_usd"] is not None
-    return {**cost, "cost_status": "estimated" if known else "unknown", "api_call_count": 1}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,10 @@ class Reply:
     __slots__ = (
         "_arguments",
         "_calls",
+        "_ended",
+        "_first",
         "_reasoning",
+        "_sent",
         "_text",
         "details",
         "finish_reason",
@@ -36,7 +40,24 @@ class Reply:
     )
 
     def __init__(self) -> None:
+        self._sent = self._ended = 0.0
         self._start_over()
+
+    def note_sent(self) -> None:
+        """The request is sent now: how long the reply takes counts from here."""
+        self._sent = time.perf_counter()
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, or has taken so far; None if nothing was sent."""
+        if not self._sent:
+            return None
+        return (self._ended or time.perf_counter()) - self._sent
+
+    @property
+    def first_token_seconds(self) -> float | None:
+        """How long it took until the model said or thought anything; None if it did not."""
+        return self._first - self._sent if self._sent and self._first else None
 
     def _start_over(self) -> None:
         self._text: list[str] = []
@@ -49,10 +70,13 @@ class Reply:
         self.finish_reason: str | None = None
         self.usage = Usage()
         self.model = ""
+        self._first = 0.0
 
     def add(self, chunk: Chunk, emit: Callable[[Event], None]) -> None:
         """Take a chunk in and tell whoever watches."""
         kind = type(chunk)
+        if not self._first and kind is not Restarted:
+            self._first = time.perf_counter()
         if kind is TextDelta:
             self._text.append(chunk.text)  # type: ignore[union-attr]
             emit(TextStreamed(chunk.text))  # type: ignore[union-attr]
@@ -71,6 +95,7 @@ class Reply:
             emit(StreamRestarted(chunk.reason, chunk.delay, chunk.attempt))
         elif isinstance(chunk, Finished):
             self.finish_reason, self.usage, self.model = chunk
+            self._ended = time.perf_counter()
 
     def require_finished(self) -> None:
         """Raise unless the model said that it was done; a stream may just stop."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .link_codes import LinkOffer, NoLink
     from .locks import EVENTS, SIGNALS
     from .losses import acknowledge_losses, list_losses
+    from .model_calls import ModelCall
     from .objects import CHUNK_BYTES, OBJECT_BYTES, BucketSettings, StoredObject, object_names
     from .outbox import OUTBOX
     from .replicas import UNDER, Beat, PlatformLease
@@ -84,6 +85,7 @@ __all__ = [
     "Lease",
     "LeaseLostError",
     "LinkOffer",
+    "ModelCall",
     "NewerStoreError",
     "NoLink",
     "ObjectLostError",
@@ -142,6 +144,7 @@ _LATER = {
     "LinkOffer": "link_codes",
     "NoLink": "link_codes",
     "OBJECT_BYTES": "objects",
+    "ModelCall": "model_calls",
     "OUTBOX": "outbox",
     "PlatformLease": "replicas",
     "ROW_ID": "turn_log",

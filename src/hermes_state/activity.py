@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from .dialect import Connection, row, rows, tuples, value
-
-QUARTER = 900
-"""Seconds for which one sum is made: the clocks of all time zones differ by whole quarters."""
+from .spending import QUARTER, list_spent, local_day, local_time
 
 
 def activity_since(
@@ -16,8 +13,8 @@ def activity_since(
 ) -> dict[str, dict[Any, Any]]:
     """What happened since then: `days`, `hours` (0–23), `weekdays` (0 is Sunday) and `tools`.
 
-    `days` maps a date to messages, tokens and cost; a session's tokens and cost count for the day
-    on which the model was last used in it. What was carried over is counted once.
+    `days` maps a date to messages, tokens and cost; those of a model call count for the day on
+    which it was made (for older ones see `spending`). What was carried over is counted once.
     """
     given = (since, source)
     said = (
@@ -34,25 +31,16 @@ def activity_since(
         f" COUNT(*) FILTER (WHERE m.role = 'user'){said} GROUP BY quarter",
         given,
     ):
-        at = _local(quarter)
-        _day(days, at)["messages"] += talked
+        at = local_time(quarter)
+        _day(days, quarter)["messages"] += talked
         if asked:
             hours[at.tm_hour] = hours.get(at.tm_hour, 0) + asked
             weekday = (at.tm_wday + 1) % 7
             weekdays[weekday] = weekdays.get(weekday, 0) + asked
-    for quarter, tokens, cost in tuples(
-        conn,
-        f"SELECT FLOOR(u.last_seen / {QUARTER}.0) AS quarter,"
-        " SUM(u.input_tokens + u.output_tokens),"
-        " SUM(COALESCE(NULLIF(u.actual_cost_usd, 0), u.estimated_cost_usd))"
-        " FROM session_model_usage u JOIN sessions s ON s.id = u.session_id"
-        " WHERE u.last_seen >= ?1 AND (CAST(?2 AS TEXT) IS NULL OR s.source = ?2)"
-        " GROUP BY quarter",
-        given,
-    ):
-        day = _day(days, _local(quarter))
-        day["tokens"] += tokens
-        day["cost_usd"] += cost
+    for spent in list_spent(conn, since, source=source).parts:
+        day = _day(days, spent.quarter)
+        day["tokens"] += spent.input_tokens + spent.output_tokens
+        day["cost_usd"] += spent.cost_usd
     return {
         "days": dict(sorted(days.items())),
         "hours": dict(sorted(hours.items())),
@@ -68,17 +56,9 @@ def activity_since(
     }
 
 
-def _local(quarter: float) -> time.struct_time:
-    """The beginning of a quarter where the person is, not in Greenwich."""
-    try:
-        return time.localtime(quarter * QUARTER)
-    except (OverflowError, OSError, ValueError):  # an import may bring any time: the last known one
-        return time.localtime(253_402_214_400)
-
-
-def _day(days: dict[str, dict[str, Any]], at: time.struct_time) -> dict[str, Any]:
+def _day(days: dict[str, dict[str, Any]], quarter: float) -> dict[str, Any]:
     none: dict[str, Any] = {"messages": 0, "tokens": 0, "cost_usd": 0.0}
-    return days.setdefault(time.strftime("%Y-%m-%d", at), none)
+    return days.setdefault(local_day(quarter), none)
 
 
 def store_stats(conn: Connection) -> dict[str, Any]:

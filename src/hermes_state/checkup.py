@@ -17,6 +17,7 @@ from .dialect import Connection, column, tuples, value
 from .history import OUTCOME_UNKNOWN, results_by_call, tool_result, unique_calls
 from .messages import append_messages, count_tool_calls, recount
 from .migrations import settle_old_rows
+from .model_calls import FORGET_IDS
 from .schema import UNIQUE_INDEXES, create_index_sql
 
 MOST_NAMED = 5
@@ -366,6 +367,14 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
         ),
         "Usage is kept of {0} sessions that are not there: {1}.",
         _each("DELETE FROM session_model_usage WHERE session_id = ?"),
+    ),
+    "calls_have_a_session": (
+        _ids(
+            "SELECT DISTINCT session_id FROM model_calls c WHERE session_id IS NOT NULL"
+            " AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = c.session_id)"
+        ),
+        "Model calls name {0} sessions that are not there: {1}.",
+        _each(FORGET_IDS),
     ),
     "routes_lead_somewhere": (
         _lost_routes,

@@ -10,6 +10,7 @@ from typing import Any
 from .codec import encode_json, encode_text, is_storable
 from .errors import InvalidMessageError, StoreError
 from .messages import message_fields, seconds
+from .model_calls import check_exported_call
 from .sessions import TEXT_FIELDS
 
 MAX_SESSIONS = 500
@@ -94,6 +95,11 @@ def _examine(session: Any, unlimited: bool) -> tuple[str | None, int, int]:
         size = len(json.dumps(session))
         for message in messages:
             _examine_message(message)
+        calls = session.get("model_calls") or []
+        if not isinstance(calls, list):
+            return "model_calls must be a list", len(messages), size
+        for call in calls:
+            check_exported_call(call)
         for name in (*TEXT_FACTS, *_TEXTS):
             encode_text(session.get(name), name)
         encode_json(session.get("model_config"), "model_config")

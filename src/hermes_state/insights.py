@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dialect import Connection, row, rows
+from .dialect import Connection, row
+from .spending import Spent, list_spent, local_day, sum_by
 
 _OWN = (
     "(CAST(?2 AS TEXT) IS NULL OR s.user_id = ?2) AND (CAST(?3 AS TEXT) IS NULL OR s.source = ?3)"
@@ -14,11 +15,13 @@ _OWN = (
 def usage_since(
     conn: Connection, since: float, user_id: str | None = None, source: str | None = None
 ) -> dict[str, Any]:
-    """Conversations, messages and tool calls since then, and what each model was used for.
+    """Conversations, messages and tool calls since then, and what was used: by model (`models`), by
+    owner (`people`) and by day where the person is (`per_day`).
 
     `user_id` and `source` keep to one owner and one place. What sub-agents did counts too, unless
-    `source` is given: theirs is "tool". A model counts with all of its use in a session that used
-    it since then.
+    `source` is given: theirs is "tool". Model calls count when they were made; for what is older
+    than the rows that say so see `spending`, and `exact_since` says when those begin, or None if
+    nothing is older.
     """
     given = (since, user_id, source)
     totals = row(
@@ -30,13 +33,17 @@ def usage_since(
         f" AND m.origin_id IS NULL WHERE s.last_active >= ?1 AND {_OWN}",
         given,
     )
-    models = rows(
-        conn,
-        "SELECT u.model AS model, SUM(u.api_call_count) AS api_calls,"
-        " SUM(u.input_tokens) AS input_tokens, SUM(u.output_tokens) AS output_tokens,"
-        " SUM(COALESCE(NULLIF(u.actual_cost_usd, 0), u.estimated_cost_usd)) AS cost_usd"
-        " FROM session_model_usage u JOIN sessions s ON s.id = u.session_id"
-        f" WHERE u.last_seen >= ?1 AND {_OWN} GROUP BY u.model ORDER BY api_calls DESC, u.model",
-        given,
-    )
-    return {**(totals or {}), "models": models}
+    spent = list_spent(conn, *given)
+    return {
+        **(totals or {}),
+        "models": sum_by(spent.parts, lambda part: part.model, "model"),
+        "people": sum_by(spent.parts, lambda part: part.user_id, "user_id"),
+        "per_day": sum_by_day(spent.parts),
+        "exact_since": spent.exact_since,
+    }
+
+
+def sum_by_day(spent: list[Spent]) -> list[dict[str, Any]]:
+    """Sums by day where the person is, the oldest first."""
+    days = sum_by(spent, lambda part: local_day(part.quarter), "day")
+    return sorted(days, key=lambda total: str(total["day"]))

@@ -43,6 +43,7 @@ _KEYS = {
     "signals": ("id",),
     "watches": ("conversation_id", "viewer"),
     "watched_events": ("conversation_id", "number", "viewer"),
+    "model_calls": ("id",),
     "pairing_codes": ("code_hash",),
     "paired_users": ("platform", "user_id"),
     "link_codes": ("code_hash",),

@@ -3,7 +3,8 @@
 Only ended sessions are ever pruned, and never one whose conversation is still open. Deleting a
 session in the middle of a conversation closes the gap: its neighbours go on as one lineage. With a
 session goes everything the store has of it, in the same transaction; what is kept beside the store
-goes after it (`SessionDB.on_conversations_deleted`).
+goes after it (`SessionDB.on_conversations_deleted`). What its model calls cost stays, without its
+ids.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .changes import note_session_changed
 from .dialect import Connection, column, rows, tuples, value
 from .lineage import DELEGATE_MARK, get_compression_lineage, is_marked
 from .listing import like
+from .model_calls import forget_call_ids
 from .reviews import review_key
 from .rewrites import remove_messages
 from .sessions import set_session_archived
@@ -65,6 +67,7 @@ def delete_session(conn: Connection, session_id: str) -> list[Deleted]:
     )
     # An older file's table may not do this by itself.
     conn.execute("DELETE FROM session_model_usage WHERE session_id = ?", (session_id,))
+    forget_call_ids(conn, session_id)
     conn.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
     delete_approvals(conn, session_id)
     forget_session(conn, session_id, conversation_id)

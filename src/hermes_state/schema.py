@@ -23,6 +23,8 @@ our own are further columns and tables:
 - object_blobs, object_chunks their content, or where it is
 - signals                    what processes tell the one that runs a conversation's turn
 - watches, watched_events    who watches a turn from another machine, and what they are shown
+- model_calls                one row per model call: when, for whom, what it took and cost; it stays
+                             when its conversation is deleted, without naming it
 - owner (several tables)     the process that is sending, carrying out, taking over or working
 - needs_format (several)     which format of requests it takes to understand the row (`formats`)
 - search_changes             what the search index has to look at again besides new messages
@@ -33,7 +35,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 14
+OWN_SCHEMA_VERSION = 15
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -347,6 +349,35 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
         },
         "PRIMARY KEY (conversation_id, number, viewer)",
     ),
+    "model_calls": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "made_at": "REAL NOT NULL",
+            "conversation_id": "TEXT",
+            "session_id": "TEXT",
+            "session_key": "TEXT",
+            "user_id": "TEXT",
+            "source": "TEXT",
+            "job": "TEXT",
+            "task": "TEXT NOT NULL",
+            "model": "TEXT NOT NULL",
+            "provider": "TEXT NOT NULL DEFAULT ''",
+            "input_tokens": "INTEGER NOT NULL DEFAULT 0",
+            "output_tokens": "INTEGER NOT NULL DEFAULT 0",
+            "cache_read_tokens": "INTEGER NOT NULL DEFAULT 0",
+            "cache_write_tokens": "INTEGER NOT NULL DEFAULT 0",
+            "reasoning_tokens": "INTEGER NOT NULL DEFAULT 0",
+            "cost_usd": "REAL",
+            "assumed_cost_usd": "REAL",
+            "first_token_seconds": "REAL",
+            "seconds": "REAL",
+            "outcome": "TEXT NOT NULL",
+            "process": "TEXT",
+            "fence": "INTEGER",
+            "expires_at": "REAL",
+        },
+        "",
+    ),
     "pairing_codes": (
         {
             "code_hash": "TEXT PRIMARY KEY",
@@ -434,7 +465,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
     ),
 }
 
-KEPT_BY_KEY = frozenset({"turns", "tool_runs"})
+KEPT_BY_KEY = frozenset({"turns", "tool_runs", "model_calls"})
 """Tables that are written with every turn: one tree instead of two."""
 
 # One index on the hot table: it holds the row id too, so it also gives a session's order.
@@ -463,6 +494,9 @@ INDEXES: dict[str, str] = {
     "idx_inbox_begun": "inbox(received_at) WHERE state = 'begun'",
     "idx_inbox_waiting": "inbox(source, received_at) WHERE state = 'waiting'",
     "idx_turns_running": "turns(started_at) WHERE state = 'running'",
+    "idx_model_calls_session": "model_calls(session_id)",
+    "idx_model_calls_user": "model_calls(user_id, made_at)",
+    "idx_model_calls_chat": "model_calls(session_key, made_at) WHERE session_key IS NOT NULL",
     "idx_approvals_pending": "approvals(state, expires_at)",
     "idx_approvals_session": "approvals(session_id)",
     "idx_objects_blob": "objects(blob)",

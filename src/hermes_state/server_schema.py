@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from . import followed, schema
+from . import followed, schema, spending
 from .dialect import Connection, column, tuples, value
 from .errors import NewerStoreError, StoreUnavailableError
 from .server_connection import CLOCK, ServerConnection
@@ -240,5 +240,6 @@ def upgrade(conn: ServerConnection, where: str) -> None:
         "INSERT INTO state_meta (key, value) VALUES ('store_id', ?) ON CONFLICT (key) DO NOTHING",
         (os.urandom(16).hex(),),
     )
+    spending.note_first_call_time(conn)
     conn.execute("DELETE FROM schema_version")
     conn.execute("INSERT INTO schema_version (version) VALUES (?)", (schema.KNOWN_SCHEMA_VERSION,))

@@ -25,6 +25,7 @@ from .lineage import (
     set_parent,
 )
 from .messages import get_messages, insert_message, message_fields, recount, seconds
+from .model_calls import export_calls, follow_conversation, import_calls
 from .sessions import create_session, get_session
 from .titles import (
     get_next_title_in_lineage,
@@ -41,12 +42,14 @@ _IDENTITY = frozenset({
 
 
 def export_session(conn: Connection, session_id: str, redact: bool = True) -> dict[str, Any] | None:
-    """One session with all its messages (`messages`), or None; `redact=False` for a backup."""
+    """One session with all its messages (`messages`) and model calls (`model_calls`), or None;
+    `redact=False` for a backup."""
     session = get_session(conn, session_id)
     if session is None:
         return None
     messages = get_messages(conn, session_id, include_inactive=True)
-    exported = {**session, "messages": messages}
+    calls = export_calls(conn, session_id)
+    exported = {**session, "messages": messages, "model_calls": calls}
     return redact_value(exported, _IDENTITY) if redact else exported
 
 
@@ -133,6 +136,9 @@ def import_sessions(
     _mark_repeats(conn, rows)
     _set_titles(conn, fresh)
     _link(conn, fresh, report, user_id)
+    for session in fresh:
+        if session.get("model_calls"):
+            follow_conversation(conn, session["id"])
     report["imported_ids"] = [session["id"] for session in fresh]
     report["imported"] = len(fresh)
     report["skipped"] = len(report["skipped_ids"])
@@ -219,6 +225,7 @@ def _import_one(conn: Connection, session: dict[str, Any]) -> list[_Row]:
             )
         )
     recount(conn, session_id)
+    import_calls(conn, session_id, session.get("model_calls") or [])
     ended = session.get("ended_at")
     columns = {name: session[name] for name in NUMBERS if session.get(name) is not None}
     columns["archived"] = int(bool(session.get("archived")))

@@ -18,6 +18,7 @@ from .history import OUTCOME_UNKNOWN, tool_result, unique_calls
 from .inbox import mark_taken
 from .lineage import get_compression_lineage, get_compression_tip
 from .messages import append_messages, load_conversation, message_fields
+from .model_calls import ModelCall, insert_call
 from .notes import has_notes, take_notes
 from .objects import link_taken
 from .outbox import enqueue_deliveries
@@ -162,6 +163,7 @@ def record_step(
     lease: Lease | None = None,
     starts: Iterable[Started] = (),
     ends: bool = False,
+    call: ModelCall | None = None,
 ) -> Recorded:
     """Store messages of a running turn and, in the same transaction, what they cost.
 
@@ -169,7 +171,7 @@ def record_step(
     not wait there any more is left out. If somebody else compressed
     the conversation meanwhile, they go to where it is now. Under a `lease` nothing is written once
     it is lost (LeaseLostError); `starts` are the tools that run next, and `ends` says that this is
-    the turn's last step.
+    the turn's last step. `call` is the model call that led to it.
     """
     tip, before = session_id, _version_if_tip(conn, session_id)
     if before is None:
@@ -189,6 +191,8 @@ def record_step(
     ids = append_messages(conn, tip, stored)
     if usage:
         update_token_counts(conn, tip, **usage)
+    if call is not None:
+        insert_call(conn, tip, call)
     changed = tip != session_id or before != seen_version or bool(left_out)
     return Recorded(tip, ids, _version(conn, tip), changed, lease, tuple(left_out))
 

@@ -7,14 +7,9 @@ from typing import Any
 from .codec import encode_text
 from .dialect import Connection
 from .errors import InvalidMessageError
+from .model_calls import TOKENS as _TOKENS
+from .model_calls import ModelCall, insert_call
 
-_TOKENS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
 _COUNTS = (*_TOKENS, "api_call_count")
 
 UNKNOWN_MODEL = "unknown"
@@ -121,11 +116,12 @@ def record_auxiliary_usage(
     cache_write_tokens: int = 0,
     reasoning_tokens: int = 0,
     estimated_cost_usd: float | None = None,
+    call: ModelCall | None = None,
 ) -> None:
     """Count a side call (title, review, …) per model and task, not in the session's totals.
 
     The session's row stays as it is, its version too: a side call changes nothing that a holder of
-    the conversation has in memory.
+    the conversation has in memory. `call` is stored with it.
     """
     if conn.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None:
         return
@@ -144,6 +140,8 @@ def record_auxiliary_usage(
         None,
         None,
     )
+    if call is not None:
+        insert_call(conn, session_id, call)
 
 
 def _add_model_usage(

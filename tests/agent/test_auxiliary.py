@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from agent.auxiliary import Auxiliary, AuxiliaryError, build_auxiliary
+from agent.call_costs import EndedCall
 from agent.config import load_config
 from agent.errors import RequestRefusedError
-from agent.model import Chunk, ModelRequest, Usage
+from agent.model import Chunk, ModelRequest
 from agent.scripted import ScriptedModel, fail, say
 
 
@@ -25,16 +26,18 @@ class Silent(ScriptedModel):
 
 async def test_the_conversations_model_answers_where_no_other_is_named() -> None:
     main = ScriptedModel([say("a title")])
-    used: list[tuple[str, Usage, Any]] = []
+    calls: list[EndedCall] = []
 
-    async def count(*args: Any) -> None:
-        used.append(args)
+    async def keep(call: EndedCall) -> None:
+        calls.append(call)
 
-    side = Auxiliary(lambda: main, on_usage=count)
+    side = Auxiliary(lambda: main, on_call=keep)
     assert await side.ask("title", "Name it.", "Hello") == "a title"
     request = main.requests[0]
     assert (request.system, request.tools) == ("Name it.", [])
-    assert [(task, model.name) for task, _, model in used] == [("title", main.name)]
+    assert [(call.task, call.model.name, call.outcome) for call in calls] == [
+        ("title", main.name, "complete")
+    ]
 
 
 async def test_a_task_has_its_own_model_built_once() -> None:

@@ -252,7 +252,8 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
         " AND name NOT IN ('sqlite_sequence', 'search_changes', 'approvals', 'approval_grants',"
         " 'inbox', 'turns', 'tool_runs', 'pairing_codes', 'paired_users',"
         " 'replicas', 'platform_leases', 'link_codes', 'kept_files', 'signals', 'watches',"
-        " 'watched_events', 'objects', 'object_links', 'object_blobs', 'object_chunks')"
+        " 'watched_events', 'objects', 'object_links', 'object_blobs', 'object_chunks',"
+        " 'model_calls')"
     ).fetchall():
         names = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
         columns = sorted(set(names) - own.get(table, set()))

@@ -110,6 +110,13 @@ BROKEN = {
         ["INSERT INTO session_model_usage (session_id, model) VALUES ('gone', 'm')"],
         ("gone",),
     ),
+    "calls_have_a_session": (
+        [
+            "INSERT INTO model_calls (id, made_at, session_id, task, model, outcome)"
+            " VALUES ('call', 1, 'gone', 'turn', 'm', 'complete')"
+        ],
+        ("gone",),
+    ),
     "routes_lead_somewhere": (
         [
             "INSERT INTO gateway_routing (scope, session_key, entry_json, updated_at)"

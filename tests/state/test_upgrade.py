@@ -36,8 +36,9 @@ def backups(path: Path) -> list[Path]:
 
 
 def without_store_id(found: Contents) -> Contents:
-    """`contents` without the one row that an upgrade adds to a known table."""
-    rows = [row for row in found["state_meta"] if "store_id" not in row]
+    """`contents` without the two rows that an upgrade adds to a known table."""
+    added = {"store_id", "model_calls_since"}
+    rows = [row for row in found["state_meta"] if row[0] not in added]
     return {**found, "state_meta": rows}
 
 

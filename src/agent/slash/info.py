@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,30 @@ def usage(surface: Surface, args: str) -> str:
         lines.append(f"Of these thinking: {total('reasoning_tokens')}")
     priced = any(session["estimated_cost_usd"] is not None for session in sessions)
     lines.append(f"Cost: about ${total('estimated_cost_usd'):.4f}" if priced else "Cost: not known")
+    lines += _spent_lately(surface)
     if surface.agent is not None and (status := surface.agent.context_status()):
         lines.append(f"Context engine {status}")
     return "\n".join(lines)
+
+
+def _spent_lately(surface: Surface) -> list[str]:
+    """What the person has spent today and this month, in all their conversations."""
+    if surface.platform not in LOCAL and not surface.user_id:
+        return []  # nobody knows whose it is
+    now = time.localtime(surface.db.clock)
+    today = time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
+    month = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+    days = surface.db.usage_since(month, **owned_by(surface))["per_day"]
+    date = time.strftime("%Y-%m-%d", time.localtime(today))
+    spent = {
+        "today": [day for day in days if day["day"] == date],
+        "this month": days,
+    }
+    return [
+        f"You, {when}: {sum(day['api_calls'] for day in parts)} model calls,"
+        f" about ${sum(day['cost_usd'] for day in parts):.2f}"
+        for when, parts in spent.items()
+    ]
 
 
 @command("insights", category=CATEGORY, args="[days]", slow=True)

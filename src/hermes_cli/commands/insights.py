@@ -72,6 +72,10 @@ def run(args: argparse.Namespace) -> int:
     )
     _bars("Tools", [(name, count) for name, count in list(activity["tools"].items())[:10]])
     _models(used["models"])
+    _people(used["people"])
+    if used["exact_since"] is not None:
+        began = date.fromtimestamp(used["exact_since"]).isoformat()
+        print(dim(f"\nCost from before {began} stands on the day its conversation was last used."))
     return 0
 
 
@@ -109,6 +113,20 @@ def _models(models: list[dict[str, Any]]) -> None:
         print(
             f"  {one_line(model['model'], 32):32} {model['api_calls']:>6} calls"
             f" {short(tokens):>7} tokens ${cost:>8.2f} {bar(tokens, most, 20)}".rstrip()
+        )
+
+
+def _people(people: list[dict[str, Any]]) -> None:
+    if len(people) < 2:
+        return
+    print(f"\n{bold('People')}")
+    most = max(person["cost_usd"] for person in people)
+    for person in people:
+        tokens = person["input_tokens"] + person["output_tokens"]
+        name = person["user_id"] or "(this machine)"
+        print(
+            f"  {one_line(name, 32):32} {person['api_calls']:>6} calls {short(tokens):>7} tokens"
+            f" ${person['cost_usd']:>8.2f} {bar(person['cost_usd'], most, 20)}".rstrip()
         )
 
 
