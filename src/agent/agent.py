@@ -309,9 +309,9 @@ class AIAgent:
         db = self.db
         running = db.list_delegations(self._journal.session_id, "running") if db else []
         if db is not None and running:
-            from .background import end_lost
+            from .background import end_abandoned
 
-            end_lost(db, running)
+            end_abandoned(db, running)
 
     async def _system_prompt(self, instructions: str = "") -> str:
         """The session's prompt; one that is built now ends with the instructions."""
@@ -355,7 +355,7 @@ class AIAgent:
         self._leave_engine()
         if engine is None:
             return
-        from .compression.engine import Engine
+        from .compression.plugin_engine import Engine
 
         used = self._compressor.engine = Engine(engine, self.platform)
         used.use_model(self.llm)

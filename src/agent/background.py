@@ -1,9 +1,10 @@
 """Sub-agents that go on after the turn that started them, in threads of this process.
 
 What is under way is a fact of the store; the table here only knows how to stop it. Abandoned work,
-whose process is gone, is ended like an abandoned turn, by the next process that looks (`end_lost`):
-the sub-agents' turns are closed in their histories, and the conversation is notified once. Whoever
-ends the program calls `stop_all` first, so that what runs stores where it came to.
+whose process is gone, is ended like an abandoned turn, by the next process that looks
+(`end_abandoned`): the sub-agents' turns are closed in their histories, and the conversation is
+notified once. Whoever ends the program calls `stop_all` first, so that what runs stores where it
+came to.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ def running_here() -> list[str]:
         return list(_runs)
 
 
-def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]]) -> int:
+def end_abandoned(db: SessionDB, running: Iterable[Mapping[str, Any]]) -> int:
     """End those of `running` that were abandoned by their process; returns how many.
 
     What the sub-agents had done is kept in their sessions, which the conversation is told of.
@@ -187,7 +188,7 @@ def end_lost(db: SessionDB, running: Iterable[Mapping[str, Any]]) -> int:
     for delegation in running:
         owner = delegation["owner"]
         is_elsewhere = owner in living and owner != this_process()
-        if living[owner] if is_elsewhere else not is_lost(delegation, db.clock):
+        if living[owner] if is_elsewhere else not is_abandoned(delegation, db.clock):
             continue
         for session_id in delegation["sessions"]:
             _close_turn(db, session_id)
@@ -205,7 +206,7 @@ def _close_turn(db: SessionDB, session_id: str) -> None:
         db.close_abandoned_turn(turn["conversation_id"], turn["fence"])
 
 
-def is_lost(delegation: Mapping[str, Any], now: float) -> bool:
+def is_abandoned(delegation: Mapping[str, Any], now: float) -> bool:
     """Whether running work was abandoned: its process is gone; `now` by the store's clock."""
     pid, start = delegation["owner_pid"], delegation["owner_started_at"]
     if pid == os.getpid() and start == start_time(pid):

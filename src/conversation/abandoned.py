@@ -107,7 +107,7 @@ def close_turn(db: SessionDB, turn: Mapping[str, Any]) -> None:
         log.info("The abandoned turn in %s was closed", turn["conversation_id"])
 
 
-def is_left_behind(turn: Mapping[str, Any], workspace: str) -> bool:
+def used_files_elsewhere(turn: Mapping[str, Any], workspace: str) -> bool:
     """Whether an abandoned turn has worked on files of a machine that is not this one.
 
     Where the `workspace` is "shared" by all machines, none has.
@@ -119,7 +119,7 @@ def is_left_behind(turn: Mapping[str, Any], workspace: str) -> bool:
 
 def is_resumed(turn: Mapping[str, Any], settings: AgentSettings, workspace: str = "local") -> bool:
     """Whether an abandoned turn is resumed without asking; any other is closed."""
-    if is_left_behind(turn, workspace):
+    if used_files_elsewhere(turn, workspace):
         return False
     if settings.cut_off_turns == "ask":
         return False
@@ -152,7 +152,7 @@ def take_over_turn(
 
     conversation_id, fence = str(turn["conversation_id"]), int(turn["fence"])
     if not is_resumed(turn, settings, workspace):
-        notice = LEFT_BEHIND if is_left_behind(turn, workspace) else CUT_OFF
+        notice = LEFT_BEHIND if used_files_elsewhere(turn, workspace) else CUT_OFF
         if db.close_abandoned_turn(conversation_id, fence, notice):
             log.info("The abandoned turn in %s was closed", conversation_id)
         return None

@@ -316,7 +316,7 @@ class Conversations:
             self.places.learn(outcome.session_id, outcome.conversation_id)
         if outcome.failed and not outcome.is_silent:
             self.failed += 1
-            await self.end_stuck(began if taken is not None else outcome.session_id)
+            await self.end_reported_turn(began if taken is not None else outcome.session_id)
         try:
             await door.settle(work, outcome, agent)
         except StoreError as error:
@@ -409,7 +409,7 @@ class Conversations:
             lambda: self._db.drop_message(inbox_id), f"Dropping {inbox_id}", is_repeatable=True
         )
 
-    async def end_stuck(self, session_id: str) -> asyncio.Task[None] | None:
+    async def end_reported_turn(self, session_id: str) -> asyncio.Task[None] | None:
         """End a turn of this process whose end was reported to its front end but not stored; None
         if it was.
 
@@ -478,7 +478,7 @@ class Conversations:
         if late:
             _, late = await asyncio.wait(late, timeout=LAST_SECONDS)
             ending = [
-                await self.end_stuck(agent.session_id)
+                await self.end_reported_turn(agent.session_id)
                 for key, agent in list(self.agents.items())
                 if self._workers.get(key) in late and hasattr(agent, "session_id")
             ]

@@ -118,7 +118,7 @@ class Delivery:
     async def look(self) -> None:
         """Send what other processes owe to chats whose platform is connected, and settle what those
         were sending that are gone."""
-        for row in await self._db.list_left_deliveries():
+        for row in await self._db.list_abandoned_deliveries():
             if self._adapter(row["platform"]) is not None:
                 await self._settle_unsure(row)
         for row in await self._db.list_deliveries(("pending",)):
@@ -188,7 +188,7 @@ class Delivery:
     async def resume(self) -> None:
         """After a start: send what was not sent; `resume_platform` settles what may have been."""
         db = self._db
-        self._left = await db.list_left_deliveries(with_own=True)
+        self._left = await db.list_abandoned_deliveries(with_own=True)
         for key in {row["session_key"] for row in await db.list_deliveries(("pending",))}:
             self.wake_chat(key)
         await db.forget_delivered()
@@ -368,7 +368,7 @@ class Delivery:
                 await adapter.send_media(
                     row["chat_id"], str(files[number - len(parts)]), thread_id=row["thread_id"]
                 )
-            elif number > 0 or not await self._replaced(adapter, row, parts[0]):
+            elif number > 0 or not await self._replace_preview(adapter, row, parts[0]):
                 await adapter.send(
                     row["chat_id"],
                     adapter.format(parts[number]),
@@ -377,13 +377,15 @@ class Delivery:
                 )
             self._sent[delivery_id] = number + 1
 
-    async def _replaced(self, adapter: PlatformAdapter, row: dict[str, Any], part: str) -> bool:
+    async def _replace_preview(
+        self, adapter: PlatformAdapter, row: dict[str, Any], part: str
+    ) -> bool:
         """Let the beginning of a text take the place of its preview; False if there is none."""
         # An answer is named after its turn and the number of its step.
         names = (row["obligation_id"], row["obligation_id"].rpartition(":")[0])
         stream = next((self._streams[name] for name in names if name in self._streams), None)
         if stream is None:
-            return await self._replaced_left(adapter, row, part)
+            return await self._replace_earlier_preview(adapter, row, part)
         await stream.stop()  # from here on it does not grow
         if stream.message_id is not None:
             try:
@@ -399,7 +401,7 @@ class Delivery:
         }
         return stream.message_id is not None
 
-    async def _replaced_left(
+    async def _replace_earlier_preview(
         self, adapter: PlatformAdapter, row: dict[str, Any], part: str
     ) -> bool:
         """The same for the preview of a turn that was taken over."""

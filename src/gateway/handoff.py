@@ -140,11 +140,11 @@ class Handoffs:
 
         `with_own`: also what this process had, before it executed itself again.
         """
-        for row in await self._db.list_left_handoffs(with_own):
+        for row in await self._db.list_abandoned_handoffs(with_own):
             name = str(row["handoff_platform"])
             if self._is_connecting(name):
                 continue
-            if await self._db.take_left_handoff(row["id"], row["handoff_owner"]):
+            if await self._db.take_over_handoff(row["id"], row["handoff_owner"]):
                 await self._take(row["id"], name)
 
     async def _take(self, session_id: str, name: str) -> bool:

@@ -46,9 +46,9 @@ class NoteTurns:
 
         An API client is told with its next request: there is nobody to answer before.
         """
-        from agent.leftovers import end_lost_tasks
+        from agent.abandoned_work import end_abandoned_tasks
 
-        await asyncio.to_thread(end_lost_tasks, self.db.sync)
+        await asyncio.to_thread(end_abandoned_tasks, self.db.sync)
         begun = 0
         for session_id in await self.db.list_noted():
             tip = await self.db.get_compression_tip(session_id)

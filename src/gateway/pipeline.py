@@ -126,7 +126,7 @@ class Pipeline:
         key = self._store.key_of(event.source)
         inbound = Inbound(event, key, inbox_id(event, key))
         async with self._stored.place(key):
-            if await self._stored_once(inbound):
+            if await self._store_once(inbound):
                 if self._may_go_on(inbound):
                     self.take_up(inbound)
                 else:
@@ -219,7 +219,7 @@ class Pipeline:
                 holders.setdefault(lease["name"].partition(":")[0], set()).add(lease["owner"])
         return holders
 
-    async def _stored_once(self, inbound: Inbound) -> bool:
+    async def _store_once(self, inbound: Inbound) -> bool:
         event = inbound.event
         return await store_inbound(self._db, self._store, inbound, event.text, event.message_id)
 
@@ -228,7 +228,7 @@ class Pipeline:
             try:
                 line = await self._admit(inbound)
             except Exception as error:  # noqa: BLE001 - nobody is left without a word
-                await self._failed(inbound, error)
+                await self._report_failure(inbound, error)
                 return
             if line is not None:
                 command = self._conversations.spawn(self._run_command(inbound, line))
@@ -239,7 +239,7 @@ class Pipeline:
 
         Who is stopped in here has not begun: it waits in the inbox for the next start.
         """
-        admitted = await self._authorised(inbound) and await self._hooked(inbound)
+        admitted = await self._authorise(inbound) and await self._run_hooks(inbound)
         if not self._may_go_on(inbound):
             self._put_back(inbound)
             return None
@@ -266,9 +266,9 @@ class Pipeline:
             await self._commands.run(inbound, line)
             await self._conversations.drop(inbound.inbox_id)
         except Exception as error:  # noqa: BLE001 - nobody is left without a word
-            await self._failed(inbound, error)
+            await self._report_failure(inbound, error)
 
-    async def _failed(self, inbound: Inbound, error: Exception) -> None:
+    async def _report_failure(self, inbound: Inbound, error: Exception) -> None:
         log.error("%s could not be dealt with", inbound.inbox_id, exc_info=error)
         await self._delivery.say(
             inbound.event.source, inbound.session_key, f"⚠️ That failed: {error}"
@@ -276,7 +276,7 @@ class Pipeline:
         # The error was reported: the message is not processed later.
         await self._conversations.drop(inbound.inbox_id)
 
-    async def _authorised(self, inbound: Inbound) -> bool:
+    async def _authorise(self, inbound: Inbound) -> bool:
         """Whether its sender may talk; a stranger in a direct chat is told how to be let in."""
         source = inbound.event.source
         if await self._authorization.admits(source):
@@ -286,7 +286,7 @@ class Pipeline:
             await self._delivery.say(source, inbound.session_key, offer)
         return False
 
-    async def _hooked(self, inbound: Inbound) -> bool:
+    async def _run_hooks(self, inbound: Inbound) -> bool:
         """Plugins may leave a message out or rewrite it."""
         is_wanted = plugins.has_hook(HOOK)
         return not is_wanted or await self.hook.passes(inbound.event, inbound.inbox_id)
@@ -364,6 +364,6 @@ def content_of(text: str, media: list[str]) -> Any:
     """What a model is sent: the text, with pictures as parts and other files by name."""
     if not media:
         return text
-    from agent.media import file_parts
+    from agent.file_parts import file_parts
 
     return file_parts(text, media)

@@ -54,8 +54,8 @@ def run_gateway(home: Path) -> int:
 
 
 async def _serve(home: Path, lock: GatewayLock) -> int:
+    from agent.abandoned_work import end_abandoned_work
     from agent.build import check_tool_choice
-    from agent.leftovers import settle_left
     from hermes_state import AsyncSessionDB, at_hand
 
     settings = load_config(home)
@@ -68,7 +68,7 @@ async def _serve(home: Path, lock: GatewayLock) -> int:
             check_tool_choice(settings, platform.value)
     store = await asyncio.to_thread(open_store, home)  # a server may be slow to answer
     await at_hand(store, store.settle_at_startup)
-    await at_hand(store, settle_left, home, store)
+    await at_hand(store, end_abandoned_work, home, store)
     db = AsyncSessionDB(store)
     runner = GatewayRunner(config, settings, db, home)
     loop = asyncio.get_running_loop()

@@ -110,7 +110,7 @@ class Recovery:
     async def _tell_begun(self, platforms: Collection[Platform], *, with_own: bool = False) -> None:
         """Tell chats of abandoned commands, which are not run a second time."""
         names = {platform.value for platform in platforms}
-        for row in await self.db.list_left_commands(with_own):
+        for row in await self.db.list_abandoned_commands(with_own):
             if row["source"] in names and row["session_key"] and "source" in row["facts"]:
                 source = SessionSource.from_dict(row["facts"]["source"])
                 notice = STOPPED.format(command=row["content"])

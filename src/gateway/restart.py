@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 NOTIFY_FILE = ".restart_notify.json"
 LOOP_FILE = "gateway/restart_loop.json"
-MAX_CUT_OFF = 3
+MAX_INTERRUPTED = 3
 """Restarts in a row that may interrupt the same chat's turn and continue it."""
 CUT_OFF_REASON = "restart_timeout"
 
@@ -120,7 +120,7 @@ def _recent(home: Path, config: GatewayConfig) -> list[float]:
     ]
 
 
-async def tell_cut_off(
+async def notify_interrupted(
     keys: list[str],
     store: SessionStore,
     db: AsyncSessionDB,
@@ -154,7 +154,7 @@ def _mark(home: Path, store: SessionStore, keys: list[str]) -> set[str]:
     marked = set()
     for key, count in counts.items():
         try:
-            if count >= MAX_CUT_OFF:
+            if count >= MAX_INTERRUPTED:
                 store.suspend_session(key)
             elif store.mark_resume_pending(key, CUT_OFF_REASON):
                 marked.add(key)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.leftovers import end_lost_tasks
+from agent.abandoned_work import end_abandoned_tasks
 from agent.outcome import outcome_from_dict
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
@@ -202,7 +202,7 @@ class GatewayRunner:
         self.spawn(self._session_expiry_watcher())
         self.spawn(self.handoffs.watch(self.is_running))
         self.spawn(self.recovery.watch(self.adapters, self.is_running))
-        self.spawn(self.replica.keep_tidy(end_lost_tasks))
+        self.spawn(self.replica.keep_tidy(end_abandoned_tasks))
         self.spawn(self.balance.watch(self.is_running))
         self._update_runtime_status("running")
         platforms = [platform.value for platform in self.adapters]
@@ -226,7 +226,7 @@ class GatewayRunner:
         if conversations is not None:
             cut_off = await conversations.drain(self._drain_seconds())
             home = self.home if is_handed_over or self.restart.wanted else None
-            await restart.tell_cut_off(
+            await restart.notify_interrupted(
                 cut_off, self.session_store, self._session_db, self.delivery, home
             )
         for agent in list(self._running_agents.values()):

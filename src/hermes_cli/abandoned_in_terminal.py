@@ -30,11 +30,11 @@ def take_over(
     taken = abandoned.take_over_turn(db, turn, settings, workspace)
     if taken is not None:
         say(abandoned.GOING_ON)
+        from agent.abandoned_work import end_abandoned_work
         from agent.home import hermes_home
-        from agent.leftovers import settle_left
 
         # Processes of the abandoned turn must not run beside the new one.
-        settle_left(hermes_home(), db)
+        end_abandoned_work(hermes_home(), db)
     elif not abandoned.runs_elsewhere(db, str(turn["session_id"])):
         say(CLOSED)
     return taken

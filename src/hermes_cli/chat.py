@@ -75,9 +75,9 @@ def run_chat(options: ChatOptions) -> int:
                 complain(str(db.salvage_report))
             db.settle_at_startup()
             begin_pruning(db, config.home, config.sessions)
-            from agent.leftovers import settle_left
+            from agent.abandoned_work import end_abandoned_work
 
-            settle_left(config.home, db)
+            end_abandoned_work(config.home, db)
             return Chat(config, db, options).run()
     except (ConfigError, UnknownProviderError, UsageError, StoreError) as error:
         complain(f"hermes: {error}")

@@ -255,7 +255,7 @@ class AsyncSessionDB:
     list_waiting = _InThread(SessionDB.list_waiting)
     begin_command = _InThread(SessionDB.begin_command)
     list_begun = _InThread(SessionDB.list_begun)
-    list_left_commands = _InThread(SessionDB.list_left_commands)
+    list_abandoned_commands = _InThread(SessionDB.list_abandoned_commands)
     drop_message = _InThread(SessionDB.drop_message)
     forget_taken = _InThread(SessionDB.forget_taken)
 
@@ -265,7 +265,7 @@ class AsyncSessionDB:
     begin_delivery = _InThread(SessionDB.begin_delivery)
     finish_delivery = _InThread(SessionDB.finish_delivery)
     settle_delivery = _InThread(SessionDB.settle_delivery)
-    list_left_deliveries = _InThread(SessionDB.list_left_deliveries)
+    list_abandoned_deliveries = _InThread(SessionDB.list_abandoned_deliveries)
     list_deliveries = _InThread(SessionDB.list_deliveries)
     note_preview = _InThread(SessionDB.note_preview)
     get_preview = _InThread(SessionDB.get_preview)
@@ -371,8 +371,8 @@ class AsyncSessionDB:
     get_handoff_state = _InThread(SessionDB.get_handoff_state)
     list_pending_handoffs = _InThread(SessionDB.list_pending_handoffs)
     claim_handoff = _InThread(SessionDB.claim_handoff)
-    list_left_handoffs = _InThread(SessionDB.list_left_handoffs)
-    take_left_handoff = _InThread(SessionDB.take_left_handoff)
+    list_abandoned_handoffs = _InThread(SessionDB.list_abandoned_handoffs)
+    take_over_handoff = _InThread(SessionDB.take_over_handoff)
     complete_handoff = _InThread(SessionDB.complete_handoff)
     fail_handoff = _InThread(SessionDB.fail_handoff)
 

@@ -335,7 +335,7 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
         checkup_turns.mend_leases,
     ),
     "turns_end": (
-        checkup_turns.forgotten_turns,
+        checkup_turns.long_abandoned_turns,
         "{0} turns were abandoned more than an hour ago, and no process took them over: {1}.",
         checkup_turns.close_turns,
     ),

@@ -60,7 +60,7 @@ def mend_leases(conn: Connection, conversations: list[str]) -> None:
         )
 
 
-def forgotten_turns(conn: Connection) -> list[str]:
+def long_abandoned_turns(conn: Connection) -> list[str]:
     """Conversations whose turn was abandoned and not taken over for an hour."""
     return [str(turn["conversation_id"]) for turn in _forgotten(conn)]
 

@@ -324,7 +324,7 @@ class SessionDB:
     list_waiting = _reads(inbox.list_waiting)
     begin_command = _writes(inbox.begin_command)
     list_begun = _reads(inbox.list_begun)
-    list_left_commands = _reads(inbox.list_left_commands)
+    list_abandoned_commands = _reads(inbox.list_abandoned_commands)
     drop_message = _writes(inbox.drop_message)
     forget_taken = _writes(inbox.forget_taken)
 
@@ -334,7 +334,7 @@ class SessionDB:
     begin_delivery = _writes(outbox.begin_delivery)
     finish_delivery = _writes(outbox.finish_delivery)
     settle_delivery = _writes(outbox.settle_delivery)
-    list_left_deliveries = _reads(outbox.list_left_deliveries)
+    list_abandoned_deliveries = _reads(outbox.list_abandoned_deliveries)
     list_deliveries = _reads(outbox.list_deliveries)
     note_preview = _writes(previews.note_preview)
     get_preview = _reads(previews.get_preview)
@@ -442,8 +442,8 @@ class SessionDB:
     get_handoff_state = _reads(routing.get_handoff_state)
     list_pending_handoffs = _reads(routing.list_pending_handoffs)
     claim_handoff = _writes(routing.claim_handoff)
-    list_left_handoffs = _reads(routing.list_left_handoffs)
-    take_left_handoff = _writes(routing.take_left_handoff)
+    list_abandoned_handoffs = _reads(routing.list_abandoned_handoffs)
+    take_over_handoff = _writes(routing.take_over_handoff)
     complete_handoff = _writes(routing.complete_handoff)
     fail_handoff = _writes(routing.fail_handoff)
 

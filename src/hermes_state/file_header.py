@@ -85,7 +85,7 @@ def _number(header: bytes, offset: int) -> int:
     return int(struct.unpack_from(">I", header, offset)[0])
 
 
-def mended_copy(path: Path, copy: Path) -> bool:
+def make_fixed_copy(path: Path, copy: Path) -> bool:
     """Copy a damaged database and mend the header of the copy; False if that does not help."""
     with _opened(path) as source, copy.open("wb") as target:
         copy.chmod(0o600)

@@ -19,7 +19,7 @@ from .errors import AlreadyTakenError
 from .formats import names_in, needed, understands, understood
 from .lineage import get_compression_lineage
 from .newer import highest_format
-from .replicas import of_those_gone
+from .replicas import filter_abandoned
 from .turns import Lease, raise_format
 
 INBOX_ID = "_inbox"
@@ -157,9 +157,9 @@ def list_begun(conn: Connection) -> list[dict[str, Any]]:
     return _messages(conn, f"state = 'begun' AND {understood()} ORDER BY received_at, rowid")
 
 
-def list_left_commands(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
+def list_abandoned_commands(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
     """Abandoned commands, whose process is gone; `with_own` as in `list_others`."""
-    return of_those_gone(conn, list_begun(conn), with_own)
+    return filter_abandoned(conn, list_begun(conn), with_own)
 
 
 def drop_message(conn: Connection, inbox_id: str) -> bool:

@@ -48,7 +48,7 @@ CONVERSATION: dict[str, str] = {
             "begin_turn", "begin_noted_turn", "record_step", "append_missing", "deliver_results",
             "update_token_counts", "record_auxiliary_usage", "claim_review",
             "set_wall_mode", "set_wall_folders", "record_gateway_session_peer",
-            "request_handoff", "claim_handoff", "take_left_handoff", "complete_handoff",
+            "request_handoff", "claim_handoff", "take_over_handoff", "complete_handoff",
             "fail_handoff",
             "record_compression_failure_cooldown", "clear_compression_failure_cooldown",
             "set_compression_fallback_streak",

@@ -15,7 +15,7 @@ from hermes_base.process import this_process
 from .codec import encode_text
 from .dialect import Connection, rows
 from .formats import needed, understood
-from .replicas import PlatformLease, of_those_gone, require_platform
+from .replicas import PlatformLease, filter_abandoned, require_platform
 
 OUTBOX = "_outbox"
 """Key under which a message says where it is to be delivered: id, platform, chat_id, …"""
@@ -132,9 +132,9 @@ def _require_outcome(state: str) -> None:
         raise ValueError(f"a delivery cannot become {state!r}")
 
 
-def list_left_deliveries(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
+def list_abandoned_deliveries(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
     """Abandoned deliveries, whose owner is gone, oldest first; `with_own` as in `list_others`."""
-    return of_those_gone(conn, list_deliveries(conn, ("sending",)), with_own)
+    return filter_abandoned(conn, list_deliveries(conn, ("sending",)), with_own)
 
 
 def list_deliveries(

@@ -172,7 +172,7 @@ def list_others(conn: Connection, with_own: bool = False) -> set[str]:
     return list_alive(conn) - {owner} if with_own else list_alive(conn) | {owner}
 
 
-def of_those_gone(
+def filter_abandoned(
     conn: Connection, owned: list[dict[str, Any]], with_own: bool, column: str = "owner"
 ) -> list[dict[str, Any]]:
     """The abandoned rows: those whose owner is gone; `with_own` as in `list_others`."""

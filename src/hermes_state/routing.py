@@ -10,7 +10,7 @@ from .changes import note_session_changed
 from .codec import encode_text
 from .dialect import Connection, row, rows, tuples
 from .formats import needed, understood
-from .replicas import of_those_gone
+from .replicas import filter_abandoned
 from .sessions import RECOVERABLE_END_REASONS
 from .titles import make_room_for_title
 
@@ -173,7 +173,7 @@ def claim_handoff(conn: Connection, session_id: str) -> bool:
     return _move_handoff(conn, session_id, "running", None, ("pending",), this_process())
 
 
-def list_left_handoffs(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
+def list_abandoned_handoffs(conn: Connection, with_own: bool = False) -> list[dict[str, Any]]:
     """Sessions whose hand-off was abandoned by its owner, oldest first.
 
     `with_own` as in `list_others`.
@@ -183,10 +183,10 @@ def list_left_handoffs(conn: Connection, with_own: bool = False) -> list[dict[st
         "SELECT * FROM sessions WHERE handoff_state = 'running'"
         f" AND {understood('handoff_needs_format')} ORDER BY started_at, id",
     )
-    return of_those_gone(conn, sessions, with_own, "handoff_owner")
+    return filter_abandoned(conn, sessions, with_own, "handoff_owner")
 
 
-def take_left_handoff(conn: Connection, session_id: str, owner: str | None) -> bool:
+def take_over_handoff(conn: Connection, session_id: str, owner: str | None) -> bool:
     """Take over the abandoned hand-off of `owner`; False if another process was first."""
     conn.execute(
         "UPDATE sessions SET handoff_owner = ?, version = version + 1 WHERE id = ?"

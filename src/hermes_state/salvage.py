@@ -28,7 +28,7 @@ from .connection import (
     translated,
 )
 from .dialect import value
-from .file_header import is_doubtful, is_wrong, mended_copy, read_header, says_too_few
+from .file_header import is_doubtful, is_wrong, make_fixed_copy, read_header, says_too_few
 from .losses import note_loss
 from .migrations import prepare
 from .opening import FileConnection
@@ -130,7 +130,7 @@ def _readable(moved: Path, copy: Path) -> Iterator[Path]:
         yield moved
         return
     try:
-        yield copy if mended_copy(moved, copy) else moved
+        yield copy if make_fixed_copy(moved, copy) else moved
     finally:
         for suffix in ("", *_WITH_IT):
             _beside(copy, suffix).unlink(missing_ok=True)

@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _settle_earlier_runs(watcher: other_processes.Watcher) -> None:
-    server.reap_left_processes()
+    server.reap_orphans()
     watcher.run()
 
 

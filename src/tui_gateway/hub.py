@@ -40,7 +40,7 @@ class Hub(Protocol):
         """Read the configuration again."""
         ...
 
-    def reap_left_processes(self) -> None:
+    def reap_orphans(self) -> None:
         """End orphaned processes: those that tools of a killed server had started."""
         ...
 

@@ -89,11 +89,11 @@ class Watcher:
 
         if not has_store(hermes_home()):
             return  # nothing was ever said here
-        from agent.leftovers import end_lost_tasks
+        from agent.abandoned_work import end_abandoned_tasks
 
         db = self._hub.get_db()
         _wakes[:] = [db.wake]
-        end_lost_tasks(db)
+        end_abandoned_tasks(db)
         for turn in abandoned.list_to_resume(db):
             if _is_ours(turn) and turn["silent"] >= grace:
                 self._take(db, turn)

@@ -172,17 +172,17 @@ def emit(event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None
     _emit(event, sid, payload)
 
 
-def reap_left_processes() -> None:
+def reap_orphans() -> None:
     """End orphaned processes: those that tools of a killed server had started."""
+    from agent.abandoned_work import end_abandoned_work
     from agent.home import ConfigError, hermes_home
-    from agent.leftovers import settle_left
     from agent.store import has_store
     from hermes_state import StoreError
 
     try:
         if not has_store(hermes_home()):
             return  # nothing was ever said here
-        settle_left(hermes_home(), _get_db())
+        end_abandoned_work(hermes_home(), _get_db())
     except (ConfigError, OSError, StoreError) as error:
         # Retried at the next start; the person can work meanwhile.
         log.warning("Orphaned processes of an earlier run could not be ended: %s", error)

@@ -154,7 +154,7 @@ class SessionDoor(Door[Work]):
         session["noted"] = isinstance(work, Notes)
         session["prompt"] = work.content if isinstance(work, Prompt) else ""
         if isinstance(work, Taken):
-            hub.reap_left_processes()  # those of the abandoned turn must not run beside this
+            hub.reap_orphans()  # those of the abandoned turn must not run beside this
         return agent
 
     def request(self, work: Work) -> TurnRequest:

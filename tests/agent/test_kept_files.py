@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agent.file_parts import file_parts
 from agent.kept_files import FOLDERS, prune_kept_files
-from agent.media import file_parts
 from gateway.media import safe_name
 from hermes_state import SessionDB
 

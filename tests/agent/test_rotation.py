@@ -168,7 +168,7 @@ def test_it_is_told_even_if_what_follows_the_commit_fails(
     def fail(*args: Any, **more: Any) -> None:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(Record, "done", fail)
+    monkeypatch.setattr(Record, "record_success", fail)
     store_talk(db, "s", 60)
     agent, _ = agent_on(db, session_id="s", auxiliary=Summariser(GOOD))
     told = recorder(agent)

@@ -127,16 +127,16 @@ async def test_a_turn_that_a_full_store_keeps_from_beginning_is_told_and_not_run
 ) -> None:
     async with gateway(tmp_path) as chats:
         disk = Disk(chats.db)
-        hooked = chats.runner.pipeline._hooked
+        hooked = chats.runner.pipeline._run_hooks
 
         async def fill(inbound: Any) -> bool:
             disk.full = True
             return await hooked(inbound)
 
-        monkeypatch.setattr(chats.runner.pipeline, "_hooked", fill)
+        monkeypatch.setattr(chats.runner.pipeline, "_run_hooks", fill)
         assert "No room left" in await chats.ask("one")
         assert len(chats.db.list_waiting()) == 1, "it cannot be taken from the inbox now"
-        monkeypatch.setattr(chats.runner.pipeline, "_hooked", hooked)
+        monkeypatch.setattr(chats.runner.pipeline, "_run_hooks", hooked)
         disk.full = False
         await settled(chats)
         assert chats.model.calls == 0

@@ -52,14 +52,14 @@ async def test_a_message_on_its_way_when_the_gateway_stops_waits_for_the_next_st
     async with gateway(tmp_path) as chats:
         pipeline = chats.runner.pipeline
         passes, goes_on = asyncio.Event(), asyncio.Event()
-        authorised = pipeline._authorised
+        authorised = pipeline._authorise
 
         async def slowly(inbound: Any) -> bool:
             passes.set()
             await goes_on.wait()
             return await authorised(inbound)
 
-        monkeypatch.setattr(pipeline, "_authorised", slowly)
+        monkeypatch.setattr(pipeline, "_authorise", slowly)
         await chats.local.receive("hello")
         await passes.wait()
         stop_receiving = chats.runner.supervisor.stop_receiving

@@ -31,7 +31,7 @@ async def at_once(chats: Chats, texts: list[str]) -> None:
 async def test_many_at_once_are_stored_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = Pipeline._stored_once
+    stored = Pipeline._store_once
     reached = 0
 
     async def slower_for_the_first(self: Pipeline, inbound: Inbound) -> bool:
@@ -41,7 +41,7 @@ async def test_many_at_once_are_stored_in_order(
             await asyncio.sleep(0)
         return await stored(self, inbound)
 
-    monkeypatch.setattr(Pipeline, "_stored_once", slower_for_the_first)
+    monkeypatch.setattr(Pipeline, "_store_once", slower_for_the_first)
     async with gateway(tmp_path, busy_input_mode="queue") as chats:
         await at_once(chats, ALL)
         assert await chats.local.wait_for(len(ALL)) == [f"re: {one}" for one in ALL]
@@ -52,14 +52,14 @@ async def test_nobody_overtakes_one_that_is_being_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = asyncio.Event()
-    authorised = Pipeline._authorised
+    authorised = Pipeline._authorise
 
     async def slowly(self: Pipeline, inbound: Inbound) -> bool:
         if inbound.event.text == "0":
             await gate.wait()
         return await authorised(self, inbound)
 
-    monkeypatch.setattr(Pipeline, "_authorised", slowly)
+    monkeypatch.setattr(Pipeline, "_authorise", slowly)
     async with gateway(tmp_path, busy_input_mode="queue") as chats:
         await at_once(chats, ALL)
         assert await chats.ask("hello", chat_id="2") == "re: hello", "other chats do not wait"
@@ -71,14 +71,14 @@ async def test_nobody_overtakes_one_that_is_being_looked_at(
 async def test_one_that_fails_lets_the_next_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authorised = Pipeline._authorised
+    authorised = Pipeline._authorise
 
     async def not_the_first(self: Pipeline, inbound: Inbound) -> bool:
         if inbound.event.text == "0":
             raise RuntimeError("no list of people")
         return await authorised(self, inbound)
 
-    monkeypatch.setattr(Pipeline, "_authorised", not_the_first)
+    monkeypatch.setattr(Pipeline, "_authorise", not_the_first)
     async with gateway(tmp_path, busy_input_mode="queue") as chats:
         await at_once(chats, ["0", "1"])
         assert sorted(await chats.local.wait_for(2)) == [
@@ -91,14 +91,14 @@ async def test_one_that_fails_lets_the_next_through(
 async def test_one_that_cannot_be_stored_lets_the_next_through(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = Pipeline._stored_once
+    stored = Pipeline._store_once
 
     async def not_the_first(self: Pipeline, inbound: Inbound) -> bool:
         if inbound.event.text == "0":
             raise StoreError("no room")
         return await stored(self, inbound)
 
-    monkeypatch.setattr(Pipeline, "_stored_once", not_the_first)
+    monkeypatch.setattr(Pipeline, "_store_once", not_the_first)
     async with gateway(tmp_path) as chats:
         refused, taken = await asyncio.gather(
             chats.say("0"), chats.say("1"), return_exceptions=True

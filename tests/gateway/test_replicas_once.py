@@ -238,10 +238,10 @@ def test_background_work_is_lost_with_its_gateway_and_not_before(tmp_path: Path)
             task = {"goals": ["dig"], "sessions": [], "machine": place[:3]}
             db.create_session("s", "local")
             db.create_delegation("d", "s", task, owner_pid=int(place[3]), owner_started_at=1)
-        assert background.end_lost(db, db.list_running_delegations()) == 0
+        assert background.end_abandoned(db, db.list_running_delegations()) == 0
         fall_silent(db)
-        assert background.end_lost(db, db.list_running_delegations()) == 1
-        assert background.end_lost(db, db.list_running_delegations()) == 0
+        assert background.end_abandoned(db, db.list_running_delegations()) == 1
+        assert background.end_abandoned(db, db.list_running_delegations()) == 0
 
 
 async def test_an_adapter_keeps_its_place_under_the_lease_of_its_platform(tmp_path: Path) -> None:

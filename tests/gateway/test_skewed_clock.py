@@ -76,8 +76,8 @@ def test_background_work_on_another_machine_is_lost_after_a_day(db: SessionDB) -
             "dispatched_at": db.now() - seconds,
         }  # fmt: skip
 
-    assert not background.is_lost(began(background.GIVEN_UP_AFTER - 60), db.clock)
-    assert background.is_lost(began(background.GIVEN_UP_AFTER + 60), db.clock)
+    assert not background.is_abandoned(began(background.GIVEN_UP_AFTER - 60), db.clock)
+    assert background.is_abandoned(began(background.GIVEN_UP_AFTER + 60), db.clock)
 
 
 def test_a_lost_delegation_is_settled_by_the_same_clock(
@@ -87,7 +87,7 @@ def test_a_lost_delegation_is_settled_by_the_same_clock(
     machine = ["elsewhere"] * len(background._here())
     task = {"goals": ["x"], "sessions": [], "machine": machine}
     db.create_delegation("d1", "s1", task, owner_pid=1, owner_started_at=1)
-    assert background.end_lost(db, db.list_running_delegations()) == 0
+    assert background.end_abandoned(db, db.list_running_delegations()) == 0
     assert "running, 0 s" in work._line(db.list_delegations("s1")[0], db.clock)
 
 

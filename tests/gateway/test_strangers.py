@@ -104,7 +104,7 @@ async def test_a_stranger_is_answered_once_and_who_has_the_key_stays(tmp_path: P
 async def test_the_oldest_stranger_is_dropped_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.platforms.listening.MOST_STRANGERS", 8)
+    monkeypatch.setattr("gateway.platforms.acceptor.MOST_STRANGERS", 8)
     async with serving(tmp_path) as served, asyncio.timeout(SECONDS):
         adapter: Any = served.runner.adapters[Platform.API_SERVER]
         assert (await served.http.get("/v1/models")).status_code == 200

@@ -13,7 +13,7 @@ pytest.importorskip("telegram")
 
 from agent.scripted import call, say
 from gateway import delivery, supervision
-from gateway.platforms.telegram import files as telegram_files
+from gateway.platforms.telegram import media as telegram_files
 from gateway.platforms.telegram import polling as telegram_polling
 
 from .. import seeds

@@ -15,7 +15,7 @@ pytest.importorskip("telegram")
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from gateway import delivery, supervision
-from gateway.platforms.telegram import files as telegram_files
+from gateway.platforms.telegram import media as telegram_files
 from gateway.platforms.telegram import polling as telegram_polling
 from hermes_state import StoreBusyError
 

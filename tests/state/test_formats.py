@@ -101,9 +101,9 @@ def test_a_command_that_a_newer_release_was_at_is_its_to_tell_of(db: SessionDB) 
     with newer_release("inbox.location"), acting_as("a"):
         accept(db, "m", location="here")
         assert db.begin_command("m")
-    assert db.list_left_commands() == []
+    assert db.list_abandoned_commands() == []
     with newer_release("inbox.location"):
-        assert [command["id"] for command in db.list_left_commands()] == ["m"]
+        assert [command["id"] for command in db.list_abandoned_commands()] == ["m"]
 
 
 def test_notes_signals_deliveries_and_hand_offs_wait_too(db: SessionDB) -> None:
@@ -129,9 +129,9 @@ def test_notes_signals_deliveries_and_hand_offs_wait_too(db: SessionDB) -> None:
             assert [signal["kind"] for signal in db.list_signals()] == ["wink"]
         with acting_as("b"):
             assert db.begin_delivery("d") and db.claim_handoff("s")
-    assert db.list_left_deliveries() == [] and db.list_left_handoffs() == []
+    assert db.list_abandoned_deliveries() == [] and db.list_abandoned_handoffs() == []
     with newer_release(*new):
-        assert len(db.list_left_deliveries()) == len(db.list_left_handoffs()) == 1
+        assert len(db.list_abandoned_deliveries()) == len(db.list_abandoned_handoffs()) == 1
 
 
 def test_other_answers_do_not_wait_for_one_that_is_not_understood(db: SessionDB) -> None:

@@ -247,7 +247,7 @@ TABLE = [
     m("claim_handoff", "wanted", session_id="wanted"),
     m("complete_handoff", "claimed", session_id="claimed"),
     m("fail_handoff", "claimed", session_id="claimed", error="gone"),
-    m("take_left_handoff", "claimed", session_id="claimed", owner=this_process()),
+    m("take_over_handoff", "claimed", session_id="claimed", owner=this_process()),
     m("try_acquire_compression_lock", session_id="ended", holder="me"),
     m("refresh_compression_lock", session_id="s", holder="me", ttl_seconds=9000.0),
     m("release_compression_lock", session_id="s", holder="me"),

@@ -253,14 +253,14 @@ def test_what_another_is_sending_is_left_to_it_while_it_lives(db: SessionDB) -> 
     db.add_delivery("x", "text", **TO)
     with acting_as("a"):
         assert db.begin_delivery("x")
-        assert db.list_left_deliveries() == []
-        assert [one["owner"] for one in db.list_left_deliveries(with_own=True)] == [owner("a")]
+        assert db.list_abandoned_deliveries() == []
+        assert [one["owner"] for one in db.list_abandoned_deliveries(with_own=True)] == [owner("a")]
     with acting_as("b"):
-        assert db.list_left_deliveries() == []
+        assert db.list_abandoned_deliveries() == []
         db.finish_delivery("x", "failed")
         assert db.list_deliveries(("failed",)) == []
         fall_silent(db, "a")
-        (left,) = db.list_left_deliveries()
+        (left,) = db.list_abandoned_deliveries()
         assert db.settle_delivery("x", left["owner"], "pending", "gone")
         assert not db.settle_delivery("x", left["owner"], "failed")
         assert db.begin_delivery("x")
@@ -289,7 +289,7 @@ def test_a_delivery_from_before_owners_were_noted_is_a_left_over(db: SessionDB) 
     db.add_delivery("x", "text", **TO)
     db.begin_delivery("x")
     tamper(db, "UPDATE delivery_obligations SET owner = NULL")
-    (left,) = db.list_left_deliveries()
+    (left,) = db.list_abandoned_deliveries()
     assert db.settle_delivery("x", left["owner"], "failed")
 
 
@@ -299,9 +299,9 @@ def test_a_command_is_told_as_cut_off_only_when_its_owner_is_gone(db: SessionDB)
     with acting_as("a"):
         assert db.begin_command("m")
     with acting_as("b"):
-        assert db.list_left_commands() == []
+        assert db.list_abandoned_commands() == []
         fall_silent(db, "a")
-        assert [one["id"] for one in db.list_left_commands()] == ["m"]
+        assert [one["id"] for one in db.list_abandoned_commands()] == ["m"]
 
 
 def test_a_waiting_message_of_one_that_is_gone_is_claimed_by_one(db: SessionDB) -> None:
@@ -327,14 +327,14 @@ def test_a_hand_off_goes_on_once_its_owner_is_gone(db: SessionDB) -> None:
         assert db.claim_handoff("s")
     db.rotate_session("s", "s2", [{"role": "user", "content": "summary"}])
     with acting_as("b"):
-        assert db.list_left_handoffs() == []
+        assert db.list_abandoned_handoffs() == []
         fall_silent(db, "a")
-        (left,) = db.list_left_handoffs()
+        (left,) = db.list_abandoned_handoffs()
         assert (left["id"], left["handoff_owner"]) == ("s2", owner("a"))
-        assert db.take_left_handoff("s2", owner("a"))
+        assert db.take_over_handoff("s2", owner("a"))
     with acting_as("c"):
-        assert not db.take_left_handoff("s2", owner("a"))
-        assert db.list_left_handoffs() == []
+        assert not db.take_over_handoff("s2", owner("a"))
+        assert db.list_abandoned_handoffs() == []
 
 
 def test_background_work_names_its_owner(db: SessionDB) -> None:

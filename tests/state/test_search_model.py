@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes_state.search import vocabulary as search_vocabulary
-from hermes_state.search.text import words
+from hermes_state.search.folding import words
 
 from .search_store import SearchStore
 from .test_search_query import typed_text

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_state.search.document import calls_text, content_text, cut_content_text
-from hermes_state.search.text import MAX_WORD, fold, is_unspaced, located_words, words
+from hermes_state.search.folding import MAX_WORD, fold, is_unspaced, located_words, words
 
 pytestmark = pytest.mark.sqlite
 

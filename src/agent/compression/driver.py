@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agent.loop import Turn
 
     from .compress import Compressed
-    from .engine import Engine
+    from .plugin_engine import Engine
 
 log = logging.getLogger(__name__)
 
@@ -309,9 +309,9 @@ class Compressor:
         if made is None or not (fits or is_saving(before, made.after_tokens)):
             failure = failure or TOO_LITTLE
             if not wish.manual:
-                await self._at_hand(self._record.failed, session_id, failure)
+                await self._at_hand(self._record.record_failure, session_id, failure)
         elif failure and self._aborts() and not wish.manual:
-            await self._at_hand(self._record.failed, session_id, failure)
+            await self._at_hand(self._record.record_failure, session_id, failure)
         else:
             return await self._commit(session_id, seen, made, before, wish)
         await journal.refresh()
@@ -330,7 +330,9 @@ class Compressor:
         if not committed:
             return self._not_compressed(old_id, _OVERTAKEN)
         asked = self._asks(wish) and made.method != "engine"
-        await self._at_hand(self._record.done, journal.session_id, standing, made, asked=asked)
+        await self._at_hand(
+            self._record.record_success, journal.session_id, standing, made, asked=asked
+        )
         await journal.refresh()
         log.info(
             "Compressed %s (%s): %d messages to %d, about %d tokens to %d; it goes on in %s",

@@ -71,13 +71,13 @@ def _try(db: SessionDB, session_id: str, holder: str, lease: float) -> bool | No
     """
     while not db.try_acquire_compression_lock(session_id, holder, lease):
         other = db.get_compression_lock_holder(session_id)
-        if other is None or not _is_left(other):
+        if other is None or not _is_holder_dead(other):
             return None if db.get_compression_tip(session_id) == session_id else False
         db.release_compression_lock(session_id, other)
     return True
 
 
-def _is_left(holder: str) -> bool:
+def _is_holder_dead(holder: str) -> bool:
     """Whether the process of a holder has certainly ended."""
     return is_gone(holder.rpartition("|")[0])
 

@@ -47,11 +47,13 @@ class Record:
             self._db.get_compression_fallback_streak(session_id), self.cooldown(session_id)
         )
 
-    def failed(self, session_id: str, error: str) -> None:
+    def record_failure(self, session_id: str, error: str) -> None:
         """Nothing was compressed, because of `error`: rest, longer each time."""
         self._rest(session_id, self.standing(session_id).streak + 1, error)
 
-    def done(self, session_id: str, before: Standing, made: Compressed, *, asked: bool) -> None:
+    def record_success(
+        self, session_id: str, before: Standing, made: Compressed, *, asked: bool
+    ) -> None:
         """A compression was committed; `asked` says whether a model was to write the summary."""
         if made.method == "summary":
             self._set(session_id, 0, before)

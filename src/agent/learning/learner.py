@@ -20,9 +20,9 @@ from agent.model import Message
 from hermes_state import SessionDB, StoreError, at_hand
 from tools.base import Tool
 
-from .background import Background
+from .jobs import Background
 from .memory_providers import MemoryProviders
-from .text import plain
+from .message_text import plain
 from .titles import first_words, propose_title, store_title
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hermes_base.redaction import redact
 from tools.base import Tool, ToolContext, ToolError
 from tools.schema import fit
 
-from .text import without_thoughts
+from .message_text import without_thoughts
 
 log = logging.getLogger(__name__)
 

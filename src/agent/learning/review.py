@@ -17,8 +17,8 @@ from tools.base import Tool, ToolContext, Workspace
 from tools.memory import FILES, memory_path, read_entries
 from tools.skills.index import skills_of
 
+from .message_text import plain
 from .proposals import Proposal, apply_proposals, read_proposals
-from .text import plain
 
 Ask = Callable[[str, str], Awaitable[str]]
 """Ask a model with a system prompt and a prompt."""

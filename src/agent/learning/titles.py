@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from hermes_base.redaction import redact
 from hermes_state import SessionDB
 
-from .text import without_thoughts
+from .message_text import without_thoughts
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,8 @@ from agent.model import (
     Usage,
 )
 from agent.providers.base import HttpModel, IncompleteReply, ReportedFailure
-from agent.providers.history import (
+from agent.providers.known import KNOWN, KnownProvider
+from agent.providers.stored_messages import (
     EMPTY,
     Image,
     Text,
@@ -31,7 +32,6 @@ from agent.providers.history import (
     text_of,
     with_origin,
 )
-from agent.providers.known import KNOWN, KnownProvider
 from agent.providers.tool_call_merge import ToolCallMerge
 
 _FINISH = {

@@ -33,7 +33,7 @@ from agent.providers.embedded_fetch import (
     ensure_weights,
 )
 from agent.providers.embedded_progress import Progress, terminal_progress
-from agent.providers.history import calls_of, text_of
+from agent.providers.stored_messages import calls_of, text_of
 
 __all__ = ["EmbeddedModel", "FetchError", "ensure_weights"]
 

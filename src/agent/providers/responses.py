@@ -22,7 +22,7 @@ from agent.model import (
     Usage,
 )
 from agent.providers.base import HttpModel, IncompleteReply, ReportedFailure
-from agent.providers.history import (
+from agent.providers.stored_messages import (
     EMPTY,
     Image,
     calls_of,

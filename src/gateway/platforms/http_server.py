@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from agent.descriptors import Strangers
 
-from .listening import BACKLOG, STRANGER_SECONDS, Acceptor, listen
+from .acceptor import BACKLOG, STRANGER_SECONDS, Acceptor, listen
 
 MAX_HEAD = 64 * 1024
 """Bytes of a request's line and headers."""

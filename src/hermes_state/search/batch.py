@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from .folding import words
 from .pairs import BREAK, pairs
 from .spans import PART_BITS
-from .text import words
 from .vocabulary import is_listed
 
 BATCH_ROWS = 8192

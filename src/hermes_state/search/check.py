@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from ..dialect import tuples
 from .batch import pieces
 from .engine import SearchIndex
+from .folding import words
 from .index import IndexConnection, parts
 from .source import SOURCE_ROWS, SourceMessage, texts_of
-from .text import words
 
 
 def missing_from_index(index: SearchIndex) -> list[int]:

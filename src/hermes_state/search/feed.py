@@ -26,10 +26,10 @@ from . import pairs as search_pairs
 from . import spans as search_spans
 from .batch import BATCH_ROWS, Batch
 from .document import as_text, content_text
+from .folding import words
 from .index import FORMAT, IndexConnection, IndexFile, Outline, create, create_part, facet, parts
 from .pairs import pairs
 from .source import SOURCE_ROWS, SourceMessage, texts_of
-from .text import words
 from .vocabulary import OCCURS, add_words
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ import functools
 from collections import Counter
 from collections.abc import Iterable
 
+from .folding import words
 from .query import Term
-from .text import words
 
 JOINT = "·"
 """Between the words of a pair; no word contains it."""

@@ -5,7 +5,7 @@ begins so; `a OR b`; `-word` or `NOT word` for what must not occur. Everything e
 every string is a valid query. A word with punctuation inside (foo_bar.py, a@b.c) means its parts in
 order.
 
-Invariant: an expression consists of our own operators and of words that `text` produced,
+Invariant: an expression consists of our own operators and of words that `folding` produced,
 quoted. Nothing that was typed gets into it in any other way.
 """
 
@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from .text import is_unspaced, words
+from .folding import is_unspaced, words
 
 MAX_QUERY = 2048
 MAX_TERMS = 48

@@ -10,8 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from .query import Term, can_be_widened
-from .text import (
+from .folding import (
     MAX_WORD,
     fold,
     folded_words,
@@ -21,6 +20,7 @@ from .text import (
     places_in_ascii,
     words,
 )
+from .query import Term, can_be_widened
 
 WIDTH = 150
 """Characters of a snippet, marks not counted."""

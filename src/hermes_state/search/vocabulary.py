@@ -18,8 +18,8 @@ from typing import Any
 
 from ..dialect import tuples, value
 from ..opening import FileConnection
+from .folding import is_unspaced
 from .query import Term, can_be_widened
-from .text import is_unspaced
 
 SCHEMA = (
     "CREATE TABLE word (id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE)",

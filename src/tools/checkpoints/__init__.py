@@ -18,7 +18,7 @@ from ..base import ToolContext, ToolError, Workspace
 from ..files.atomic import Snapshot, digest_of
 from ..files.diff import diff_of
 from ..files.edit import Change, apply, look_at, remove_empty
-from ..files.text import UTF8, encoding_of
+from ..files.encoding import UTF8, encoding_of
 from ..own_folders import conversation_of
 from .store import Record, Store, Version, forget_conversation, prune
 

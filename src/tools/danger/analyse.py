@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .budget import Budget, TooComplex
+from .disguises import plain
 from .finding import Finding
 from .marks import PARENT, without_marks
 from .paths import Places
-from .text import plain
 from .walk import Walker
 
 LONGEST = 131_072

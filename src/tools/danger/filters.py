@@ -14,7 +14,7 @@ from itertools import cycle, islice
 
 from .call import Call, Rule, sort_options
 from .marks import CONTENT, OBSCURE, UNKNOWN, as_literal, has_marks, has_unknown
-from .words import decode_ansi
+from .word_reader import decode_ansi
 
 _LONGEST = 50_000
 _FORMAT = re.compile(

@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from .budget import Budget
-from .commands import CommandReader
+from .command_reader import CommandReader
 from .marks import UNKNOWN
 from .syntax import (
     Branches,
@@ -25,7 +25,7 @@ from .syntax import (
     Text,
     Word,
 )
-from .words import TooDeep
+from .word_reader import TooDeep
 
 _PREFIX = re.compile(r"(?:!|time(?:[ \t]+-p)?|coproc)(?=[ \t\n(]|\\\n)")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from . import dispatch
 from .budget import Budget
+from .disguises import disguises, plain
 from .expand import expand, expand_text
 from .marks import UNKNOWN, as_literal, has_unknown, without_unknown
 from .parse import parse
@@ -35,7 +36,6 @@ from .syntax import (
     Test,
     Text,
 )
-from .text import disguises, plain
 
 _SCRIPT_COST = 20_000
 """So that a command cannot have the same large script looked into for ever."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from .text import split_lines
+from .encoding import split_lines
 
 _COMPARED = 3_000
 """Where more lines differ than this, they are shown as one block: comparing would take too long."""

@@ -16,8 +16,8 @@ from functools import partial
 from itertools import accumulate, permutations
 
 from ..base import ToolError
+from .encoding import newline_of, split_lines
 from .seen import MASK
-from .text import newline_of, split_lines
 
 _ALIGNED = 2_000_000
 """Texts whose lengths multiply to more are not aligned with each other: it would take too long."""

@@ -13,13 +13,13 @@ from ..base import Tool, ToolContext, ToolError, tool
 from .atomic import Snapshot
 from .diff import Diff
 from .edit import Change, look_at
+from .encoding import Encoding, encoding_of
 from .guard import may_read, missing, real_path
 from .hunks import FilePatch
 from .match import replace
 from .patch_apply import added_text, apply_hunks
 from .patch_parse import parse_patch
 from .seen import check_known, check_masks, is_known
-from .text import Encoding, encoding_of
 from .write import commit, difference, other_names
 
 _MOST_FILES = 200

@@ -8,9 +8,9 @@ the hunk keeps stay exactly as the file has them.
 from __future__ import annotations
 
 from ..base import ToolError
+from .encoding import newline_of, split_lines
 from .hunks import FilePatch, Hunk
 from .match import Reindent, bare, not_found, reindentation, windows
-from .text import newline_of, split_lines
 
 _WAYS = (
     lambda line: line.removesuffix("\n"),

@@ -19,6 +19,16 @@ from typing import BinaryIO
 
 from ..base import Tool, ToolContext, ToolError, tool
 from .atomic import Snapshot, take_snapshot
+from .encoding import (
+    LATIN1,
+    SNIFFED,
+    Encoding,
+    count_lines,
+    encoding_of,
+    kind_of,
+    newline_of,
+    size_in_words,
+)
 from .guard import (
     check_regular,
     explain,
@@ -30,16 +40,6 @@ from .guard import (
     real_path,
 )
 from .seen import remember
-from .text import (
-    LATIN1,
-    SNIFFED,
-    Encoding,
-    count_lines,
-    encoding_of,
-    kind_of,
-    newline_of,
-    size_in_words,
-)
 
 _LONGEST_LINE = 2_000
 _MOST_LINES = 2_000

@@ -19,6 +19,7 @@ from typing import Literal
 
 from ..base import Tool, ToolContext, ToolError, tool
 from ..own_folders import Belongings
+from .encoding import SNIFFED, encoding_of
 from .gitignore import glob_regex
 from .guard import (
     check_regular,
@@ -32,7 +33,6 @@ from .guard import (
 )
 from .guard import real_path as find_path
 from .search_run import SECONDS, Hit, Mode, Query, TimeIsUp, search
-from .text import SNIFFED, encoding_of
 from .withheld import describe_withheld
 
 _MOST = 500

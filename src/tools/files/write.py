@@ -9,9 +9,9 @@ from ..base import Tool, ToolContext, ToolError, tool
 from .atomic import Snapshot
 from .diff import Diff, diff_of
 from .edit import Change, apply, look_at
+from .encoding import UTF8, Encoding, count_lines, encoding_of, newline_of, size_in_words
 from .guard import may_write, real_path
 from .seen import check_known, check_masks, is_known, remember
-from .text import UTF8, Encoding, count_lines, encoding_of, newline_of, size_in_words
 
 
 @tool(toolset="files", effect="effectful")

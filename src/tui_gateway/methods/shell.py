@@ -38,7 +38,7 @@ def execute(call: Call, command: str, session_id: str | None = None) -> wire.She
     if findings:
         reasons = "; ".join(dict.fromkeys(finding.description for finding in findings))
         raise RpcError(DANGEROUS, f"Not run: {reasons}. Run it in a terminal of your own.")
-    from ..shell import TookTooLongError, run
+    from ..run_command import TookTooLongError, run
 
     try:
         done = run(command, folder, SECONDS)

@@ -189,7 +189,7 @@ class TelegramAdapter(PlatformAdapter):
                 return
             event.button = event.text = data
         if incoming.attachments and await self._is_known(incoming):
-            from .files import fetch_all
+            from .media import fetch_all
 
             with self.host.expecting(event.source):
                 await fetch_all(self, incoming)

@@ -14,7 +14,7 @@ from typing import Any
 
 import h11
 
-from ..listening import Acceptor, listen
+from ..acceptor import Acceptor, listen
 
 log = logging.getLogger(__name__)
 

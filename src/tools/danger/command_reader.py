@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .syntax import Assignment, HereDocument, Node, Redirect, Simple, Text, Word
-from .words import WordReader
+from .word_reader import WordReader
 
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _COMMENT = re.compile(r"#[^\n]*")

@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from tools.processes.ledger import Record
 
 
-def settle_left(home: Path, db: SessionDB) -> None:
+def end_abandoned_work(home: Path, db: SessionDB) -> None:
     """End the commands and background tasks of dead processes; StoreError, OSError."""
     reap_orphans(home, lambda record: _tell(db, record))
-    end_lost_tasks(db)
+    end_abandoned_tasks(db)
 
 
-def end_lost_tasks(db: SessionDB) -> None:
+def end_abandoned_tasks(db: SessionDB) -> None:
     """End abandoned background tasks and notify their conversations."""
     if running := db.list_running_delegations():
-        from .background import end_lost  # not needed for most starts, which are to be quick
+        from .background import end_abandoned  # not needed for most starts, which are to be quick
 
-        end_lost(db, running)
+        end_abandoned(db, running)
 
 
 def _tell(db: SessionDB, record: Record) -> None:
