@@ -23,7 +23,7 @@ from hermes_state.history import tool_result
 from tools.base import Tool, ToolContext, ToolError
 from tools.modes import check_mode
 from tools.objects import are_shared
-from tools.objects.in_texts import localize, put_output
+from tools.objects.in_texts import localize, may_name_objects, put_output
 from tools.output import shortened
 from tools.own_folders import OUTPUT_FOLDER, output_folder
 from tools.registry import Registry
@@ -188,16 +188,21 @@ class ToolRunner:
         long text is worked on in a thread, because this event loop may serve other conversations.
         """
         is_shared = are_shared(context.db)
-        if len(text) <= LONGEST_ON_LOOP and not (is_shared and OUTPUT_FOLDER in text):
-            return self._within_limit(redact(text), context, name)
-        return await in_thread(lambda: self._within_limit(redact(text), context, name))
+        if len(text) <= (LONGEST_ERROR if is_shared else LONGEST_ON_LOOP):
+            text = self._within_limit(redact(text), context, name)
+        else:
+            text = await in_thread(lambda: self._within_limit(redact(text), context, name))
+        if is_shared and OUTPUT_FOLDER in text:
+            home, session_id = context.workspace.home, context.session_id
+            return await in_thread(lambda: put_output(context.db, home, text, session_id))
+        return text
 
     def _within_limit(self, text: str, context: ToolContext, name: str) -> str:
         tool = self._registry.get(name)
         limit = tool.max_output if tool else LONGEST_ERROR
-        if len(text) > limit:
-            text = shortened(text, limit, output_folder(context), name)
-        return put_output(context.db, context.workspace.home, text, context.session_id)
+        if len(text) <= limit:
+            return text
+        return shortened(text, limit, output_folder(context), name)
 
     def _prepare(self, call: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
         name, raw = call["function"]["name"], call["function"]["arguments"]
@@ -218,7 +223,7 @@ class ToolRunner:
 async def call_tool(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
     """Run a tool: a coroutine here, anything else in a thread that knows the session."""
     check_mode(context, tool)
-    if are_shared(context.db):
+    if are_shared(context.db) and may_name_objects(arguments):
         arguments = await in_thread(lambda: localize(context, arguments))
     if inspect.iscoroutinefunction(tool.run):
         return await tool.run(context, **arguments)

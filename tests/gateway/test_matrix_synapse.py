@@ -8,6 +8,7 @@ import json
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from agent.scripted import Step, call, say
 from gateway.config import PlatformConfig
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.matrix.adapter import MatrixAdapter
+from hermes_state import StoreUnavailableError
 
 from .. import seeds
 from ..state.memory import memory_folder
@@ -437,3 +439,35 @@ async def test_nothing_is_lost_while_the_server_is_away(
         texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: "re: two" in texts)
         assert texts == ["re: zero", "A beginning that was seen, a middle, an end", "re: two"]
         gateway.model.assert_done()
+
+
+async def test_a_message_waits_while_its_file_cannot_be_stored(
+    tmp_path: Path,
+    synapse: Synapse,
+    people: Callable[[str], Person],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bot, ann = people("bot"), people("ann")
+    note = tmp_path / "note.txt"
+    note.write_text("what the note says")
+    monkeypatch.setattr("gateway.platforms.matrix.sync.FIRST_PAUSE", 0.01)
+    async with running(tmp_path / "a", synapse, bot, [ann]) as one:
+        room = await ann.room(bot, direct=True)
+        await ann.say(room, "hi")
+        await ann.wait_for(room, by=bot.user_id, until=bool)
+        await one.adapter.send_media(room, str(note))
+        sent = (await ann.shown(room, by=bot.user_id))[1]["content"]
+        keep_file, refused = one.adapter.host.keep_file, []
+
+        async def fails_twice(*given: Any) -> Path:
+            if len(refused) < 2:
+                refused.append(given)
+                raise StoreUnavailableError("away")
+            return await keep_file(*given)
+
+        monkeypatch.setattr(one.adapter.host, "keep_file", fails_twice)
+        await ann.put(room, sent)
+        await ann.wait_for(room, by=bot.user_id, until=lambda texts: len(texts) == 3)
+        assert len(refused) == 2
+        (kept,) = (tmp_path / "a" / "media" / "matrix").rglob("*.txt")
+        assert str(kept) in asked(one.model.requests[-1])

@@ -12,7 +12,7 @@ import pytest
 from agent.model import ModelRequest
 from agent.scripted import Step, call, say
 from gateway.config import Platform
-from hermes_state import SessionDB, StoreError
+from hermes_state import INBOX_ID, LEASE_SECONDS, SessionDB, StoreError
 from tools import objects
 from tools.own_folders import OUTPUT_FOLDER
 
@@ -64,6 +64,36 @@ async def test_a_file_that_a_lost_machine_took_in_is_read_by_the_next(
         assert f"[Attached file: {here / 'plan.txt'}]" in asked[0]["text"]
         assert asked[1]["image_url"]["url"].startswith("data:image/png;base64,")
         assert {path.name for path in here.iterdir()} == {"plan.txt", "map.png"}
+
+
+async def test_a_turn_that_a_lost_machine_had_begun_goes_on_with_its_file(
+    homes: tuple[Path, Path],
+) -> None:
+    one, two = homes
+    key, path = "agent:main:local:dm:1", one / "media" / "local" / "1" / "plan.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text("dig here\n")
+    source = {"platform": "local", "chat_id": "1", "user_id": "u1", "chat_type": "dm"}
+    target = {"id": "t", "to": {"session_key": key, "platform": "local", "chat_id": "1"}}
+    with acting_as("one"), SessionDB(one / "state.db") as db:
+        objects.put_file(db, one, path)
+        facts = {"source": source, "media": [str(path)]}
+        db.accept_message("m", "s", "read it", source="local", session_key=key, facts=facts)
+        content = f"read it\n[Attached file: {path}]"
+        db.begin_turn(
+            "s", {"role": "user", "content": content, INBOX_ID: "m"}, source="local",
+            facts={"session_key": key}, leased=True, deliver_to=target,
+        )  # fmt: skip
+        silent = LEASE_SECONDS + 1
+        tamper(db, f"UPDATE turns SET heartbeat_at = heartbeat_at - {silent}")
+    shutil.rmtree(one / "media")
+    steps: list[Any] = [
+        lambda request: call("read_file", path=str(path)),
+        lambda request: say("it says: " + last(request)),
+    ]
+    async with gateway(two, steps, yaml=FULL, store=one) as chats:
+        (answer,) = await chats.local.wait_for(1)
+        assert "dig here" in answer
 
 
 async def test_output_of_a_tool_on_a_lost_machine_is_read_by_the_next(

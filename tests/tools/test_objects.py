@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import hermes_state
 from hermes_state import (
     CHUNK_BYTES,
     ObjectLostError,
@@ -161,6 +162,21 @@ def test_output_that_grows_is_put_and_fetched_again(machines: list[Machine]) -> 
     assert two.find(there, "s") == there
     assert there.read_text() == "one\ntwo\n"
     assert len(rows(one.db, "SELECT 1 FROM object_blobs WHERE state = 'kept'")) == 1
+
+
+def test_output_that_has_not_begun_or_is_too_large_stays_here(
+    machines: list[Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = machines
+    one.db.create_session("s", "cli")
+    monkeypatch.setattr(hermes_state, "OBJECT_BYTES", 3)
+    empty = keep("", output_folder_of(one.home, "s"), "process")
+    assert put_output(one.db, one.home, f"in {empty}", "s") == f"in {empty}"
+    long = keep("long", output_folder_of(one.home, "s"), "process")
+    assert put_output(one.db, one.home, f"in {long}", "s") == (
+        f"in {long}\n[{long} can be read on this machine only]"
+    )
+    assert list(objects.walk_objects(one.db)) == []
 
 
 def test_nothing_of_another_conversations_output_is_put(machines: list[Machine]) -> None:

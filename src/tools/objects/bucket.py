@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EMPTY_DIGEST = hashlib.sha256(b"").hexdigest()
-SECONDS = 60.0
-"""How long a request may wait for an answer, or for the next bytes of it."""
+SECONDS, CONNECT_SECONDS = 60.0, 5.0
+"""How long a request may wait for an answer, or for the next bytes of it; and for a connection."""
 ATTEMPTS = 3
 _PAUSE = 0.5
 _PASSING = (429, 500, 502, 503, 504)
@@ -93,7 +93,8 @@ class Bucket:
 
     def delete(self, key: str) -> None:
         """Delete an object; one that is not there is deleted."""
-        with contextlib.suppress(ObjectLostError), self._answer("DELETE", key):
+        # Tried once: whoever deletes does not wait, and what is left is deleted another time.
+        with contextlib.suppress(ObjectLostError), self._answer("DELETE", key, attempts=1):
             pass
 
     @contextlib.contextmanager
@@ -104,6 +105,7 @@ class Bucket:
         headers: Mapping[str, str] | None = None,
         digest: str = EMPTY_DIGEST,
         body: Iterable[bytes] | None = None,
+        attempts: int = ATTEMPTS,
     ) -> Iterator[httpx.Response]:
         """The answer to a request that was tried a few times; StoreUnavailableError if it failed,
         ObjectLostError if there is no such object."""
@@ -112,9 +114,10 @@ class Bucket:
         from hermes_base.certificates import certificates
 
         url = self._url(key)
+        timeout = httpx.Timeout(SECONDS, connect=CONNECT_SECONDS)
         try:
-            with httpx.Client(verify=certificates(), timeout=SECONDS) as client:
-                for attempt in range(1, ATTEMPTS + 1):
+            with httpx.Client(verify=certificates(), timeout=timeout) as client:
+                for attempt in range(1, attempts + 1):
                     # Signed anew each time: a signature is good for a quarter of an hour.
                     signed = sign(
                         self._settings, method, url, headers or {}, digest, datetime.now(UTC)
@@ -123,14 +126,14 @@ class Bucket:
                         request = client.build_request(method, url, headers=signed, content=body)
                         response = client.send(request, stream=True)
                     except httpx.TransportError as error:
-                        if attempt == ATTEMPTS:
+                        if attempt == attempts:
                             raise self._failed(key, f"{type(error).__name__} {error}") from error
                     else:
                         with contextlib.closing(response):
                             if response.is_success:
                                 yield response
                                 return
-                            if response.status_code not in _PASSING or attempt == ATTEMPTS:
+                            if response.status_code not in _PASSING or attempt == attempts:
                                 raise self._refused(key, response)
                     time.sleep(_PAUSE * attempt)
         except httpx.HTTPError as error:

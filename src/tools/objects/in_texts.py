@@ -37,6 +37,15 @@ def localize(context: ToolContext, arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: _localized(context, value) for name, value in arguments.items()}
 
 
+def may_name_objects(value: Any) -> bool:
+    """Whether there is a path in arguments that may be an object's; if not, nobody is asked."""
+    if isinstance(value, str):
+        return any(f"/{folder}/" in value for folder in FOLDERS)
+    if isinstance(value, dict):
+        return any(map(may_name_objects, value.values()))
+    return isinstance(value, list) and any(map(may_name_objects, value))
+
+
 def _localized(context: ToolContext, value: Any) -> Any:
     if isinstance(value, str):
         return _localized_text(context, value)
@@ -48,7 +57,7 @@ def _localized(context: ToolContext, value: Any) -> Any:
 
 
 def _localized_text(context: ToolContext, text: str) -> str:
-    if not any(f"/{folder}/" in text for folder in FOLDERS):
+    if not may_name_objects(text):
         return text
     whole = _find(context, text.strip())
     if whole is not None:
@@ -119,9 +128,9 @@ def put_output(db: SessionDB | None, home: Path, text: str, session_id: str) -> 
         folder = output_folder_of(home, db.get_conversation_root(session_id))
         named = re.findall(rf"{re.escape(str(folder))}/[\w.-]+\.txt", text)
         paths = [Path(path) for path in dict.fromkeys(named[:_MOST_PATHS])]
-        left = [
-            path for path in paths if path.is_file() and not put_if_new(db, home, path, session_id)
-        ]
+        # An empty file is that of a process that was just started: there is nothing to read yet.
+        written = [path for path in paths if path.is_file() and path.stat().st_size]
+        left = [path for path in written if not put_if_new(db, home, path, session_id)]
     except (StoreError, OSError) as error:
         log.warning("Long output could not be put into the store: %s", error)
         return f"{text}\n[Long output can be read on this machine only: {error}]"

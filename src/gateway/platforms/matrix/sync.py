@@ -289,19 +289,26 @@ class Reader:
         attachment = incoming.attachment
         if attachment is None or not await self._adapter.may_talk(incoming.sender):
             return text, []
-        adapter = self._adapter
-        try:
-            path = await fetch(
-                adapter.homeserver,
-                self._client.access_token,
-                attachment,
-                adapter.host,
-                room_id,
-            )
-        except MediaError as error:
-            log.warning("A file was left out: %s", error)
-            return f"{text}\n[The file {error}.]".strip(), []
-        return text, [str(path)]
+        adapter, pause = self._adapter, FIRST_PAUSE
+        while True:
+            try:
+                path = await fetch(
+                    adapter.homeserver,
+                    self._client.access_token,
+                    attachment,
+                    adapter.host,
+                    room_id,
+                )
+            except MediaError as error:
+                log.warning("A file was left out: %s", error)
+                return f"{text}\n[The file {error}.]".strip(), []
+            except StoreError as error:
+                # As its message would: nothing is acknowledged while the store fails.
+                log.warning("%s waits for its file: %s", incoming.event_id, error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                return text, [str(path)]
 
     async def _tell_encrypted(self, room_id: str, sender: str) -> None:
         if room_id in self._notified_rooms or not await self._adapter.may_talk(sender):
