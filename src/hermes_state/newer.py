@@ -12,7 +12,8 @@ from .turns import is_left
 _WAITING = {
     "message": (
         "SELECT needs_format, received_at AS since, source AS platform, session_key, id AS name"
-        " FROM inbox WHERE state IN ('waiting', 'begun') AND needs_format > ?"
+        # Each state has an index of its own; a list of both would be looked for row by row.
+        " FROM inbox WHERE (state = 'waiting' OR state = 'begun') AND needs_format > ?"
         " AND session_key IS NOT NULL"
     ),
     "note": (

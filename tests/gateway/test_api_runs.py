@@ -8,9 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.errors import RequestRefusedError
 from agent.model import ModelRequest
 from agent.scripted import Step, call, fail, say
+from hermes_state import formats
 
 from .chats import asked, echo
 from .serving import Served, serving
@@ -163,6 +166,24 @@ async def test_a_run_outlives_the_process(tmp_path: Path) -> None:
         assert (await served.other.get(f"/v1/runs/{done}")).status_code == 404
         unknown = await served.http.get("/v1/runs/run_0.nothing")
         assert unknown.json()["error"]["code"] == "run_not_found"
+
+
+async def test_a_run_that_waits_for_a_newer_release_is_queued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: ModelRequest) -> Step:
+        return say(asyncio.Event())
+
+    with monkeypatch.context() as newer:
+        newer.setattr(formats, "UNDERSTOOD", 2)
+        newer.setattr(formats, "NEEDED", {"inbox.request": 2})
+        async with serving(tmp_path, itertools.repeat(answer), drain_timeout=0.1) as served:
+            await begin(served, "stuck", session_id="s")
+            waiting = await begin(served, "waiting", session_id="s")
+    async with serving(tmp_path) as served:
+        status = (await served.http.get(f"/v1/runs/{waiting}")).json()
+        assert status["status"] == "queued"
+        assert served.model.requests == []
 
 
 async def test_a_silent_run_is_told_of_and_then_stopped(tmp_path: Path) -> None:

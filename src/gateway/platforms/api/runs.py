@@ -136,7 +136,7 @@ class Runs:
         _, _, name = run_id.partition(".")
         session_id = await api.at_hand(api.own_id, owner, name)
         shown = {"object": "hermes.run", "run_id": run_id, "session_id": name}
-        waiting = await api.store.list_waiting(source="api_server")
+        waiting = await api.store.list_waiting(source="api_server", with_held=True)
         if any(row["id"] == f"api_server:{owner}:{run_id}" for row in waiting):
             return {**shown, "status": "queued"}
         row = await api.at_hand(api.db.get_session, session_id)
