@@ -281,7 +281,7 @@ class AIAgent:
         return dataclasses.replace(self.services, sudo_password=watched)
 
     def announce(self, event: Event) -> None:
-        """Emit what does not belong to a turn, to whoever listens to the agent."""
+        """Emit an event that does not belong to a turn, to the agent's listeners."""
         watch_all(*self.watchers.values())(event)
 
     def add_watcher(self, name: str, watcher: Watcher) -> None:
@@ -487,7 +487,7 @@ class AIAgent:
         self._prompt_is_new = False
 
     def switch_model(self, model: Model) -> None:
-        """Go on with another model from the next turn on."""
+        """Switch to another model from the next turn on."""
         self._busy.require_free("The model cannot be changed while a turn is running.")
         self.llm = model
         if self._compressor.engine is not None:

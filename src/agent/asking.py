@@ -1,4 +1,4 @@
-"""Questions of a turn as events, so that whoever watches its conversation sees what it waits for.
+"""Questions of a turn as events, so that viewers of its conversation see what it waits for.
 
 Every front end has a way of its own to ask the person. Here its asker is wrapped for one turn:
 while it asks, the question is open for all watchers, in any process. The first answer counts: an

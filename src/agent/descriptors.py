@@ -2,7 +2,7 @@
 
 A listener that runs out of descriptors must go on: it drops a stranger (a connection that has not
 authenticated yet) and tries again. Strangers are few at any time, so that they can never hold all
-the descriptors; the oldest is dropped first, since whoever has a key shows it at once.
+the descriptors; the oldest is dropped first, since a client with a key shows it at once.
 """
 
 from __future__ import annotations

@@ -225,7 +225,9 @@ class Journal:
             if ends:
                 self._let_go()
             if recorded.left_out:
-                messages = [one for one in messages if one.get(INBOX_ID) not in recorded.left_out]
+                messages = [
+                    stored for stored in messages if stored.get(INBOX_ID) not in recorded.left_out
+                ]
             await self._wrote(recorded, messages)
             return messages
 

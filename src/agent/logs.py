@@ -3,8 +3,8 @@
 `logs/agent.log` holds everything from the configured level up, `logs/errors.log` warnings and
 worse; a gateway keeps what is its own in `logs/gateway.log` as well. Nothing goes to standard
 output, which belongs to answers and to protocols. Several processes may write the same files:
-whoever finds one too large rotates it under a lock, and the others notice that their file has moved
-and open the new one.
+the process that finds one too large rotates it under a lock, and the others notice that their file
+has moved and open the new one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def setup_logging(
     """Send the process's logging to files in `home`/logs and return that folder.
 
     Calling it again replaces what the call before set up. Where the folder cannot be made, nothing
-    is logged: whoever needs the home says what is wrong with it.
+    is logged: the error is reported where the home is needed.
     """
     settings = settings or LoggingSettings()
     level = logging.getLevelName(settings.level)

@@ -73,7 +73,7 @@ class Reply:
         self._first = 0.0
 
     def add(self, chunk: Chunk, emit: Callable[[Event], None]) -> None:
-        """Take a chunk in and tell whoever watches."""
+        """Take a chunk in and notify the watchers."""
         kind = type(chunk)
         if not self._first and kind is not Restarted:
             self._first = time.perf_counter()

@@ -1,7 +1,7 @@
 """What a turn is asked to do: everything it needs, in one frozen value.
 
 A turn begins with a person's question, with the notes that wait for the conversation, or is taken
-over from a process that is gone. Whoever runs it hands the request to `AIAgent.run`; nothing else
+over from a process that is gone. The caller hands the request to `AIAgent.run`; nothing else
 reaches the turn.
 """
 

@@ -194,5 +194,5 @@ class Door(Generic[W]):
         return self
 
     async def take_over(self, turn: Abandoned) -> W | None:
-        """Make the turn this process's; None if there is nothing to go on with."""
+        """Take the turn over; None if it is not resumed here."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""What happens in conversations, numbered, for whoever watches.
+"""The numbered event log of each conversation, for its viewers.
 
 Every conversation in which this process runs turns has one log. An event's number is that of the
 turn's lease in its upper part and a count in its lower one: it only grows, also when another
@@ -67,7 +67,7 @@ class ConversationLog:
         """Whether a turn runs."""
 
     def publish(self, event: Event) -> None:
-        """Number an event, keep it, and hand it to whoever watches."""
+        """Number an event, keep it, and hand it to the subscribers."""
         kind = type(event)
         with self._lock:
             if kind is TurnStarted:

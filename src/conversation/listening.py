@@ -128,13 +128,13 @@ def act(agent: Any, signal: dict[str, Any]) -> str:
 
     The turn is named by its number: its agent may run the next one by now.
     """
-    fence, told = signal["fence"], signal["payload"]
+    fence, payload = signal["fence"], signal["payload"]
     if signal["kind"] == STOP:
         return TAKEN if agent.interrupt(fence) else ENDED
     if signal["kind"] == STEER:
-        return TAKEN if agent.steer(told["text"], told["inbox_id"], fence) else ENDED
+        return TAKEN if agent.steer(payload["text"], payload["inbox_id"], fence) else ENDED
     if signal["kind"] == ANSWER:
-        return TAKEN if agent.questions.answer(told["request_id"], told["answer"]) else ENDED
+        return TAKEN if agent.questions.answer(payload["request_id"], payload["answer"]) else ENDED
     return UNKNOWN
 
 

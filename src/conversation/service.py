@@ -413,7 +413,7 @@ class Conversations:
         """End a turn of this process whose end was reported to its front end but not stored; None
         if it was.
 
-        It writes nothing more, and nobody goes on with it unasked. If the store cannot note that
+        It writes nothing more, and no process resumes it unasked. If the store cannot note that
         now, it is tried until it can, so that the conversation's next turn need not wait for its
         lease.
         """

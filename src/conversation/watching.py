@@ -1,4 +1,4 @@
-"""Publishing what happens with agents to whoever watches their conversation, in any process."""
+"""Publishes the events of agents to viewers of their conversation, in any process."""
 
 from __future__ import annotations
 

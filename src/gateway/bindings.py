@@ -4,7 +4,7 @@ The store is the truth; what is kept here is a cache that the table's version gu
 gateways on one store see each other's changes. A change writes the fields that differ from what the
 store was last known to have, and only while the key is bound to the session it was bound to then.
 
-Not for several threads at once: whoever owns it (`SessionStore`) holds a lock.
+Not thread-safe: its owner (`SessionStore`) holds a lock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Bindings:
         self._db = db
         self._scope = scope
         self.entries: dict[str, SessionEntry] = {}
-        """What each key is bound to. Whoever holds an entry sees later changes of its fields; once
+        """What each key is bound to. A holder of an entry sees later changes of its fields; once
         its key is bound to another session, another entry stands here."""
         self.linked: set[str] = set()
         """The keys whose entries are linked."""

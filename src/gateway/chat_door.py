@@ -328,7 +328,7 @@ class ChatDoor(Door[Inbound]):
             await parts.db.set_session_title(session_id, entry.wished_title)
         except ValueError as error:
             await parts.delivery.say(source, self.key, f"⚠️ The title was not set: {error}")
-        # Last, so that a gateway that goes on with the turn would set it again.
+        # Last, so that a gateway that takes the turn over would set it again.
         await parts.db.at_hand(parts.store.set_wished_title, self.key, None)
 
     async def _tell_reset(self, entry: SessionEntry, source: SessionSource) -> None:

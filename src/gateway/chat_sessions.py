@@ -33,7 +33,7 @@ class ChatSessions:
         self.evict = evict
 
     async def switch_chat(self, session_key: str, session_id: str, source: SessionSource) -> None:
-        """Bind a chat to another conversation; whoever asks has checked whose it is."""
+        """Bind a chat to another conversation; the caller has checked whose it is."""
         store = self._store
         old_id = store.peek_session_id(session_key)
         await self._db.at_hand(store.get_or_create_session, source)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def is_answer(questions: Questions, inbound: Inbound) -> bool:
-    """Give a pressed button or an answer to whoever asks for it; False if nobody does."""
+    """Hand a pressed button or an answer to the open question; False if there is none."""
     event = inbound.event
     if event.button is not None:
         return _pressed(questions, inbound.session_key, event.button)
@@ -120,7 +120,7 @@ def _offered(result: Prefill) -> str:
 
 
 async def _last_answer(store: SessionStore, db: AsyncSessionDB, session_key: str) -> str:
-    """What was answered last, for whoever did not get it."""
+    """The last answer, for a person who did not get it."""
     session_id = store.peek_session_id(session_key)
     messages = await db.get_messages(session_id) if session_id else []
     for message in reversed(messages):

@@ -155,7 +155,7 @@ class Handoffs:
             log.warning("%s is not taken over: %s", session_id, error)
             failed = str(error)
         except Exception as error:
-            # Whoever asked is told, whatever it was.
+            # Whatever it was, the person who asked is told.
             log.exception("%s could not be taken over", session_id)
             failed = f"{type(error).__name__}: {error}"[:500]
         # A hand-off moves on with its conversation.

@@ -332,7 +332,7 @@ async def store_inbound(
 
 
 def facts_of(event: MessageEvent) -> dict[str, Any]:
-    """What is needed to go on with a message after a restart, besides its text."""
+    """What is needed to process a message after a restart, besides its text."""
     facts = {
         "source": event.source.to_dict(),
         "media": event.media,

@@ -88,7 +88,7 @@ class Request:
     id: str
     """Its name in the inbox; asked again under the same name, it is not run again."""
     owner: str
-    """The name of whoever asks, on this platform."""
+    """The name of the client, on this platform."""
     session_id: str
     conversation_id: str
     content: Any
@@ -226,7 +226,7 @@ class RequestDoor(Door[_Asked]):
         self._parts.agents.cache.touch(self.key)
 
     def watch(self, asked: _Asked, agent: Any) -> Watcher | None:
-        """Whoever asked sees what happens."""
+        """The client's watcher sees the events."""
         return asked.watch
 
     def keeps(self, asked: _Asked, outcome: NotStarted) -> bool:
@@ -241,7 +241,7 @@ class RequestDoor(Door[_Asked]):
             agents.keep_uncounted(self.key, agent)
 
     async def deliver(self, asked: _Asked, outcome: TurnOutcome) -> None:
-        """Hand the outcome to whoever waits for it, and to those whose message the turn read."""
+        """Hand the outcome to the waiting client, and to those whose message the turn read."""
         self._conversations.dequeue(self.key, asked)
         self._requests.answer(asked, outcome)
         await self._answer_offered(outcome)
@@ -420,7 +420,7 @@ class Requests:
 
     def _new(self, request: Request) -> _Asked:
         outcome = asyncio.get_running_loop().create_future()
-        # Whoever asked may be gone; then nobody looks at what went wrong.
+        # The client may be gone; then the exception is never retrieved.
         outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
         asked = self._asked[request.id] = _Asked(request, outcome, [])
         return asked
@@ -454,7 +454,7 @@ class Requests:
         self._conversations.accept(door, asked)
 
     def answer(self, asked: _Asked, outcome: TurnOutcome) -> None:
-        """Hand an outcome to whoever waits for it."""
+        """Hand an outcome to the client that waits for it."""
         self._asked.pop(asked.request.id, None)
         if not asked.outcome.done():
             asked.outcome.set_result(outcome)

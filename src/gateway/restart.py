@@ -127,7 +127,7 @@ async def notify_interrupted(
     delivery: Delivery,
     restarting_in: Path | None,
 ) -> None:
-    """Tell chats that their turn was broken off, and see to it that a restart goes on with it.
+    """Tell chats that their turn was interrupted, and have a restart continue it.
 
     `restarting_in` is the home of a gateway that comes back; None if it is stopped for good.
     """
@@ -159,7 +159,7 @@ def _mark(home: Path, store: SessionStore, keys: list[str]) -> set[str]:
             elif store.mark_resume_pending(key, CUT_OFF_REASON):
                 marked.add(key)
         except StoreError as error:
-            log.error("The chat %s is not gone on with after the restart: %s", key, error)
+            log.error("The turn in the chat %s is not continued after the restart: %s", key, error)
     return marked
 
 
@@ -193,7 +193,7 @@ async def go_on(
         if origin is None or origin.platform is not platform:
             continue
         if marked is not None and marked >= edge:
-            # Named after the restart, so that it is gone on with once whatever happens now.
+            # Named after the restart, so that it is continued once whatever happens now.
             await db.accept_message(
                 f"restart:{entry.session_key}:{marked.isoformat()}",
                 entry.session_id,

@@ -190,7 +190,7 @@ class GatewayRunner:
     # Start and stop
 
     async def start(self) -> None:
-        """Connect every enabled platform, and go on with what an earlier run left."""
+        """Connect every enabled platform, and recover what an earlier run left."""
         self._running = True
         self.started_at = time.time()
         self.conversations.since = await self._session_db.at_hand(self._session_db.sync.now)
@@ -380,7 +380,7 @@ class GatewayRunner:
     def _follow_rotation(self, session_entry: SessionEntry, new_id: str) -> bool:
         """Bind the chat to the session a compression moved to, before anybody is answered.
 
-        For whoever runs in an agent's place; an agent tells its holders itself.
+        For a substitute of an agent; an agent notifies its holders itself.
         """
         if not new_id or new_id == session_entry.session_id:
             return False

@@ -1,9 +1,9 @@
 """Which session a chat is in: the routing table, and the rules by which a chat begins anew.
 
 Entries live in the store's routing table; what is in memory is a cache that follows it
-(`bindings`), so that several processes may serve the same chats. Whoever decides something about an
-entry decides again if another process has bound its key to another session first. A key that points
-at a session that was compressed elsewhere follows it to the tip; one whose session has ended begins
+(`bindings`), so that several processes may serve the same chats. A decision about an entry is
+retried if another process has bound its key to another session first. A key that points at a
+session that was compressed elsewhere follows it to the tip; one whose session has ended begins
 anew.
 """
 

@@ -42,7 +42,7 @@ class GatewayLock:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         file = os.fdopen(descriptor, "r+b")
-        # Whoever asks whether a gateway runs holds the lock for a moment.
+        # A check whether a gateway runs holds the lock for a moment.
         for attempt in range(_ATTEMPTS):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

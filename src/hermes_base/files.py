@@ -2,7 +2,7 @@
 
 A file is written under another name beside its place, readable by its owner alone from the start,
 flushed to the disk, and then given its name; the folder is flushed too, so that the name survives a
-loss of power. Whoever reads sees the old content or the new one. What a killed process leaves is a
+loss of power. A reader sees the old content or the new one. What a killed process leaves is a
 hidden file that ends in `.partial`.
 """
 

@@ -312,7 +312,7 @@ class Chat:
         return complete_line(self._commands(), line)
 
     def switch(self, session_id: str | None, reason: str) -> None:
-        """End the session and go on with that one, or with a new one."""
+        """End the session and resume that one, or begin a new one."""
         from hermes_base import plugins
 
         is_boundary = bool(self.agent._session_messages) or session_id is not None
@@ -327,7 +327,7 @@ class Chat:
             )
 
     def switch_model(self, name: str) -> str:
-        """Go on with another model; raises ConfigError or UnknownProviderError."""
+        """Switch to another model; raises ConfigError or UnknownProviderError."""
         self._model = build_models(self.config, name)
         self.agent.switch_model(self._model)
         return self.agent.model

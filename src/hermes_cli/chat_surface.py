@@ -66,7 +66,7 @@ class ChatSurface(Surface):
         self.pending_title = title
 
     def switch_session(self, session_id: str) -> None:
-        """Go on with another conversation."""
+        """Resume another conversation."""
         self._go(session_id, "session_switch")
 
     def _go(self, session_id: str | None, reason: str) -> None:
@@ -99,7 +99,7 @@ class ChatSurface(Surface):
         return None
 
     def set_model(self, name: str) -> str:
-        """Go on with another model."""
+        """Switch to another model."""
         return self._chat.switch_model(name)
 
     def say(self, text: str) -> None:

@@ -22,7 +22,7 @@ EXAMPLES = """\
 hermes                               talk, in the terminal
 hermes chat -q "What is new here?"   one question, one answer
 git diff | hermes chat -q "Review"   a question about what is piped in
-hermes chat --continue               go on with the last conversation
+hermes chat --continue               continue the last conversation
 hermes setup                         connect a model
 hermes sessions list                 what was talked about
 """
@@ -30,8 +30,8 @@ CHAT_EXAMPLES = """\
 hermes chat                          talk, in the terminal
 hermes chat -q "What is new here?"   one question, one answer
 git diff | hermes chat -q "Review"   a question about what is piped in
-hermes chat --continue               go on with the last conversation
-hermes chat --resume "Trip to Rome"  go on with this one
+hermes chat --continue               continue the last conversation
+hermes chat --resume "Trip to Rome"  resume this one
 hermes chat --mode plan              only look and plan; nothing is changed
 """
 _WITH_VALUE = ("-q", "--query", "-r", "--resume", "-m", "--model", "--mode", "--add-dir")
@@ -85,10 +85,10 @@ def add_chat_options(parser: argparse.ArgumentParser) -> None:
 
     add("-q", "--query", metavar="PROMPT", help="ask one question and exit")
     add("-Q", "--quiet", action="store_true", help="only the answer on standard output")
-    add("-r", "--resume", metavar="ID|TITLE", help="go on with this conversation")
+    add("-r", "--resume", metavar="ID|TITLE", help="resume this conversation")
     add(
         "-c", "--continue", dest="continue_last", action="store_true",
-        help="go on with the last conversation",
+        help="continue the last conversation",
     )  # fmt: skip
     add("-m", "--model", metavar="MODEL", help="ask this model, e.g. anthropic:claude-sonnet-5-5")
     add("--plain", action="store_true", help="a plain conversation, line by line")

@@ -125,8 +125,8 @@ PUBLIC_MODULES = ("address", "backup", "history", "move", "notes", "server_repor
 copies of a store, moving one, what makes a history valid, and the kinds of notes. Everything else
 in here is this package's own business."""
 
-# Each is loaded when it is first used: whoever needs only an error or a name does not load SQLite,
-# nor asyncio.
+# Each is loaded when it is first used: code that needs only an error or a name does not load
+# SQLite, nor asyncio.
 _LATER = {
     "AsyncSessionDB": "aio",
     "Beat": "replicas",

@@ -425,7 +425,7 @@ class AsyncSessionDB:
 
     # Upkeep
     check_store = _InThread(SessionDB.check_store)
-    mend_store = _InThread(SessionDB.mend_store)
+    fix_store = _InThread(SessionDB.fix_store)
     settle_at_startup = _InThread(SessionDB.settle_at_startup)
     maybe_auto_prune_and_vacuum = _InThread(SessionDB.maybe_auto_prune_and_vacuum)
     vacuum = _InThread(SessionDB.vacuum)

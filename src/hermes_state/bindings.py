@@ -2,8 +2,8 @@
 
 An entry is a JSON object of fields. Several processes change it: a change names the fields it sets,
 and what must still be so for it to apply, so that no process overwrites another's change. Every
-change has a number that only grows (`version`), and whoever keeps entries in memory asks for what
-changed since the last one seen.
+change has a number that only grows (`version`), and a cache of entries asks for what changed since
+the last one seen.
 """
 
 from __future__ import annotations

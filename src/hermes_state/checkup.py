@@ -45,15 +45,15 @@ def check_store(conn: Connection) -> list[Finding]:
     return findings
 
 
-def mend_store(conn: Connection) -> dict[str, int]:
+def fix_store(conn: Connection) -> dict[str, int]:
     """Fix what can be fixed; returns how many by rule. Check again for what is left."""
-    mended = {}
-    for rule, (look, _, mend) in _RULES.items():
-        concerned = look(conn) if mend is not None else []
-        if mend is not None and concerned:
-            mend(conn, concerned)
-            mended[rule] = len(concerned)
-    return mended
+    fixed = {}
+    for rule, (look, _, fix) in _RULES.items():
+        concerned = look(conn) if fix is not None else []
+        if fix is not None and concerned:
+            fix(conn, concerned)
+            fixed[rule] = len(concerned)
+    return fixed
 
 
 def _ids(sql: str) -> Callable[[Connection], list[Any]]:
@@ -61,10 +61,10 @@ def _ids(sql: str) -> Callable[[Connection], list[Any]]:
 
 
 def _each(sql: str) -> Callable[[Connection, list[Any]], None]:
-    def mend(conn: Connection, concerned: list[Any]) -> None:
+    def fix(conn: Connection, concerned: list[Any]) -> None:
         conn.executemany(sql, [(name,) for name in concerned])
 
-    return mend
+    return fix
 
 
 # What is looked for
@@ -257,10 +257,10 @@ def _first_telling(conn: Connection, messages: list[int]) -> None:
 
 
 Look = Callable[[Connection], list[Any]]
-Mend = Callable[[Connection, list[Any]], None]
+Fix = Callable[[Connection, list[Any]], None]
 
 _NOWHERE = "AND NOT EXISTS (SELECT 1 FROM sessions o WHERE o.id = s.{})"
-_RULES: dict[str, tuple[Look, str, Mend | None]] = {
+_RULES: dict[str, tuple[Look, str, Fix | None]] = {
     "readable": (
         _damage,
         "The file is damaged in {0} places: {1}. Run: hermes sessions repair",
@@ -332,7 +332,7 @@ _RULES: dict[str, tuple[Look, str, Mend | None]] = {
     "leases": (
         checkup_turns.impossible_leases,
         "{0} turns have an impossible owner or lease: {1}.",
-        checkup_turns.mend_leases,
+        checkup_turns.fix_leases,
     ),
     "turns_end": (
         checkup_turns.long_abandoned_turns,

@@ -33,7 +33,7 @@ def impossible_leases(conn: Connection) -> list[str]:
     )
 
 
-def mend_leases(conn: Connection, conversations: list[str]) -> None:
+def fix_leases(conn: Connection, conversations: list[str]) -> None:
     """End such turns; their open history is closed by the next turn."""
     for conversation_id in conversations:
         conn.execute(

@@ -187,7 +187,7 @@ class SessionDB:
         """Run `work(connection)` in one write transaction and return what it returns.
 
         On a server it is alone in the conversation of the session `about`, or in the store, and
-        with `tell` whoever waits for a change is woken, or for one of that topic.
+        with `tell` those who wait for a change are woken, or only those of that topic.
         """
         if self._database.is_server:
             return self._database.write(work, about, tell)
@@ -599,7 +599,7 @@ class SessionDB:
 
     # Upkeep
     check_store = _reads(checkup.check_store)
-    mend_store = _writes(checkup.mend_store)
+    fix_store = _writes(checkup.fix_store)
 
     def settle_at_startup(self, sessions_dir: Path | None = None) -> dict[str, int]:
         """Settle what older crashes left; for the start of a program that opens the store.

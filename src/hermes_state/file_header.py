@@ -1,4 +1,4 @@
-"""The first 100 bytes of a database file: what must stand there, and mending it in a copy.
+"""The first 100 bytes of a database file: what must stand there, and fixing it in a copy.
 
 One wrong byte there can make SQLite see no table at all, or let it write over what it should not.
 What it should say is known: the settings never change, and the rest follows from the file's size.
@@ -86,7 +86,7 @@ def _number(header: bytes, offset: int) -> int:
 
 
 def make_fixed_copy(path: Path, copy: Path) -> bool:
-    """Copy a damaged database and mend the header of the copy; False if that does not help."""
+    """Copy a damaged database and fix the header of the copy; False if that does not help."""
     with _opened(path) as source, copy.open("wb") as target:
         copy.chmod(0o600)
         size = source.xFileSize()
@@ -113,12 +113,12 @@ def make_fixed_copy(path: Path, copy: Path) -> bool:
 
 
 def _mended(header: bytes, page_size: int, pages: int, with_log: bool) -> bytes:
-    mended = bytearray(header)
-    mended[:16] = _MAGIC
-    struct.pack_into(">H", mended, 16, 1 if page_size == 65536 else page_size)
-    mended[18] = mended[19] = 2 if with_log else 1
-    mended[20] = 0
-    mended[21:24] = _FRACTIONS
+    fixed = bytearray(header)
+    fixed[:16] = _MAGIC
+    struct.pack_into(">H", fixed, 16, 1 if page_size == 65536 else page_size)
+    fixed[18] = fixed[19] = 2 if with_log else 1
+    fixed[20] = 0
+    fixed[21:24] = _FRACTIONS
     version = _number(header, 60)
     for offset, number in {
         28: pages,
@@ -131,8 +131,8 @@ def _mended(header: bytes, page_size: int, pages: int, with_log: bool) -> bytes:
         64: 0,
         92: _number(header, 24),
     }.items():
-        struct.pack_into(">I", mended, offset, number)
-    return bytes(mended)
+        struct.pack_into(">I", fixed, offset, number)
+    return bytes(fixed)
 
 
 def _is_readable(path: Path) -> bool:

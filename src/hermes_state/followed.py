@@ -77,7 +77,7 @@ def create_script() -> str:
             f"CREATE OR REPLACE TRIGGER hermes_{TX} BEFORE UPDATE OF {changed} ON {table}"
             f" FOR EACH ROW EXECUTE FUNCTION hermes_{TX}();"
         )
-        # A row that is gone says nothing: whoever deletes it, also by hand, leaves a note.
+        # A deleted row cannot be read: every deletion, also one by hand, leaves a note.
         statements.append(
             f"CREATE OR REPLACE TRIGGER hermes_deleted AFTER DELETE ON {table}"
             " REFERENCING OLD TABLE AS gone"

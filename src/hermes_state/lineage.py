@@ -17,7 +17,7 @@ from .object_links import copy_links
 BRANCH_MARK = "_branched_from"
 DELEGATE_MARK = "_delegate_from"
 SUB_AGENT = "tool"
-"""The source of a sub-agent's session: its turn is its parent's to repeat, not gone on with."""
+"""The source of a sub-agent's session: its parent repeats its turn, which is not resumed."""
 
 
 def is_marked(model_config: str | None, *marks: str) -> bool:
@@ -193,7 +193,7 @@ def get_conversation_root(conn: Connection, session_id: str) -> str:
 
 
 def resolve_resume_session_id(conn: Connection, session_id: str) -> str:
-    """The session to load when someone wants to go on with this one: the tip of its conversation.
+    """The session to load when someone wants to resume this one: the tip of its conversation.
 
     Where the tip is still empty (a continuation that never got a message), the newest session
     before it that has messages.

@@ -99,7 +99,7 @@ WHOLE_STORE: frozenset[str] = frozenset({
     "save_gateway_routing_entry", "replace_gateway_routing_entries",
     "delete_gateway_routing_entries", "create_bindings", "rebind_key", "move_bindings",
     "forget_bindings", "import_sessions", "archive_sessions",
-    "finalize_orphaned_compression_sessions", "mend_store",
+    "finalize_orphaned_compression_sessions", "fix_store",
 })  # fmt: skip
 """Writes that need the store's lock: rare ones."""
 

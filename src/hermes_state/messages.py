@@ -174,9 +174,9 @@ def append_message(
     `content` is text or a list of parts (text, images); `tool_calls` a list of calls.
     """
     at = conn.now() if timestamp is None else seconds(timestamp)
-    # The counters come first: whoever has changed them holds the session's row to the end of its
-    # transaction. So within a session the order of ids is the order of commits, also where several
-    # write at once; `load_live`, `covers_until` and going back rely on it.
+    # The counters come first: the transaction that has changed them holds the session's row to its
+    # end. So within a session the order of ids is the order of commits, also where several write at
+    # once; `load_live`, `covers_until` and going back rely on it.
     conn.execute(_COUNT, (1, count_tool_calls(tool_calls), at, session_id))
     if not conn.changes():
         raise UnknownSessionError(session_id)

@@ -35,7 +35,7 @@ def refuse_newer(path: Path, busy_timeout: float) -> None:
         with closing(open_connection(path, readonly=True, busy_timeout=busy_timeout)) as connection:
             known, own, _ = _versions(connection)
     except (apsw.Error, OSError) as error:
-        # Whatever keeps it from being read, opening it for good says so or mends it.
+        # Whatever keeps it from being read, opening it reports or fixes that.
         log.debug("The version of %s cannot be read beforehand: %s", path, error)
     else:
         _refuse_newer(path, known, own)

@@ -7,7 +7,7 @@ from typing import Any
 from . import formats
 from .dialect import Connection, rows
 from .replicas import list_alive
-from .turns import is_left
+from .turns import is_ownerless
 
 _WAITING = {
     "message": (
@@ -47,15 +47,15 @@ def list_for_newer(conn: Connection) -> list[dict[str, Any]]:
     `platform` and `session_key`. `is_taken` says whether a gateway lives that understands it.
     A turn that a newer release runs does not wait.
     """
-    found = [
+    requests = [
         {"kind": kind, **each}
         for kind, sql in _WAITING.items()
         for each in rows(conn, sql, (formats.UNDERSTOOD,))
     ]
-    if not found:
+    if not requests:
         return []  # as nearly always
     now, highest = conn.now(), highest_format(conn)
-    waiting = [each for each in found if each["kind"] != "turn" or is_left(each, now)]
+    waiting = [each for each in requests if each["kind"] != "turn" or is_ownerless(each, now)]
     for each in waiting:
         each["is_taken"] = each["needs_format"] <= highest
     return sorted(waiting, key=lambda each: each["since"])

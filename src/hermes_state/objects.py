@@ -159,21 +159,21 @@ def put_object(conn: Connection, name: str, blob: str, session_id: str | None = 
 
 def get_object(conn: Connection, name: str, session_id: str | None = None) -> StoredObject | None:
     """An object by its name; with a session, only if its conversation has it."""
-    found = tuples(conn, f"{_OBJECT} WHERE o.name = ?", (encode_text(name, "name"),))
-    if found and session_id is not None:
+    matching = tuples(conn, f"{_OBJECT} WHERE o.name = ?", (encode_text(name, "name"),))
+    if matching and session_id is not None:
         has_it = value(
             conn,
             "SELECT 1 FROM object_links WHERE name = ? AND conversation_id = ?",
             (name, get_conversation_root(conn, session_id)),
         )
-        found = found if has_it else []
-    return StoredObject(*found[0]) if found else None
+        matching = matching if has_it else []
+    return StoredObject(*matching[0]) if matching else None
 
 
 def list_objects(conn: Connection, after: str = "", limit: int = 1000) -> list[StoredObject]:
     """Objects in the order of their names, behind one of them."""
-    found = tuples(conn, f"{_OBJECT} WHERE o.name > ? ORDER BY o.name LIMIT ?", (after, limit))
-    return [StoredObject(*row) for row in found]
+    page = tuples(conn, f"{_OBJECT} WHERE o.name > ? ORDER BY o.name LIMIT ?", (after, limit))
+    return [StoredObject(*row) for row in page]
 
 
 def read_chunk(conn: Connection, blob: str, number: int) -> bytes | None:
@@ -294,10 +294,10 @@ def _let_go(conn: Connection, blobs: Iterable[str]) -> None:
 
 def list_going_blobs(conn: Connection, limit: int = 1000) -> list[GoingBlob]:
     """Blobs whose bytes are to be deleted where they are."""
-    found = tuples(
+    going = tuples(
         conn, "SELECT id, place FROM object_blobs WHERE state = 'going' LIMIT ?", (limit,)
     )
-    return [GoingBlob(*row) for row in found]
+    return [GoingBlob(*row) for row in going]
 
 
 def drop_blob(conn: Connection, blob: str) -> None:

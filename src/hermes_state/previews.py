@@ -1,7 +1,7 @@
 """Which message of a chat shows an answer that is still being made.
 
 It is kept from the moment it is shown until the answer has taken its place, so that a process that
-takes a turn over goes on with the message that its chat sees already.
+takes a turn over continues the message that its chat sees already.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def count_user_turns(conn: Connection, session_id: str) -> int:
 def claim_review(conn: Connection, session_id: str, every: int) -> int:
     """How many user turns are missing until the conversation's next review.
 
-    0 means that a review is due and that it is the caller's to make: whoever asks next waits for
+    0 means that a review is due and that it is the caller's to make: the next one is due after
     `every` further turns. An unknown session is never due.
     """
     segments = get_compression_lineage(conn, session_id)

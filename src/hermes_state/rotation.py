@@ -42,7 +42,7 @@ class Rotation(NamedTuple):
     """What a rotation came to."""
 
     session_id: str
-    """The continuation: made now, or by whoever was first."""
+    """The continuation: made now, or by an earlier call."""
     created: bool
     """Whether this call made it."""
     title: str | None

@@ -123,7 +123,7 @@ def salvage(path: Path) -> SalvageReport:
 
 @contextlib.contextmanager
 def _readable(moved: Path, copy: Path) -> Iterator[Path]:
-    """The damaged file itself or, if its header is wrong, a copy in which that is mended."""
+    """The damaged file itself or, if its header is wrong, a copy in which that is fixed."""
     header = read_header(moved)
     is_odd = is_wrong(header) or is_doubtful(header) or says_too_few(moved, header)
     if not is_odd and _is_open_to_sqlite(moved):

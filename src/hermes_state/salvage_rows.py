@@ -164,9 +164,9 @@ def _rows_by_id(
                 return
         except UnicodeDecodeError:
             report.note_damage(table)
-            row_id, mended = _row_with_bad_text(source, table, columns, position)
+            row_id, fixed = _row_with_bad_text(source, table, columns, position)
             position = row_id + 1
-            yield mended
+            yield fixed
         except apsw.Error:
             report.note_damage(table)
             position += step

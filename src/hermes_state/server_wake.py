@@ -25,7 +25,7 @@ RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 
 
 class ServerWake(Wake):
-    """Tells whoever waits that the store on a server has changed."""
+    """Wakes waiters when the store on a server has changed."""
 
     def __init__(self, database: ServerDatabase) -> None:
         super().__init__(None)

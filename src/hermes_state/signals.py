@@ -20,7 +20,7 @@ from hermes_base.process import this_process
 from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, row, rows
 from .formats import needed, understood
-from .turns import TURN_RUNNING, is_left
+from .turns import TURN_RUNNING, is_ownerless
 
 FORGET_SECONDS = 60.0
 """A signal of this age is deleted: its sender waits for seconds only."""
@@ -45,7 +45,7 @@ def send_signal(
         " COALESCE((SELECT conversation_id FROM sessions WHERE id = ?1), ?1)",
         (session_id,),
     )
-    if turn is None or turn["state"] != TURN_RUNNING or is_left(turn, now):
+    if turn is None or turn["state"] != TURN_RUNNING or is_ownerless(turn, now):
         return None
     if started_at is not None and turn["started_at"] != started_at:
         return None

@@ -126,11 +126,11 @@ def raise_format(conn: Connection, lease: Lease, needs_format: int) -> None:
 def is_abandoned(turn: Mapping[str, Any], now: float) -> bool:
     """Whether nobody runs a turn any more that has not ended, and that this release may end: one
     that it does not understand is left to a newer."""
-    return understands(turn["needs_format"]) and is_left(turn, now)
+    return understands(turn["needs_format"]) and is_ownerless(turn, now)
 
 
-def is_left(turn: Mapping[str, Any], now: float) -> bool:
-    """Whether nobody runs a turn any more that has not ended, whoever may end it."""
+def is_ownerless(turn: Mapping[str, Any], now: float) -> bool:
+    """Whether a turn that has not ended has no living owner, whichever release may resume it."""
     if turn["state"] != TURN_RUNNING:
         return False
     # A clock that was set back must not keep a dead turn for long.

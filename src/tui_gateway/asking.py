@@ -1,4 +1,4 @@
-"""Questions of a running turn to whoever watches its session: approvals, and what to do next.
+"""Questions of a running turn to the clients of its session: approvals, and what to do next.
 
 A question waits under its id in the session's `pending`, and is shown again to a client that comes
 later. The first answer counts. A turn that is interrupted takes its questions with it.

@@ -226,7 +226,7 @@ class Client:
         return await self._open("session.create", **options)
 
     async def resume(self, session: str, **options: Any) -> Opened:
-        """Go on with a stored conversation: its id, the beginning of it, or its title."""
+        """Resume a stored conversation: its id, the beginning of it, or its title."""
         return await self._open("session.resume", session_id=session, **options)
 
     async def activate(self, session_id: str) -> Opened:

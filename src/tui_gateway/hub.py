@@ -33,7 +33,7 @@ class Hub(Protocol):
         ...
 
     def emit(self, event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
-        """Tell whoever watches a session."""
+        """Send an event to the clients of a session."""
         ...
 
     def reload_config(self) -> Config:

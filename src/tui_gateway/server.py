@@ -206,7 +206,7 @@ def reload_config() -> Config:
 
 
 def _emit(event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
-    """Tell whoever watches a session; numbered and kept, so that nobody misses it."""
+    """Send an event to the clients of a session; numbered and kept, so that none misses it."""
     session = _sessions.get(sid)
     events = session.get("events") if session is not None else None
     if events is not None:

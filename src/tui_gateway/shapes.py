@@ -58,7 +58,7 @@ class Inflight(TypedDict):
     assistant: str
     streaming: bool
     recovered: bool
-    """Whether the process that began with it died, and this one goes on with it."""
+    """Whether the process that began with it died, and this one has taken it over."""
 
 
 class PendingQuestion(TypedDict):

@@ -70,14 +70,14 @@ class LiveSurface(Surface):
         return bool(self._session.get("running")) and not self.is_holding
 
     def new_session(self, title: str | None) -> None:
-        """Go on with an empty conversation under the same live id."""
+        """Begin an empty conversation under the same live id."""
         fresh = live.new_session(new_session_id(), cwd=self._session["cwd"])
         fresh["user_id"] = self.user_id
         fresh["pending_title"] = title
         self._go(fresh, "new_session")
 
     def switch_session(self, session_id: str) -> None:
-        """Go on with a stored conversation under the same live id."""
+        """Resume a stored conversation under the same live id."""
         from .methods.session import revived
 
         tip = self.db.get_compression_tip(session_id)
@@ -154,7 +154,7 @@ class LiveSurface(Surface):
         walls.remove_folder(self._hub, self._sid, self._session, folder)
 
     def say(self, text: str) -> None:
-        """Show a line to whoever watches."""
+        """Show a line to the clients."""
         self._hub.emit("status.update", self._sid, {"kind": "notice", "text": text})
 
     def attach_image(self, path: Path) -> None:
@@ -233,7 +233,7 @@ def set_title(hub: Hub, sid: str, session: Session, title: str) -> bool:
 
 
 def set_model(hub: Hub, sid: str, session: Session, name: str) -> str:
-    """Go on with another model from the next turn on; ConfigError if it cannot be asked."""
+    """Switch to another model from the next turn on; ConfigError if it cannot be asked."""
     from agent.build import build_models
 
     model = build_models(hub.get_config(), name)

@@ -225,6 +225,6 @@ def _is_closed(connection: socket.socket) -> bool:
 
 
 def _cut(connection: socket.socket) -> None:
-    """End a connection; whoever reads from it or writes to it returns."""
+    """End a connection; its blocked readers and writers return."""
     with contextlib.suppress(OSError):  # closed already
         connection.shutdown(socket.SHUT_RDWR)

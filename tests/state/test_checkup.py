@@ -57,7 +57,7 @@ def said(db: SessionDB) -> list[str]:
 
 def test_a_store_in_order_has_no_findings(store: SessionDB) -> None:
     assert store.check_store() == []
-    assert store.mend_store() == {}
+    assert store.fix_store() == {}
 
 
 BROKEN = {
@@ -137,9 +137,9 @@ def test_each_thing_is_found_and_put_right(store: SessionDB, rule: str) -> None:
     if concerned is not None:
         assert found[rule].concerned == concerned
         assert concerned[0] in found[rule].problem
-    assert rule in store.mend_store()
+    assert rule in store.fix_store()
     assert store.check_store() == []
-    assert store.mend_store() == {}
+    assert store.fix_store() == {}
     assert [one for one in before if one not in said(store)] == []
 
 
@@ -147,14 +147,14 @@ def test_answers_that_wait_for_days_are_told_and_stay_owed(store: SessionDB) -> 
     tamper(store, "UPDATE delivery_obligations SET created_at = 1, updated_at = 1")
     found = {one.rule: one for one in store.check_store()}
     assert found["outbox_delivered"].concerned == ("owed",)
-    store.mend_store()
+    store.fix_store()
     assert [one.rule for one in store.check_store()] == ["outbox_delivered"]
     assert [row["obligation_id"] for row in store.list_deliveries()] == ["owed"]
 
 
 def test_a_turn_that_nobody_went_on_with_is_closed_visibly(store: SessionDB) -> None:
     tamper(store, *BROKEN["turns_end"][0])
-    store.mend_store()
+    store.fix_store()
     history = [message["content"] for message in store.get_messages_as_conversation("turn")]
     assert history[-2:] == [OUTCOME_UNKNOWN, CUT_OFF]
 
@@ -162,21 +162,21 @@ def test_a_turn_that_nobody_went_on_with_is_closed_visibly(store: SessionDB) -> 
 def test_a_call_of_a_turn_that_has_ended_wants_its_answer(store: SessionDB) -> None:
     tamper(store, "UPDATE turns SET state = 'ended'", "DELETE FROM tool_runs")
     assert [one.rule for one in store.check_store()] == ["calls_are_answered"]
-    store.mend_store()
+    store.fix_store()
     assert store.check_store() == []
 
 
 def test_a_ring_of_continuations_is_opened(store: SessionDB) -> None:
     tamper(store, "UPDATE sessions SET continuation_of = 'a2' WHERE id = 'a'")
     assert [one.rule for one in store.check_store()] == ["one_tip"]
-    store.mend_store()
+    store.fix_store()
     assert store.check_store() == []
     assert store.get_compression_tip("a") == "a2"
 
 
 def test_messages_without_a_session_can_be_found_again(store: SessionDB) -> None:
     tamper(store, *BROKEN["messages_have_a_session"][0])
-    store.mend_store()
+    store.fix_store()
     assert store.get_messages_as_conversation("x")[0]["content"] == "lost"
     assert [hit["session_id"] for hit in store.search_messages("lost")] == ["x"]
 
@@ -185,7 +185,7 @@ def test_a_call_that_may_still_run_is_left_alone(store: SessionDB) -> None:
     assert store.check_store() == []
     store.end_session("running", "cli_close")
     assert [one.concerned for one in store.check_store()] == [("running",)]
-    store.mend_store()
+    store.fix_store()
     history = store.get_messages_as_conversation("running")
     assert "outcome unknown" in history[-1]["content"]
 

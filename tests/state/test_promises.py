@@ -321,7 +321,7 @@ TABLE = [
     m("revoke_pattern", pattern_key="old"),
     m("set_wall_mode", session_id="s", mode="plan"),
     m("set_wall_folders", session_id="s", folders=["/srv"]),
-    m("mend_store", "miscounted"),
+    m("fix_store", "miscounted"),
     m("import_sessions", "imported", sessions=[EXPORT]),
     m("archive_sessions", "ancient", older_than_days=90),
     m("finalize_orphaned_compression_sessions", "chain2"),

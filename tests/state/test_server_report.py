@@ -92,7 +92,7 @@ def test_a_role_that_may_only_change_rows_is_enough(
         assert db.search_messages("found")
         db.clear_messages("s2")
         assert db.check_store() == []
-        db.mend_store()
+        db.fix_store()
         db.vacuum()
         assert db.delete_conversation("s1") == 2
     with psycopg.connect(owner, autocommit=True) as connection:

@@ -39,7 +39,7 @@ from .words import touches
 logger = logging.getLogger(__name__)
 
 Ask = Callable[[str, str], Awaitable[str]]
-"""(system, prompt) -> text. It may fail or answer nonsense; whoever provides it limits its time."""
+"""(system, prompt) -> text. It may fail or answer nonsense; its provider limits its time."""
 
 MOST_PROMPTS = 4
 """Model calls of one compression."""

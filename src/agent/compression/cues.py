@@ -1,6 +1,6 @@
 """Forms of words that show what a sentence does: wish, leave open, finish, change.
 
-They are signs, not proofs: whoever uses them gives them a weight. English in the main, with the
+They are signs, not proofs: the caller weighs them. English in the main, with the
 commonest words of a few other languages; numbers and names are recognised in any (see `words`).
 """
 

@@ -60,7 +60,7 @@ class Engine:
     # Its life
 
     def use_model(self, model: Model) -> None:
-        """The conversation goes on with this model."""
+        """The conversation has switched to this model."""
         self._tell(
             "update_model",
             model.name,
@@ -215,7 +215,7 @@ class Engine:
         return run
 
     def status(self) -> str:
-        """Figures for whoever wants to see them, in one line; empty if there are none."""
+        """Figures for people, in one line; empty if there are none."""
         asked = ask_each([self._line], "get_status")
         for _, figures in answers(asked, "get_status", SECONDS):
             if isinstance(figures, dict) and figures:

@@ -89,10 +89,10 @@ def bucket_settings(home: Path, environ: Mapping[str, str]) -> BucketSettings | 
     dotenv, _ = load_dotenv(home / ".env")
     findings = Findings(str(path), {**dotenv, **environ})
     raw = read_yaml(path).get("store_objects")
-    found = _bucket_of(read_section(ObjectSettings, "store_objects", raw, findings), findings)
+    bucket = _bucket_of(read_section(ObjectSettings, "store_objects", raw, findings), findings)
     if findings.problems:
         raise ConfigError("\n".join(findings.problems))
-    return found
+    return bucket
 
 
 def _bucket_of(settings: ObjectSettings, findings: Findings) -> BucketSettings | None:

@@ -93,7 +93,7 @@ class Connections:
             self._close(idle.popleft())
 
     def _close(self, connection: httpcore.AsyncHTTPConnection) -> None:
-        """Close without being waited for: whoever is cancelled must not stay for it."""
+        """Close in the background: a cancelled caller must not wait for it."""
         if connection.is_closed():
             return
         task = asyncio.ensure_future(connection.aclose())

@@ -15,7 +15,7 @@ from typing import Any
 from agent.providers.light_httpx import httpcore
 
 MOST_UNREAD = 256 * 1024
-"""Bytes that are kept before whoever sends is made to wait."""
+"""Bytes that are buffered before the sender is made to wait."""
 _EYEBALLS_SECONDS = 0.25
 """After which the next address of a host is tried beside the first."""
 

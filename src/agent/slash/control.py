@@ -100,7 +100,7 @@ def _platforms(surface: Surface, typed: str) -> list[tuple[str, str]]:
 
 @command("handoff", category="Conversation", args="<platform>", scope="cli", complete=_platforms)
 def handoff(surface: Surface, args: str) -> str:
-    """Go on with this conversation on a chat platform."""
+    """Continue this conversation on a chat platform."""
     offered = [name for name, _ in _platforms(surface, "")]
     if not args or args not in offered:
         listed = ", ".join(offered) or "none is configured yet, see platforms in config.yaml"

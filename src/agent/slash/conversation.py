@@ -92,7 +92,7 @@ def branch(surface: Surface, args: str) -> str:
 
 @command("resume", category=CATEGORY, args="[title|id|number]", complete=titles)
 def resume(surface: Surface, args: str) -> str:
-    """Go on with an earlier conversation."""
+    """Resume an earlier conversation."""
     if not args:
         return sessions(surface, "") + "\n/resume and a number, title or id goes on with one."
     require_idle(surface)

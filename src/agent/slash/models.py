@@ -24,7 +24,7 @@ def _names(surface: Surface, typed: str) -> list[tuple[str, str]]:
 
 @command("model", category=CATEGORY, args="[name]", complete=_names, slow=True)
 def model(surface: Surface, args: str) -> str:
-    """Show which model answers, or go on with another one."""
+    """Show which model answers, or switch to another one."""
     if args.startswith("-") or " --" in args:
         raise CommandError(
             "/model takes a name and holds for this conversation. For all, set model.default in "

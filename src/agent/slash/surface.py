@@ -83,7 +83,7 @@ class Surface:
         _not_here("A new conversation")
 
     def switch_session(self, session_id: str) -> None:
-        """Leave this conversation and go on with that one."""
+        """Leave this conversation and resume that one."""
         _not_here("Going to another conversation")
 
     def link(self, code: str) -> str:
@@ -138,7 +138,7 @@ class Surface:
         _not_here("Answering approvals")
 
     def set_model(self, name: str) -> str:
-        """Go on with another model; returns its name. Raises ConfigError."""
+        """Switch to another model; returns its name. Raises ConfigError."""
         _not_here("Changing the model")
 
     def apply_options(self) -> None:

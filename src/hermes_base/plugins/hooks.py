@@ -1,8 +1,8 @@
 """The hooks: which there are, who listens, and how they are called.
 
 Callbacks get keyword arguments only, in the order in which they were registered; what they return
-(other than None) is handed to whoever fired the hook, who uses what makes sense of it. A name with
-no callbacks costs one dict lookup.
+(other than None) is handed to the code that fired the hook, which uses what makes sense of it. A
+name with no callbacks costs one dict lookup.
 """
 
 from __future__ import annotations

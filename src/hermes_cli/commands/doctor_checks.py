@@ -231,11 +231,11 @@ def check_store(home: Path) -> list[Ailment]:
 
 
 def _mend(home: Path) -> Callable[[], None]:
-    def mend() -> None:
+    def fix() -> None:
         with store(home) as db:
-            db.mend_store()
+            db.fix_store()
 
-    return mend
+    return fix
 
 
 def check_search(home: Path) -> list[Ailment]:

@@ -112,9 +112,7 @@ def _add_changes(actions: Any) -> None:
     action = _action(actions, "rename", "give a conversation a title", _CHANGE)
     _session(action)
     action.add_argument("title", metavar="TITLE", help="the new one; an empty text removes it")
-    action = _action(
-        actions, "branch", "copy a conversation, to go on with it in two ways", _CHANGE
-    )
+    action = _action(actions, "branch", "copy a conversation, to continue it in two ways", _CHANGE)
     _session(action)
     action.add_argument("--title", help="of the copy")
     _json(action)

@@ -117,8 +117,8 @@ def repair_sessions(args: argparse.Namespace) -> int:
             print(f"{place}: its server looks after its files itself, so none is salvaged here.")
         elif db.salvage_report is None:
             print(f"{place} can be read from beginning to end.")
-        mended = db.mend_store()
-        for rule, count in mended.items():
+        fixed = db.fix_store()
+        for rule, count in fixed.items():
             print(f"Fixed: {rule} ({count})")
         indexed = db.search_index.rebuild(progress("Building the search index:"))
         print(f"The search index was rebuilt: {indexed} messages.")

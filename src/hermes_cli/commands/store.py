@@ -124,17 +124,17 @@ def _check_files(place: StorePlace) -> Iterator[Remark]:
     try:
         with open_place(place) as db:
             probe(db)
-            found = examine(db, progress("Reading files:"))
+            examined = examine(db, progress("Reading files:"))
     except StoreError as error:
         yield Remark("wrong", str(error), "See store_objects in docs/configuration.md")
         return
-    for problem in found.wrong:
+    for problem in examined.wrong:
         yield Remark("wrong", problem, "Put it back from a backup; no machine can fetch it.")
-    if found.files:
-        right = found.files - len(found.wrong)
+    if examined.files:
+        right = examined.files - len(examined.wrong)
         yield Remark(
-            "fine", f"{right} of {found.files} files that messages name are as they were put"
-            f" ({size(found.size)}).",
+            "fine", f"{right} of {examined.files} files that messages name are as they were put"
+            f" ({size(examined.size)}).",
         )  # fmt: skip
 
 

@@ -129,7 +129,7 @@ def _import_store(
         copy = Path(scratch) / "state.db"
         held = copy_store(source / "state.db", copy)
         with SessionDB(copy) as theirs:  # upgrades it
-            for rule, count in theirs.mend_store().items():
+            for rule, count in theirs.fix_store().items():
                 report.done.append(f"fixed on the way: {rule} ({count})")
         if place.server is None and not place.path.exists():
             copy.rename(place.path)

@@ -56,7 +56,7 @@ class ApprovalDialog(Dialog[str]):
             yield Static("", classes="hint", markup=False)
 
     def on_mount(self) -> None:
-        """Whoever presses Enter without reading denies."""
+        """Highlight the denial, so that Enter without reading denies."""
         options = self.query_one(OptionList)
         options.focus()
         options.highlighted = len(self._choices) - 1

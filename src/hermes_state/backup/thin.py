@@ -57,7 +57,7 @@ def thin(folder: Path, keep: int, *, at_once: int = AT_ONCE) -> int:
             except StoreCorruptedError as error:
                 logger.warning("%s It is not merged.", error)
                 going -= {point.number for point in run}
-        # Whoever is killed here leaves points on which nothing builds; the later go first.
+        # A process that is killed here leaves points on which nothing builds; the later go first.
         for point in reversed(points):
             if point.number in going:
                 point.path.unlink()

@@ -3,7 +3,7 @@
 The cursor is a snapshot of the server, not an id: ids are no order of commits. A message that comes
 with a lower id than others before it is noted for the index, whose own cursor goes by ids.
 
-Invariant: rows are read from the server by whoever holds the file's write lock, so what is written
+Invariant: rows are read from the server under the file's write lock, so what is written
 last is newest; and the snapshot is moved only in the transaction that writes the last of its rows.
 A run that is killed is done again from where the snapshot is, which changes nothing.
 """

@@ -4,7 +4,7 @@
       files: {command: npx, args: ["-y", "some-server"], env: {KEY: "${MY_KEY}"}, timeout: 60}
       notes: {url: "https://notes.example/mcp", headers: {Authorization: "Bearer ${NOTES_TOKEN}"}}
 
-What `${NAME}` stands for is filled in by whoever reads the configuration, and knows `.env`.
+What `${NAME}` stands for is filled in where the configuration is read, with `.env`.
 Each server has a thread with an event loop, in which a supervisor connects, notices when the server
 is gone, and starts it again: a few retries, with growing pauses. A call waits for its answer, for
 the user's interrupt or for its time limit, whichever comes first; what the server does in the

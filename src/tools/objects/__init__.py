@@ -196,9 +196,9 @@ def read_object(db: SessionDB, known: StoredObject) -> Iterator[bytes]:
 def walk_objects(db: SessionDB) -> Iterator[StoredObject]:
     """Every object there is."""
     after = ""
-    while found := db.list_objects(after):
-        yield from found
-        after = found[-1].name
+    while page := db.list_objects(after):
+        yield from page
+        after = page[-1].name
 
 
 def sweep(db: SessionDB | None) -> int:

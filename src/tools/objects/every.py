@@ -77,13 +77,13 @@ def probe(db: SessionDB) -> None:
 
 def examine(db: SessionDB, progress: Callable[[int, int], None]) -> Examined:
     """Read every object, as it is where it is kept."""
-    found = {known.blob: known for known in walk_objects(db)}
+    by_blob = {known.blob: known for known in walk_objects(db)}
     size, wrong = 0, []
-    for number, known in enumerate(found.values(), 1):
+    for number, known in enumerate(by_blob.values(), 1):
         try:
             check(db, known)
             size += known.size
         except ObjectLostError as error:
             wrong.append(str(error))
-        progress(number, len(found))
-    return Examined(len(found), size, wrong)
+        progress(number, len(by_blob))
+    return Examined(len(by_blob), size, wrong)

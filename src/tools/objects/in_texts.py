@@ -69,10 +69,10 @@ def _localized_text(context: ToolContext, text: str) -> str:
         if not text.startswith(("/", "~"), start):
             continue
         for end in _ends(match):
-            found = _find(context, text[start:end])
-            if found is not None:
+            file = _find(context, text[start:end])
+            if file is not None:
                 # In a command or a program: what would need quotes there stays as it was written.
-                written = str(found) if _PLAIN.fullmatch(home) else text[start:end]
+                written = str(file) if _PLAIN.fullmatch(home) else text[start:end]
                 parts += [text[at:start], written]
                 at = end
                 break
@@ -99,12 +99,12 @@ def _find(context: ToolContext, path: str) -> Path | None:
         return None
     try:
         written = str(Path(path).expanduser())
-        found = find_file(context.db, context.workspace.home, written, context.session_id)
+        file = find_file(context.db, context.workspace.home, written, context.session_id)
     except (StoreError, OSError) as error:
         raise ToolError(f"{path} could not be fetched from the store: {error}") from error
     except (RuntimeError, ValueError):
         return None  # an unknown ~user, or characters that no path has: the tool says so itself
-    return found
+    return file
 
 
 def put_pastes(db: SessionDB | None, home: Path, text: str, session_id: str) -> None:

@@ -245,7 +245,7 @@ def checked(content: str | None) -> str:
 
 
 def refuse_orders(text: str) -> None:
-    """ToolError for text that tries to instruct whoever reads it later."""
+    """ToolError for text that tries to instruct its later readers."""
     reason = suspicion(text)
     if reason:
         raise ToolError(f"This cannot be kept: it {reason}.")

@@ -55,7 +55,7 @@ class Launch:
     """The first line of standard input is the password."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     warden: Warden | Seatbelt | None = None
-    """Whoever starts it inside a wall."""
+    """The warden that starts it inside a wall."""
     states: Path | None = None
     """Where shells inside a wall leave their states, if not in `folder`."""
     release: Callable[[], None] | None = None

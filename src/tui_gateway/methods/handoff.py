@@ -16,7 +16,7 @@ UNDER_WAY = 4026
 
 @method("handoff.request")
 def request(call: Call, session_id: str, platform: str) -> wire.HandoffRequested:
-    """Ask the gateway to go on with the conversation on a chat platform."""
+    """Ask the gateway to continue the conversation on a chat platform."""
     session = live.require_idle(call.hub, session_id, "hand it over")
     name = platform.strip().lower()
     if not name:

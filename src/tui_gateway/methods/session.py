@@ -56,7 +56,7 @@ def create(
 def resume(
     call: Call, session_id: str, cols: int = 80, close_on_disconnect: bool = False
 ) -> shapes.Opened:
-    """Go on with a conversation, given by id, beginning of an id, or title.
+    """Resume a conversation, given by id, beginning of an id, or title.
 
     If it is live already, the client joins it. An abandoned turn is taken over first, then waiting
     prompts are run.

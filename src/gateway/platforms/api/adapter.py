@@ -65,7 +65,7 @@ class ApiServerAdapter(HttpAdapter):
         log.info("The API is served on http://%s:%d", self.address, server.port)
 
     async def run(self) -> None:
-        """Go on with what waits, then serve until cancelled."""
+        """Process waiting messages, then serve until cancelled."""
         assert self._api is not None
         await self._api.requests.resume()
         watching = self.host.spawn(self._api.requests.watch())
