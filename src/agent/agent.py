@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_base import session_context
-from hermes_state import SessionDB, StoreError, at_hand
+from hermes_state import Owner, SessionDB, StoreError, at_hand, person_of
 from tools.base import Asker, Mode, NobodyToAsk, ToolContext, TurnFacts, Workspace
 from tools.registry import Registry
 from tools.services import Services
@@ -65,6 +65,7 @@ class AIAgent:
         session_id: str | None = None,
         platform: str = "cli",
         user_id: str | None = None,
+        owner: Owner | None = None,
         tools: Registry | None = None,
         system_prompt: str | Callable[[], str] = "",
         max_iterations: int = 90,
@@ -82,6 +83,8 @@ class AIAgent:
     ) -> None:
         """`system_prompt` may be a function: it is called once, for the session's first turn.
 
+        `user_id` is the person whose conversation it is (None: the operator), `owner` whose past
+        conversations its tools may look into: that person's unless said otherwise.
         `session_facts` are further columns of the session's row (chat_id, cwd, …),
         `request_options` fields of every ModelRequest (max_tokens, temperature, …). `workspace`,
         `asker` and `services` are what tools get: where they work, whom they ask, what they borrow.
@@ -108,6 +111,7 @@ class AIAgent:
         self._prompt_is_new = False
         self._request_options = dict(request_options or {})
         self.user_id = user_id
+        self.owner: Owner = owner if owner is not None else person_of(user_id)
         self.workspace = workspace or Workspace(Path.home() / ".hermes", Path.cwd())
         self._mode, self._folders = self.workspace.mode, list(self.workspace.folders)
         self.asker: Asker = asker or NobodyToAsk()
@@ -264,6 +268,7 @@ class AIAgent:
             workspace=self.workspace,
             db=self.db,
             user_id=self.user_id,
+            owner=self.owner,
             asker=self.turn_asker(),
             turn=self.turn_facts,
             services=self._turn_services(),

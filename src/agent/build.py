@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hermes_base import plugins
-from hermes_state import SessionDB
+from hermes_state import Owner, SessionDB
 from tools import shared_files
 from tools.base import Asker, Mode, Workspace
 from tools.plugin_tools import plugin_tools
@@ -67,6 +67,7 @@ def build_agent(
     session_id: str | None = None,
     platform: str = "cli",
     user_id: str | None = None,
+    owner: Owner | None = None,
     tools: Registry | None = None,
     cwd: Path | None = None,
     on_event: Callable[[Event], None] | None = None,
@@ -77,10 +78,11 @@ def build_agent(
 ) -> AIAgent:
     """An agent as configured, for a new conversation or, with `session_id`, an old one.
 
-    `tools` defaults to what the configuration wants and this machine has; a model too small for
-    tools gets none. `asker` is whom tools ask before they do something dangerous; `services` is
-    what they are lent besides the agent's own. `platform_hint` says in a new conversation's system
-    prompt what to know about the place where answers are read.
+    `owner` is whose past conversations its tools may look into: those of `user_id` unless said
+    otherwise. `tools` defaults to what the configuration wants and this machine has; a model too
+    small for tools gets none. `asker` is whom tools ask before they do something dangerous;
+    `services` is what they are lent besides the agent's own. `platform_hint` says in a new
+    conversation's system prompt what to know about the place where answers are read.
     """
     load_plugins(config.raw, config.home, config.environ)
     llm = model or build_models(config)
@@ -120,6 +122,7 @@ def build_agent(
         session_id=session_id,
         platform=platform,
         user_id=user_id,
+        owner=owner,
         tools=tools,
         system_prompt=prompt,
         max_iterations=config.agent.max_iterations,

@@ -158,6 +158,7 @@ class Delegation:
             db=parent.db,
             platform=SUB_AGENT,
             user_id=parent.user_id,
+            owner=parent.owner,
             tools=parent.tools.usable(allowed),
             system_prompt=PROMPT.format(role=f" in the role of {role}" if role else ""),
             max_iterations=min(most, parent.max_iterations),

@@ -20,6 +20,7 @@ from agent.request import TakenOver
 from agent.running import unknown_outcome
 from conversation import abandoned
 from conversation.door import Abandoned
+from hermes_state import person_of
 
 from .config import GatewayConfig, Platform
 from .pipeline import Inbound
@@ -120,10 +121,13 @@ class AbandonedTurns:
             }  # fmt: skip
             target = {"id": f"turn:{row['conversation_id']}:{row['started_at']}", "to": to}
         elif origin is None or origin.platform is not platform:
-            person = str(row["user_id"] or "").removeprefix(f"{platform.value}:") or None
+            doors = self.db.sync.list_doors(person_of(row["user_id"]))
+            prefix = f"{platform.value}:"
+            accounts = [door.removeprefix(prefix) for door in doors if door.startswith(prefix)]
             to = target["to"]
             origin = SessionSource(
-                platform, to["chat_id"], thread_id=to.get("thread_id"), user_id=person,
+                platform, to["chat_id"], thread_id=to.get("thread_id"),
+                user_id=next(iter(accounts), None),
                 role_authorized=capabilities_of(platform.value).signed,
             )  # fmt: skip
         return AbandonedTurn(row, key, origin, target)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from conversation.turn_events import compression_events
+from hermes_state import NOBODY
 from tools.toolset_names import wanted_on
 
 from . import agent_cache
@@ -104,6 +105,7 @@ class AgentSource:
             toolsets=self._toolsets(source.platform.value),
             user_id=source.user_id,
             user_id_alt=source.user_id_alt,
+            owner=source.owner,
         )
 
     def _toolsets(self, platform: str) -> tuple[str, ...]:
@@ -125,6 +127,7 @@ class AgentSource:
             session_id=entry.session_id,
             platform=source.platform.value,
             user_id=source.owner,
+            owner=source.owner or NOBODY,
             session_facts={
                 "session_key": key,
                 "chat_id": source.chat_id,

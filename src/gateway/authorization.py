@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from .config import GatewayConfig, PlatformConfig
+from .identify import identify
 from .session import SessionSource
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 
 ADMIN_COMMANDS = frozenset({
     "restart", "update", "platform", "platforms", "sethome", "debug", "yolo", "reload-mcp",
-    "folder",
+    "folder", "people",
 })  # fmt: skip
 """What concerns the whole gateway, or lets a chat do everything as its account."""
 
@@ -38,8 +39,12 @@ class Authorization:
         self._db = db
 
     async def admits(self, source: SessionSource) -> bool:
-        """Whether a message may go on: its platform vouches for it, or its sender may talk."""
-        return source.role_authorized or await self.is_allowed(source)
+        """Whether a message may go on: its platform vouches for it, or its sender may talk. Then it
+        is noted with the source which person that is."""
+        if not source.role_authorized and not await self.is_allowed(source):
+            return False
+        await identify(self._db, source)
+        return True
 
     async def is_allowed(self, source: SessionSource) -> bool:
         """Whether a person is on the list of their platform, or has paired."""
@@ -64,8 +69,8 @@ class Authorization:
         return PAIRING.format(code=code) if code is not None else None
 
     def may_command(self, source: SessionSource, name: str) -> bool:
-        """Whether a person may use a command; some are for administrators."""
-        if name not in ADMIN_COMMANDS:
+        """Whether a person may use a command; some are for administrators and operators."""
+        if name not in ADMIN_COMMANDS or (source.person is not None and source.person.is_operator):
             return True
         return bool({source.user_id, source.user_id_alt} & set(self._of(source).admins))
 

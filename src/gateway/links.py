@@ -11,6 +11,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from hermes_state import NOBODY, is_owned
+
+from .identify import identify
 from .link_codes import LinkCodeError, offer_code, take_code
 from .session import SessionEntry, SessionSource
 
@@ -75,6 +78,7 @@ class Links:
         if mine.linked and await self._are_one(mine.session_id, first.session_id):
             return "This chat is in that conversation already."
         if first.origin is not None:
+            await identify(self._db, first.origin)
             await self._db.at_hand(_begin, self._db.sync, first, first.origin)
         await self._chats.switch_chat(key, first.session_id, source)
         await self._db.at_hand(store.mark_linked, key)
@@ -109,7 +113,7 @@ class Links:
             await self._tell(others, f"🔗 {_who(source)} has left this conversation.")
             return "This chat has a conversation of its own again."
         row = await self._db.get_session(entry.session_id)
-        if row is not None and row["user_id"] != source.owner:
+        if row is not None and not is_owned(row, source.owner or NOBODY):
             raise LinkCodeError(
                 "Only whose conversation it is can send the others out; /unlink works."
             )

@@ -324,7 +324,7 @@ async def store_inbound(
             content,
             source=source.platform.value,
             session_key=key,
-            user_id=source.owner,
+            user_id=source.door,
             platform_message_id=message_id,
             facts=facts_of(inbound.event),
         )

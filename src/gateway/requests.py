@@ -24,13 +24,14 @@ from conversation.offering import Offers
 from hermes_state import LEASE_SECONDS, StoreError
 
 from .config import Platform
+from .identify import identify
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
 from .stored_turns import stored_outcome
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
-    from hermes_state import AsyncSessionDB
+    from hermes_state import AsyncSessionDB, Person
     from tools.base import Mode
 
     from .agent_source import AgentSource
@@ -69,10 +70,10 @@ class StoppingError(RequestError):
         self.accepted = accepted
 
 
-def _source(owner: str, conversation_id: str) -> SessionSource:
+def _source(owner: str, conversation_id: str, person: Person | None = None) -> SessionSource:
     return SessionSource(
         Platform.API_SERVER, owner, user_id=owner, user_name=owner,
-        thread_id=conversation_id, role_authorized=True,
+        thread_id=conversation_id, role_authorized=True, person=person,
     )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ class Request:
     id: str
     """Its name in the inbox; asked again under the same name, it is not run again."""
     owner: str
-    """The name of the client, on this platform."""
+    """The name of the key it was asked with."""
     session_id: str
     conversation_id: str
     content: Any
@@ -104,6 +105,8 @@ class Request:
     """What becomes of it while a turn of an earlier request runs in its conversation."""
     mode: Mode | None = None
     """What the agent may do from this message on; as it is with the conversation if None."""
+    person: Person | None = None
+    """Whose key it is."""
 
     @property
     def steers(self) -> bool:
@@ -113,7 +116,7 @@ class Request:
     @property
     def source(self) -> SessionSource:
         """Where it comes from."""
-        return _source(self.owner, self.conversation_id)
+        return _source(self.owner, self.conversation_id, self.person)
 
     @property
     def key(self) -> str:
@@ -374,6 +377,9 @@ class Requests:
                 row["content"], facts.get("history") or [], facts.get("instructions") or "",
                 row["platform_message_id"], stored=True, mode=facts.get("mode"),
             )  # fmt: skip
+            source = request.source
+            await identify(db, source)
+            request.person = source.person
             self._append(self._new(request))
 
     async def _line_up(self, request: Request) -> _Asked:
@@ -443,7 +449,7 @@ class Requests:
                 request.content,
                 source=Platform.API_SERVER.value,
                 session_key=request.key,
-                user_id=request.source.owner,
+                user_id=request.source.door,
                 platform_message_id=request.message_id,
                 facts={"request": facts},
             )

@@ -200,7 +200,7 @@ async def go_on(
                 GO_ON,
                 source=platform.value,
                 session_key=entry.session_key,
-                user_id=origin.owner,
+                user_id=origin.door,
                 facts={"source": origin.to_dict()},
             )
             count += 1

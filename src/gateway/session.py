@@ -12,9 +12,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .config import Platform
+
+if TYPE_CHECKING:
+    from hermes_state import Person
 
 _UNSAFE_ID = re.compile(r"[/\\\x00]|^\.|\.\.|^[A-Za-z]:")
 
@@ -43,6 +46,8 @@ class SessionSource:
     auto_thread_created: bool = False
     auto_thread_initial_name: str | None = None
     delivered_via_upstream_relay: bool = False
+    person: Person | None = field(default=None, compare=False)
+    """Who the sender is, once that was looked up; not kept, since it may change."""
 
     @property
     def guild_id(self) -> str | None:
@@ -50,10 +55,16 @@ class SessionSource:
         return self.scope_id
 
     @property
+    def door(self) -> str | None:
+        """The account that it came from; None if the platform does not say."""
+        account = self.user_id_alt or self.user_id
+        return f"{self.platform.value}:{account}" if account else None
+
+    @property
     def owner(self) -> str | None:
-        """Whose history this is: the person, under the name the platform gives them."""
-        person = self.user_id_alt or self.user_id
-        return f"{self.platform.value}:{person}" if person else None
+        """The id of the person whose history this is. Until they are looked up it is their door,
+        which is the id of whoever has no other."""
+        return self.person.id if self.person is not None else self.door
 
     def to_dict(self) -> dict[str, Any]:
         """As it is kept; what is empty is left out."""
@@ -191,12 +202,12 @@ def _platform(name: Any) -> Platform | None:
         return None
 
 
-def _kept(kind: type, left_out: str) -> dict[str, None]:
+def _kept(kind: type, *left_out: str) -> dict[str, None]:
     """The names of the fields that are kept, in their order, to be looked up quickly."""
-    return {field.name: None for field in dataclasses.fields(kind) if field.name != left_out}
+    return {field.name: None for field in dataclasses.fields(kind) if field.name not in left_out}
 
 
-_SOURCE_FIELDS = _kept(SessionSource, "delivered_via_upstream_relay")
+_SOURCE_FIELDS = _kept(SessionSource, "delivered_via_upstream_relay", "person")
 _ENTRY_FIELDS = _kept(SessionEntry, "finalize_failures")
 _ZONE = "utc_offset"
 """How many seconds the clock of whoever wrote `updated_at` is ahead of UTC."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from agent.slash.surface import CommandError, Surface
 from conversation.abandoned import runs_elsewhere
+from hermes_state import NOBODY, is_owned
 
 from . import handoff
 from .link_codes import LinkCodeError
+from .person_links import link_person, unlink_person
 from .session import SessionSource
 
 if TYPE_CHECKING:
@@ -117,10 +119,18 @@ class ChatSurface(Surface):
         self._in_loop(self._parts.switch_chat(self._key, session_id, self._source))
 
     def link(self, code: str) -> str:
-        """A code for this chat's conversation, or with one: join the conversation it is for."""
+        """A code for this chat's conversation, or with one: join the conversation it is for. Behind
+        "person" the same for who one is."""
+        about, _, given = code.partition(" ")
+        if about.lower() == "person":
+            return link_person(self.db, self._source, given.strip())
         if code:
             return self._refusable(self._parts.links.join(self._key, self._source, code))
         return self._refusable(self._parts.links.offer(self._key, self._source))
+
+    def unlink_person(self) -> str:
+        """Undo how this chat's account came to its person."""
+        return unlink_person(self.db, self._source)
 
     def unlink(self, everybody: bool) -> str:
         """Leave a conversation that is shared, or send the others out of it."""
@@ -152,7 +162,9 @@ class ChatSurface(Surface):
         session_id = self.session_id
         waiting = self.db.list_asked_approvals(session_id)
         chosen = waiting if everything else waiting[:1]
-        if choice == "always" and any(asked["user_id"] != self.user_id for asked in chosen):
+        if choice == "always" and not all(
+            is_owned(asked, self.user_id or NOBODY) for asked in chosen
+        ):
             raise CommandError("Only whose question it is can allow it for good.")
         return sum(
             self.db.decide_asked_approval(asked["id"], session_id, choice, self.user_id)

@@ -32,7 +32,7 @@ from hermes_cli.chat_door import INTERRUPTED, TerminalDoor
 from hermes_cli.chat_notes import Prompt
 from hermes_cli.interrupts import Interrupts
 from hermes_cli.terminal_guard import guard_terminal
-from hermes_state import SessionDB, StoreError, at_hand
+from hermes_state import EVERYONE, SessionDB, StoreError, at_hand
 
 if TYPE_CHECKING:
     from hermes_cli.chat_surface import ChatSurface
@@ -360,6 +360,7 @@ class Chat:
             self.db,
             model=self._model,
             session_id=session_id,
+            owner=EVERYONE,
             on_event=self._on_event,
             asker=self.asker,
         )
@@ -368,9 +369,9 @@ class Chat:
         return agent
 
     def _session_to_resume(self) -> str | None:
-        wanted = self._options.resume
+        wanted, everyones = self._options.resume, self.db.view(EVERYONE)
         if wanted is not None:
-            session = self.db.resolve_session_id(wanted) or self.db.resolve_session_by_title(wanted)
+            session = self.db.resolve_session_id(wanted) or everyones.resolve_title(wanted)
             if session is None:
                 raise UsageError(
                     f"There is no conversation {wanted!r} (or several begin with it). "
@@ -378,7 +379,7 @@ class Chat:
                 )
             return self.db.get_compression_tip(session)
         if self._options.continue_last:
-            recent = self.db.list_sessions_rich(
+            recent = everyones.list_sessions(
                 source="cli", limit=1, order_by_last_active=True, min_message_count=1
             )
             if not recent:

@@ -26,7 +26,7 @@ from agent.slash import (
 )
 from agent.slash.results import Content
 from hermes_cli.terminal_guard import unguarded
-from hermes_state import StoreError
+from hermes_state import StoreError, person_of
 
 if TYPE_CHECKING:
     from hermes_cli.chat import Chat
@@ -78,7 +78,7 @@ class ChatSurface(Surface):
         if super().set_title(title):
             return True
         cleaned = self.db.sanitize_title(title)
-        if cleaned and self.db.get_session_by_title(cleaned, self.user_id) is not None:
+        if cleaned and self.db.view(person_of(self.user_id)).find_title(cleaned) is not None:
             raise ValueError(f"The title {cleaned!r} is taken.")
         self.pending_title = cleaned
         return False

@@ -14,7 +14,7 @@ from agent.home import hermes_home
 from agent.store import open_store
 from gateway.status import GatewayRunningError, read_runtime_status, running_pid
 from gateway.systemd import install_unit
-from hermes_state import StoreError
+from hermes_state import OPERATOR, StoreError
 
 from . import replica_status
 from .commands.output import visible
@@ -53,6 +53,9 @@ def add_parsers(commands: Any) -> None:
     steps.add_parser("list", help="who was let in, and who asks")
     approve = steps.add_parser("approve", help="let in whoever was given this code")
     approve.add_argument("code", metavar="CODE")
+    approve.add_argument(
+        "--as", dest="person", metavar="NAME", help="who they are: somebody known, or `me`"
+    )
     revoke = steps.add_parser("revoke", help="let somebody in no longer")
     revoke.add_argument("platform", metavar="PLATFORM")
     revoke.add_argument("user_id", metavar="USER")
@@ -169,7 +172,8 @@ def _pairing(home: Path, args: argparse.Namespace) -> int:
                 print("Nobody yet.")
             return 0
         if args.pairing_action == "approve":
-            paired = db.approve_pairing(args.code)
+            named = OPERATOR if str(args.person).lower() == "me" else args.person
+            paired = db.approve_pairing(args.code, named)
             if paired is None and (pause := db.pairing_pause()):
                 print(
                     f"hermes: too many wrong codes; none is taken for {pause / 60:.0f} minutes."
@@ -182,6 +186,9 @@ def _pairing(home: Path, args: argparse.Namespace) -> int:
                 return 1
             name = visible(paired.user_name or paired.user_id)
             print(f"{name} may now talk on {paired.platform}.")
+            who = db.find_person(f"{paired.platform}:{paired.user_id}")
+            if who is not None and args.person:
+                print(f"They are {visible(who.name)} ({who.role}).")
             return 0
         if db.revoke_pairing(args.platform, args.user_id):
             print(f"{args.user_id} may no longer talk on {args.platform}.")

@@ -17,6 +17,7 @@ from .errors import (
     LeaseLostError,
     NewerStoreError,
     ObjectLostError,
+    PersonError,
     SessionEndedError,
     StoreBusyError,
     StoreClosedError,
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from .model_calls import ModelCall
     from .objects import CHUNK_BYTES, OBJECT_BYTES, BucketSettings, StoredObject, object_names
     from .outbox import OUTBOX
+    from .owners import EVERYONE, NOBODY, OPERATOR, Owner, is_owned, person_of
+    from .person_merges import Merge
+    from .person_view import PersonView
+    from .persons import LOCAL_DOOR, ROLES, Person
     from .replicas import UNDER, Beat, PlatformLease
     from .rotation import Rotation
     from .salvage import is_damaged
@@ -61,11 +66,16 @@ __all__ = [
     "CHUNK_BYTES",
     "EVENTS",
     "EVERYBODY",
+    "EVERYONE",
     "INBOX_ID",
     "KEPT_FILE_BYTES",
     "LEASE_SECONDS",
+    "LOCAL_DOOR",
+    "NOBODY",
     "OBJECT_BYTES",
+    "OPERATOR",
     "OUTBOX",
+    "ROLES",
     "ROW_ID",
     "SIGNALS",
     "SUB_AGENT",
@@ -85,10 +95,15 @@ __all__ = [
     "Lease",
     "LeaseLostError",
     "LinkOffer",
+    "Merge",
     "ModelCall",
     "NewerStoreError",
     "NoLink",
     "ObjectLostError",
+    "Owner",
+    "Person",
+    "PersonError",
+    "PersonView",
     "PlatformLease",
     "Recorded",
     "Rotation",
@@ -114,9 +129,11 @@ __all__ = [
     "damage_marker",
     "is_abandoned",
     "is_damaged",
+    "is_owned",
     "list_losses",
     "missing_from_index",
     "object_names",
+    "person_of",
     "plain_text",
 ]
 
@@ -134,19 +151,28 @@ _LATER = {
     "CHUNK_BYTES": "objects",
     "EVENTS": "locks",
     "EVERYBODY": "watches",
+    "EVERYONE": "owners",
     "EventBatch": "watches",
     "FileChange": "kept_files",
     "INBOX_ID": "inbox",
     "KEPT_FILE_BYTES": "kept_files",
     "KeptFile": "kept_files",
     "LEASE_SECONDS": "turns",
+    "LOCAL_DOOR": "persons",
     "Lease": "turns",
     "LinkOffer": "link_codes",
+    "Merge": "person_merges",
+    "NOBODY": "owners",
     "NoLink": "link_codes",
     "OBJECT_BYTES": "objects",
     "ModelCall": "model_calls",
+    "OPERATOR": "owners",
     "OUTBOX": "outbox",
+    "Owner": "owners",
+    "Person": "persons",
+    "PersonView": "person_view",
     "PlatformLease": "replicas",
+    "ROLES": "persons",
     "ROW_ID": "turn_log",
     "Recorded": "turn_log",
     "Rotation": "rotation",
@@ -166,9 +192,11 @@ _LATER = {
     "damage_marker": "connection",
     "is_abandoned": "turns",
     "is_damaged": "salvage",
+    "is_owned": "owners",
     "list_losses": "losses",
     "missing_from_index": "search.check",
     "object_names": "objects",
+    "person_of": "owners",
     "plain_text": "codec",
 }
 

@@ -313,6 +313,27 @@ class AsyncSessionDB:
     offer_link = _InThread(SessionDB.offer_link)
     take_link = _InThread(SessionDB.take_link)
 
+    # Persons
+    find_person = _InThread(SessionDB.find_person)
+    get_person = _InThread(SessionDB.get_person)
+    resolve_person = _InThread(SessionDB.resolve_person)
+    ensure_person = _InThread(SessionDB.ensure_person)
+    add_person = _InThread(SessionDB.add_person)
+    rename_person = _InThread(SessionDB.rename_person)
+    set_person_role = _InThread(SessionDB.set_person_role)
+    set_person_limit = _InThread(SessionDB.set_person_limit)
+    remove_person = _InThread(SessionDB.remove_person)
+    list_persons = _InThread(SessionDB.list_persons)
+    list_doors = _InThread(SessionDB.list_doors)
+    adopt_owners = _InThread(SessionDB.adopt_owners)
+    merge_persons = _InThread(SessionDB.merge_persons)
+    unmerge_persons = _InThread(SessionDB.unmerge_persons)
+    list_merges = _InThread(SessionDB.list_merges)
+    find_merge = _InThread(SessionDB.find_merge)
+    join_door = _InThread(SessionDB.join_door)
+    offer_person_code = _InThread(SessionDB.offer_person_code)
+    join_by_code = _InThread(SessionDB.join_by_code)
+
     # Files that are one for all machines
     list_kept_files = _InThread(SessionDB.list_kept_files)
     change_kept_files = _InThread(SessionDB.change_kept_files)

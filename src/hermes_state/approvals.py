@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, at_most, column, row, rows
 from .lineage import SUB_AGENT
+from .owners import asked_owner, owned, owner_key, stored_owner
 from .sessions import require_session
 
 CHOICES = ("once", "session", "always", "deny")
@@ -64,7 +65,7 @@ def create_approval(
             _hash(token),
             encode_text(session_id, "session_id"),
             encode_text(session_key, "session_key"),
-            encode_text(user_id, "user_id"),
+            encode_text(stored_owner(user_id), "user_id"),
             encode_text(command, "command"),
             encode_text(description, "description"),
             encode_json(pattern_keys, "pattern_keys"),
@@ -163,7 +164,7 @@ def take_late_answer(
             encode_text(command, "command"),
             encode_text(description, "description"),
             encode_json(pattern_keys, "pattern_keys"),
-            encode_text(user_id or "", "user_id"),
+            encode_text(owner_key(user_id), "user_id"),
         ),
     )
     for approval_id in answers:
@@ -188,7 +189,7 @@ def renew_approval_token(
         conn,
         "UPDATE approvals SET token_hash = ? WHERE id = ? AND state = 'pending'"
         " AND expires_at > ? AND COALESCE(user_id, '') = ? RETURNING expires_at",
-        (_hash(token), approval_id, conn.now(), encode_text(owner or "", "owner")),
+        (_hash(token), approval_id, conn.now(), encode_text(owner_key(owner), "owner")),
     )
     return None if pending is None else NewApproval(approval_id, token, pending["expires_at"])
 
@@ -207,7 +208,7 @@ def decide_asked_approval(
     asked = row(conn, "SELECT session_id, user_id FROM approvals WHERE id = ?", (approval_id,))
     if asked is None or not _is_asked_in(conn, asked["session_id"], session_id):
         return False
-    if choice == "always" and (asked["user_id"] or "") != (decided_by or ""):
+    if choice == "always" and (asked["user_id"] or "") != owner_key(decided_by):
         return False
     return _answer(conn, approval_id, choice, decided_by, "person")
 
@@ -259,7 +260,7 @@ def record_approval(
         " FROM sessions WHERE id = ?11",
         (
             _new_id(),
-            encode_text(user_id, "user_id"),
+            encode_text(stored_owner(user_id), "user_id"),
             encode_text(command, "command"),
             encode_text(description, "description"),
             encode_json(pattern_keys, "pattern_keys"),
@@ -314,14 +315,14 @@ def get_approval(conn: Connection, approval_id: str) -> dict[str, Any] | None:
 def list_pending_approvals(
     conn: Connection, session_id: str | None = None, user_id: str | None = None
 ) -> list[dict[str, Any]]:
-    """Pending requests, oldest first; of one session or one owner, if given."""
+    """What waits for an answer, oldest first; of one session or one person, if given."""
+    condition, values = owned("user_id", asked_owner(user_id))
     pending = rows(
         conn,
         f"SELECT {_SHOWN} FROM approvals WHERE state = 'pending' AND expires_at > ?1"
         " AND (CAST(?2 AS TEXT) IS NULL OR session_id = ?2)"
-        " AND (CAST(?3 AS TEXT) IS NULL OR user_id = ?3)"
-        " ORDER BY created_at, id",
-        (conn.now(), session_id, user_id),
+        f"{condition.replace('?', '?3')} ORDER BY created_at, id",
+        (conn.now(), session_id, *values),
     )
     return [_shown(conn, approval) for approval in pending]
 
@@ -332,12 +333,13 @@ def list_approvals(
     user_id: str | None = None,
     limit: int = 100,
 ) -> list[dict[str, Any]]:
-    """The record, newest first: every question and decision of a session or an owner, if given."""
+    """The record, newest first: every question and decision of a session or a person, if given."""
+    condition, values = owned("user_id", asked_owner(user_id))
     approvals = rows(
         conn,
         f"SELECT {_SHOWN} FROM approvals WHERE (CAST(?1 AS TEXT) IS NULL OR session_id = ?1)"
-        " AND (CAST(?2 AS TEXT) IS NULL OR user_id = ?2) ORDER BY created_at DESC, id LIMIT ?3",
-        (session_id, user_id, at_most(limit)),
+        f"{condition.replace('?', '?3')} ORDER BY created_at DESC, id LIMIT ?2",
+        (session_id, at_most(limit), *values),
     )
     return [_shown(conn, approval) for approval in approvals]
 
@@ -351,7 +353,7 @@ def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | 
             (
                 encode_text(key, "pattern_key"),
                 conn.now(),
-                encode_text(granted_by or "", "granted_by"),
+                encode_text(owner_key(granted_by), "granted_by"),
             )
             for key in pattern_keys
         ],
@@ -368,21 +370,21 @@ def list_patterns_granted_by(conn: Connection, user_id: str | None) -> list[str]
     return column(
         conn,
         "SELECT pattern_key FROM approval_grants WHERE COALESCE(granted_by, '') = ? ORDER BY 1",
-        (user_id or "",),
+        (owner_key(user_id),),
     )
 
 
 def list_grants(conn: Connection, owner: str | None = None) -> list[dict[str, Any]]:
     """The permanent approvals, oldest first: `pattern_key`, `granted_by` and `granted_at` of each.
 
-    Of one person, if given; the person at the machine is the empty name.
+    Of one person, if given; the operator is the empty name in `granted_by`.
     """
+    condition, values = owned("granted_by", asked_owner(owner))
     return rows(
         conn,
-        "SELECT pattern_key, granted_by, granted_at FROM approval_grants"
-        " WHERE CAST(?1 AS TEXT) IS NULL OR granted_by = ?1"
+        f"SELECT pattern_key, granted_by, granted_at FROM approval_grants WHERE 1 = 1{condition}"
         " ORDER BY granted_at, granted_by, pattern_key",
-        (owner,),
+        values,
     )
 
 
@@ -393,7 +395,7 @@ def revoke_grant(conn: Connection, pattern_key: str, owner: str) -> bool:
     """
     conn.execute(
         "DELETE FROM approval_grants WHERE pattern_key = ? AND granted_by = ?",
-        (pattern_key, owner),
+        (pattern_key, owner_key(owner)),
     )
     return conn.changes() > 0
 

@@ -35,6 +35,8 @@ from . import (
     objects,
     outbox,
     pairing,
+    person_merges,
+    persons,
     previews,
     replicas,
     retention,
@@ -64,6 +66,8 @@ if TYPE_CHECKING:
 
     from .group_commit import GroupWriter
     from .objects import BucketSettings
+    from .owners import Owner
+    from .person_view import PersonView
     from .search.engine import SearchIndex
     from .wake import Wake
 
@@ -383,6 +387,33 @@ class SessionDB:
     list_paired = _reads(pairing.list_paired)
     offer_link = _writes(link_codes.offer_link)
     take_link = _writes(link_codes.take_link)
+
+    # Persons
+    find_person = _reads(persons.find_person)
+    get_person = _reads(persons.get_person)
+    resolve_person = _reads(persons.resolve_person)
+    ensure_person = _writes(persons.ensure_person)
+    add_person = _writes(persons.add_person)
+    rename_person = _writes(persons.rename_person)
+    set_person_role = _writes(persons.set_person_role)
+    set_person_limit = _writes(persons.set_person_limit)
+    remove_person = _writes(persons.remove_person)
+    list_persons = _reads(persons.list_persons)
+    list_doors = _reads(persons.list_doors)
+    adopt_owners = _writes(persons.adopt_owners)
+    merge_persons = _writes(person_merges.merge_persons)
+    unmerge_persons = _writes(person_merges.unmerge_persons)
+    list_merges = _reads(person_merges.list_merges)
+    find_merge = _reads(person_merges.find_merge)
+    join_door = _writes(person_merges.join_door)
+    offer_person_code = _writes(link_codes.offer_person_code)
+    join_by_code = _writes(link_codes.join_by_code)
+
+    def view(self, owner: Owner) -> PersonView:
+        """What may be shown to a person, or (EVERYONE) to the operator."""
+        from .person_view import PersonView
+
+        return PersonView(self, owner)
 
     # Files that are one for all machines
     list_kept_files = _reads(kept_files.list_kept_files)

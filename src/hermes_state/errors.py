@@ -14,7 +14,8 @@
     ├── UnsafeSQLiteError        this SQLite has a known corruption bug
     ├── UnknownSessionError      no session with that id
     ├── SessionEndedError        the session was ended meanwhile
-    └── InvalidMessageError      a message the store cannot keep as it is
+    ├── InvalidMessageError      a message the store cannot keep as it is
+    └── PersonError              no such person, or it cannot be done with them
 
 A refused title is a plain ValueError, as its callers have always expected.
 """
@@ -98,6 +99,10 @@ class AlreadyTakenError(StoreError):
 
 class InvalidMessageError(StoreError, ValueError):
     """A message or session field has a type or value that cannot be stored."""
+
+
+class PersonError(StoreError, ValueError):
+    """There is no such person, or what was wanted cannot be done with them."""
 
 
 class ConversationBusyError(StoreError):

@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .dialect import Connection, row
+from .owners import asked_owner, owned
 from .spending import Spent, list_spent, local_day, sum_by
-
-_OWN = (
-    "(CAST(?2 AS TEXT) IS NULL OR s.user_id = ?2) AND (CAST(?3 AS TEXT) IS NULL OR s.source = ?3)"
-)
 
 
 def usage_since(
@@ -18,22 +15,24 @@ def usage_since(
     """Conversations, messages and tool calls since then, and what was used: by model (`models`), by
     owner (`people`) and by day where the person is (`per_day`).
 
-    `user_id` and `source` keep to one owner and one place. What sub-agents did counts too, unless
-    `source` is given: theirs is "tool". Model calls count when they were made; for what is older
-    than the rows that say so see `spending`, and `exact_since` says when those begin, or None if
-    nothing is older.
+    `user_id` and `source` keep to one person and one place; None is everybody, everywhere. What
+    sub-agents did counts too, unless `source` is given: theirs is "tool". Model calls count when
+    they were made; for what is older than the rows that say so see `spending`, and `exact_since`
+    says when those begin, or None if nothing is older.
     """
-    given = (since, user_id, source)
+    condition, owner_values = owned("s.user_id", asked_owner(user_id))
+    own = "(CAST(?2 AS TEXT) IS NULL OR s.source = ?2)" + condition.replace("?", "?3")
+    given = (since, source, *owner_values)
     totals = row(
         conn,
         "SELECT COUNT(DISTINCT CASE WHEN s.source <> 'tool' THEN s.conversation_id END)"
         " AS conversations, COUNT(m.id) AS messages,"
         " COUNT(*) FILTER (WHERE m.role = 'tool') AS tool_calls"
         " FROM sessions s JOIN messages m ON m.session_id = s.id AND m.timestamp >= ?1"
-        f" AND m.origin_id IS NULL WHERE s.last_active >= ?1 AND {_OWN}",
+        f" AND m.origin_id IS NULL WHERE s.last_active >= ?1 AND {own}",
         given,
     )
-    spent = list_spent(conn, *given)
+    spent = list_spent(conn, since, user_id, source)
     return {
         **(totals or {}),
         "models": sum_by(spent.parts, lambda part: part.model, "model"),

@@ -1,4 +1,7 @@
-"""Codes with which one chat lets another into its conversation: once, soon, and not by guessing.
+"""Codes that are given in one place and taken in another: once, soon, and not by guessing.
+
+With one kind a chat lets another into its conversation; with the other somebody proves that two
+doors are theirs, and the persons behind them become one.
 
 Only hashes are kept. Limits count over all processes that use the store, by the store's clock. A
 used code stays a row until it would have expired, because it counts among those that a person was
@@ -15,6 +18,7 @@ from typing import NamedTuple
 
 from .codec import encode_text
 from .dialect import Connection, row, value
+from .person_merges import Merge, join_persons
 from .sessions import get_meta, set_meta
 
 CODE_SECONDS = 600.0
@@ -47,6 +51,23 @@ class NoLink(enum.Enum):
 
 def offer_link(conn: Connection, session_key: str, session_id: str, owner: str) -> str | None:
     """A code for a conversation; None if its owner was given too many, or all people were."""
+    return _offer(conn, "link", session_key, session_id, owner)
+
+
+def offer_person_code(conn: Connection, person_id: str) -> str | None:
+    """A code by which another door becomes this person's; None if they were given too many."""
+    return _offer(conn, "person", "", "", person_id)
+
+
+def join_by_code(conn: Connection, code: str, person_id: str) -> Merge | NoLink | None:
+    """Make one person of whoever gave a code and who takes it; None if they are one already."""
+    offer = _take(conn, "person", code, person_id)
+    return offer if isinstance(offer, NoLink) else join_persons(conn, offer.owner, person_id)
+
+
+def _offer(
+    conn: Connection, kind: str, session_key: str, session_id: str, owner: str
+) -> str | None:
     now = conn.now()
     conn.execute("DELETE FROM link_codes WHERE expires_at <= ?", (now,))
     given = value(conn, "SELECT COUNT(*) FROM link_codes WHERE owner = ?", (owner,))
@@ -58,7 +79,7 @@ def offer_link(conn: Connection, session_key: str, session_id: str, owner: str) 
         "INSERT INTO link_codes (code_hash, session_key, session_id, owner, expires_at)"
         " VALUES (?, ?, ?, ?, ?)",
         (
-            _hash(code),
+            _hash(kind, code),
             encode_text(session_key, "session_key"),
             encode_text(session_id, "session_id"),
             encode_text(owner, "owner"),
@@ -70,6 +91,10 @@ def offer_link(conn: Connection, session_key: str, session_id: str, owner: str) 
 
 def take_link(conn: Connection, code: str, taker: str) -> LinkOffer | NoLink:
     """What a code stands for; it is used up."""
+    return _take(conn, "link", code, taker)
+
+
+def _take(conn: Connection, kind: str, code: str, taker: str) -> LinkOffer | NoLink:
     now = conn.now()
     tries = [
         (tried_at, who)
@@ -79,7 +104,7 @@ def take_link(conn: Connection, code: str, taker: str) -> LinkOffer | NoLink:
     taker = encode_text(taker, "taker") or ""
     if sum(who == taker for _, who in tries) >= WRONG_TRIES or len(tries) >= WRONG_TRIES_OF_ALL:
         return NoLink.TOO_MANY_TRIES
-    code_hash = _hash(code.strip().upper())
+    code_hash = _hash(kind, code.strip().upper())
     offer = row(
         conn,
         "SELECT session_key, session_id, owner FROM link_codes"
@@ -93,5 +118,5 @@ def take_link(conn: Connection, code: str, taker: str) -> LinkOffer | NoLink:
     return LinkOffer(**offer)
 
 
-def _hash(code: str) -> str:
-    return hashlib.sha256(f"hermes-link:{code}".encode(errors="surrogatepass")).hexdigest()
+def _hash(kind: str, code: str) -> str:
+    return hashlib.sha256(f"hermes-{kind}:{code}".encode(errors="surrogatepass")).hexdigest()

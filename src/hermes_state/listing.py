@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .dialect import Connection, at_most, rows, value
+from .owners import asked_owner, owned
 from .views import preview
 
 _IS_BRANCH = (
@@ -107,7 +108,7 @@ def list_sessions_rich(
     A conversation that was compressed is shown as its tip with `_lineage_root_id`; with
     `project_compression_tips=False` as its first session; with `include_children` every session is
     a row of its own. `id_query` and `search_query` (title, name or id) match anywhere in the text.
-    `user_id` keeps to one owner. `compact_rows` leaves out the system prompt.
+    `user_id` keeps to one person; None is everybody. `compact_rows` leaves out the system prompt.
     """
     where, values = _filters(
         source=source,
@@ -118,9 +119,10 @@ def list_sessions_rich(
         archived_only=archived_only,
         visible_only=not include_children,
     )
-    if user_id is not None:
-        where.append("h.user_id = ?")
-        values.append(user_id)
+    condition, owner_values = owned("h.user_id", asked_owner(user_id))
+    if condition:
+        where.append(condition.removeprefix(" AND "))
+        values += owner_values
     if id_query:
         where.append(
             "EXISTS (SELECT 1 FROM sessions i WHERE i.conversation_id = t.conversation_id"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import apsw
 
-from . import bindings, lineage, schema, spending, titles
+from . import bindings, lineage, persons, schema, spending, titles
 from .connection import Database, open_connection, private_folder
 from .dialect import Connection, column, tuples, value
 from .errors import NewerStoreError
@@ -115,6 +115,7 @@ def _upgrade(conn: Connection) -> None:
         conn.execute(statement)
     settle_old_rows(conn)
     spending.note_first_call_time(conn)
+    persons.adopt_owners(conn)
     conn.execute(
         "INSERT INTO state_meta (key, value) VALUES ('store_id', ?) ON CONFLICT (key) DO NOTHING",
         (os.urandom(16).hex(),),

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from .codec import encode_text
 from .dialect import Connection, row, rows, value
+from .person_merges import join_door
+from .persons import ensure_person, resolve_person
 
 CODE_SECONDS = 3600.0
 CODE_PAUSE = 1200.0
@@ -77,8 +79,12 @@ def offer_pairing(
     return code
 
 
-def approve_pairing(conn: Connection, code: str) -> Paired | None:
-    """Let in whoever was given this code; None for a code that is wrong or too old."""
+def approve_pairing(conn: Connection, code: str, person: str | None = None) -> Paired | None:
+    """Let in whoever was given this code; None for a code that is wrong or too old.
+
+    They are a new person, called `person` if that is given, unless somebody has that name: then
+    this is another of their doors.
+    """
     now = conn.now()
     if _wrong_tries(conn, now) >= WRONG_TRIES:
         return None
@@ -99,6 +105,12 @@ def approve_pairing(conn: Connection, code: str) -> Paired | None:
         "DELETE FROM pairing_codes WHERE platform = ? AND user_id = ?",
         (request["platform"], request["user_id"]),
     )
+    door = f"{request['platform']}:{request['user_id']}"
+    known = resolve_person(conn, person) if person is not None else None
+    if known is not None:
+        join_door(conn, door, known.id, request["user_name"])
+    else:
+        ensure_person(conn, door, person or request["user_name"])
     return Paired(request["platform"], request["user_id"], request["user_name"])
 
 

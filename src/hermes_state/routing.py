@@ -10,6 +10,7 @@ from .changes import note_session_changed
 from .codec import encode_text
 from .dialect import Connection, row, rows, tuples
 from .formats import needed, understood
+from .owners import stored_owner
 from .replicas import filter_abandoned
 from .sessions import RECOVERABLE_END_REASONS
 from .titles import make_room_for_title
@@ -43,6 +44,8 @@ def record_gateway_session_peer(
         "origin_json": origin_json,
     }
     known = {name: encode_text(fact, name) for name, fact in facts.items() if fact is not None}
+    if "user_id" in known:
+        known["user_id"] = stored_owner(known["user_id"])
     if known.get("user_id", before["user_id"]) != before["user_id"]:
         make_room_for_title(conn, session_id, known["user_id"])
     conn.execute(
@@ -95,7 +98,7 @@ def find_session_by_origin(
     )
     owners = {owner for _, owner in sessions} - {None}
     if user_id is not None:
-        own = [session_id for session_id, owner in sessions if owner == user_id]
+        own = [session_id for session_id, owner in sessions if owner == stored_owner(user_id)]
         if own:
             return str(own[0])
         if owners:
@@ -134,7 +137,7 @@ def find_latest_gateway_session_for_peer(
         "SELECT * FROM sessions WHERE source = ? AND user_id IS NOT DISTINCT FROM ?"
         " AND chat_id IS NOT DISTINCT FROM ? AND chat_type IS NOT DISTINCT FROM ?"
         f" AND thread_id IS NOT DISTINCT FROM ? AND {alive} {newest}",
-        (source, user_id, chat_id, chat_type, thread_id),
+        (source, stored_owner(user_id), chat_id, chat_type, thread_id),
     )
 
 

@@ -21,6 +21,8 @@ our own are further columns and tables:
 - objects, object_links      files that messages name, where several machines share them, and
                              which conversations have them
 - object_blobs, object_chunks their content, or where it is
+- persons, doors             who owns conversations, and the accounts and keys by which they come
+- person_merges              which persons were found to be one, so that it can be undone
 - signals                    what processes tell the one that runs a conversation's turn
 - watches, watched_events    who watches a turn from another machine, and what they are shown
 - model_calls                one row per model call: when, for whom, what it took and cost; it stays
@@ -35,7 +37,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 15
+OWN_SCHEMA_VERSION = 16
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -406,6 +408,37 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "owner": "TEXT NOT NULL",
             "expires_at": "REAL NOT NULL",
             "used_at": "REAL",
+        },
+        "",
+    ),
+    "persons": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "name": "TEXT NOT NULL",
+            "role": "TEXT NOT NULL",
+            "limits": "TEXT NOT NULL DEFAULT '{}'",
+            "workspace": "TEXT",
+            "created_at": "REAL NOT NULL",
+        },
+        "",
+    ),
+    "doors": (
+        {
+            "kind": "TEXT NOT NULL",
+            "identifier": "TEXT NOT NULL",
+            "person_id": "TEXT NOT NULL",
+            "name": "TEXT",
+            "added_at": "REAL NOT NULL",
+        },
+        "PRIMARY KEY (kind, identifier)",
+    ),
+    "person_merges": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "person_id": "TEXT NOT NULL",
+            "merged": "TEXT NOT NULL",
+            "made_at": "REAL NOT NULL",
+            "undone_at": "REAL",
         },
         "",
     ),

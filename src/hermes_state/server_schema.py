@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from . import followed, schema, spending
+from . import followed, persons, schema, spending
 from .dialect import Connection, column, tuples, value
 from .errors import NewerStoreError, StoreUnavailableError
 from .server_connection import CLOCK, ServerConnection
@@ -227,6 +227,7 @@ def upgrade(conn: ServerConnection, where: str) -> None:
         conn.execute(statement)
     conn.run_script(_FUNCTIONS)
     conn.run_script(followed.create_script())
+    persons.adopt_owners(conn)
     for key, number in (
         (SCHEMA_KEY, schema.OWN_SCHEMA_VERSION),
         (READER_KEY, OLDEST_READER),

@@ -13,6 +13,7 @@ from .changes import note_session_changed, touch
 from .codec import encode_json, encode_text
 from .dialect import Connection, row, tuples, value
 from .errors import InvalidMessageError, UnknownSessionError
+from .owners import stored_owner
 from .titles import make_room_for_title
 
 TEXT_FIELDS = (
@@ -44,13 +45,15 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
     facts, parent_id = _given_facts(session_id, kwargs)
     existing = row(
         conn,
-        "SELECT source, user_id, parent_session_id FROM sessions WHERE id = ?",
+        "SELECT source, user_id, parent_session_id, message_count FROM sessions WHERE id = ?",
         (session_id,),
     )
     if existing is None:
         _insert_session(conn, session_id, source, facts)
     else:
         facts.pop("started_at", None)
+        if existing["user_id"] is None and existing["message_count"]:
+            facts.pop("user_id", None)  # the operator's, in which something was said
         if existing["user_id"] is None and "user_id" in facts:
             make_room_for_title(conn, session_id, facts["user_id"])
         filled = "".join(f", {name} = COALESCE({name}, ?)" for name in facts)
@@ -79,7 +82,9 @@ def _given_facts(session_id: str, kwargs: dict[str, Any]) -> tuple[dict[str, Any
         raise InvalidMessageError(f"A session id must be text that is not empty: {session_id!r}")
     facts: dict[str, Any] = {}
     for name, given in kwargs.items():
-        if name in TEXT_FIELDS:
+        if name == "user_id":
+            facts[name] = stored_owner(encode_text(given, name))
+        elif name in TEXT_FIELDS:
             facts[name] = encode_text(given, name)
         elif name in JSON_FIELDS:
             facts[name] = encode_json(given, name)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from .dialect import Connection, tuples, value
 from .model_calls import COMPLETE, RESERVED
+from .owners import asked_owner, owned
 
 CALLS_SINCE = "model_calls_since"
 """In `state_meta`: when the store began to keep a row per call."""
@@ -54,11 +55,16 @@ class Spending(NamedTuple):
 def list_spent(
     conn: Connection, since: float, user_id: str | None = None, source: str | None = None
 ) -> Spending:
-    """What was used since then, of one owner and in one place if they are given."""
+    """What was used since then, by one person and in one place if they are given."""
     kept_since = value(conn, "SELECT value FROM state_meta WHERE key = ?", (CALLS_SINCE,))
     exact_since = float(kept_since) if kept_since else conn.now()
-    calls = tuples(conn, _CALLS, (since, user_id, source))
-    rest = tuples(conn, _REST, (since, user_id, source, exact_since))
+    owner = asked_owner(user_id)
+    condition, values = owned("c.user_id", owner)
+    calls = tuples(conn, _CALLS.format(own=condition.replace("?", "?3")), (since, source, *values))
+    condition, _ = owned("s.user_id", owner)
+    rest = tuples(
+        conn, _REST.format(own=condition.replace("?", "?4")), (since, source, exact_since, *values)
+    )
     parts = [Spent(*part) for part in (*calls, *rest)]
     return Spending(parts, exact_since if rest else None)
 
@@ -90,21 +96,17 @@ def sum_by(spent: list[Spent], key: Callable[[Spent], Any], name: str) -> list[d
     return sorted(sums.values(), key=lambda total: (-total["api_calls"], str(total[name])))
 
 
-_OWN = (
-    "(CAST(?2 AS TEXT) IS NULL OR {0}.user_id = ?2)"
-    " AND (CAST(?3 AS TEXT) IS NULL OR {0}.source = ?3)"
-)
-
 _CALLS = (
     f"SELECT FLOOR(c.made_at / {QUARTER}.0) AS quarter, c.model, c.user_id, COUNT(*),"
     " SUM(c.input_tokens), SUM(c.output_tokens), COALESCE(SUM(c.cost_usd), 0),"
     " COUNT(*) FILTER (WHERE c.cost_usd IS NULL)"
     f" FROM model_calls c WHERE c.made_at >= ?1 AND c.outcome <> '{RESERVED}'"
-    f" AND {_OWN.format('c')} GROUP BY quarter, c.model, c.user_id"
+    " AND (CAST(?2 AS TEXT) IS NULL OR c.source = ?2){own}"
+    " GROUP BY quarter, c.model, c.user_id"
 )
 
 _SEEN = (
-    "CASE WHEN MIN(COALESCE(u.first_seen, 0)) < ?4 AND MAX(u.last_seen) > ?4 THEN ?4"
+    "CASE WHEN MIN(COALESCE(u.first_seen, 0)) < ?3 AND MAX(u.last_seen) > ?3 THEN ?3"
     " ELSE MAX(u.last_seen) END"
 )
 
@@ -122,7 +124,7 @@ FROM (
     SUM(u.output_tokens) AS output_tokens,
     SUM(COALESCE(NULLIF(u.actual_cost_usd, 0), u.estimated_cost_usd)) AS cost_usd
   FROM session_model_usage u JOIN sessions s ON s.id = u.session_id
-  WHERE {_OWN.format("s")} GROUP BY u.session_id, u.model, s.user_id
+  WHERE (CAST(?2 AS TEXT) IS NULL OR s.source = ?2){{own}} GROUP BY u.session_id, u.model, s.user_id
   HAVING MAX(u.last_seen) >= ?1
 ) u LEFT JOIN (
   SELECT session_id, model, COUNT(*) AS calls, SUM(input_tokens) AS input_tokens,

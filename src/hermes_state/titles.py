@@ -1,7 +1,7 @@
 """Titles: cleaned, unique among the sessions of an owner, numbered along a lineage ("Plan #2", …).
 
 Two owners may have the same title, and neither hears of the other. Whoever looks without an owner
-is the operator, who sees all of them, the last used first.
+is the operator, who sees all of them, the last used first. (None is the operator's own.)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from .changes import note_title_changed
 from .codec import without_surrogates
 from .dialect import Connection, row, value
+from .owners import OPERATOR, owned
 
 MAX_TITLE_LENGTH = 100
 ANYONE: Any = object()
@@ -162,7 +163,9 @@ _LAST_USED = " ORDER BY COALESCE(last_active, started_at) DESC, id DESC"
 
 def _of(user_id: Any) -> tuple[str, tuple[Any, ...]]:
     """A condition for the sessions of an owner, and its values."""
-    return ("", ()) if user_id is ANYONE else (" AND user_id IS NOT DISTINCT FROM ?", (user_id,))
+    if user_id is ANYONE:
+        return "", ()
+    return owned("user_id", OPERATOR if user_id is None else user_id)
 
 
 def _numbered_titles(conn: Connection, base: str, user_id: Any) -> list[tuple[int, str]]:

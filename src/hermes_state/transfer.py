@@ -26,6 +26,7 @@ from .lineage import (
 )
 from .messages import get_messages, insert_message, message_fields, recount, seconds
 from .model_calls import export_calls, follow_conversation, import_calls
+from .owners import asked_owner, is_owned, stored_owner
 from .sessions import create_session, get_session
 from .titles import (
     get_next_title_in_lineage,
@@ -152,7 +153,7 @@ def _with_safe_ids(
     for session in sessions:
         given = session["id"]
         here = None if user_id is None else get_session(conn, given)
-        if not is_safe_id(given) or (here is not None and here["user_id"] != user_id):
+        if not is_safe_id(given) or (here is not None and not is_owned(here, asked_owner(user_id))):
             renamed[given] = _other_id(given, user_id)
     names = ("id", "parent_session_id", "continuation_of")
     safe = []
@@ -162,7 +163,7 @@ def _with_safe_ids(
             for name in names
             if isinstance(session.get(name), str)
         }
-        owner = {} if user_id is None else {"user_id": user_id}
+        owner = {} if user_id is None else {"user_id": stored_owner(user_id)}
         safe.append({**session, **ids, **owner})
     return safe
 
@@ -284,7 +285,7 @@ def _link(
         if not isinstance(parent, str) or not parent or parent == session_id:
             continue
         above = get_session(conn, parent)
-        is_anothers = above is not None and user_id is not None and above["user_id"] != user_id
+        is_anothers = above is not None and user_id is not None and not is_owned(above, user_id)
         if above is None or is_anothers or is_ancestor(conn, session_id, parent):
             report["detached"] += 1
         elif set_parent(conn, session_id, parent) == "compression":

@@ -21,10 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from hermes_state import OPERATOR
+
 from .services import Services
 
 if TYPE_CHECKING:
-    from hermes_state import SessionDB, Wake
+    from hermes_state import Owner, SessionDB, Wake
 
 LOOK_SECONDS = 0.5
 """How often to check that an approval is still pending, if no write woke the waiter."""
@@ -203,7 +205,9 @@ class ToolContext:
     db: SessionDB | None = None
     """The store, for tools that look into past conversations."""
     user_id: str | None = None
-    """Whose conversation this is; nothing of anybody else's may be shown."""
+    """Whose conversation this is; None for the operator."""
+    owner: Owner = OPERATOR
+    """Whose past conversations may be shown."""
     asker: Asker = field(default_factory=NobodyToAsk)
     turn: TurnFacts = field(default_factory=TurnFacts)
     services: Services = field(default_factory=Services)

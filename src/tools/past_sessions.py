@@ -1,6 +1,7 @@
 """Looking into past conversations: find, then read around a hit.
 
-Only the person's own conversations are shown, where the conversation has an owner.
+Only conversations of whom the agent may read for (`ToolContext.owner`) are shown: the person's, and
+everyone's in the operator's terminal.
 """
 
 from __future__ import annotations
@@ -66,12 +67,11 @@ def find(
     if session_id is not None:
         own_session(context, session_id)
         options["conversation_id"] = context.db.get_conversation_root(session_id)
-    hits = context.db.search_messages(
+    hits = context.db.view(context.owner).search(
         query,
         role_filter=role_filter,
         limit=limit,
         sort=None if sort == "relevance" else sort,
-        user_id=context.user_id,
         one_per_conversation=session_id is None,
         **options,
     )
@@ -120,8 +120,8 @@ def recent(context: ToolContext, limit: int) -> str:
     current = context.db.get_conversation_root(context.session_id)
     sessions = [
         session
-        for session in context.db.list_sessions_rich(
-            limit=limit + 1, order_by_last_active=True, min_message_count=1, user_id=context.user_id
+        for session in context.db.view(context.owner).list_sessions(
+            limit=limit + 1, order_by_last_active=True, min_message_count=1
         )
         if session["conversation_id"] != current
     ][:limit]
@@ -136,9 +136,7 @@ def recent(context: ToolContext, limit: int) -> str:
 def own_session(context: ToolContext, session_id: str) -> None:
     """Raise ToolError unless the session is this person's; others are as if they did not exist."""
     assert context.db is not None
-    session = context.db.get_session(session_id)
-    foreign = context.user_id is not None and session and session["user_id"] != context.user_id
-    if session is None or foreign:
+    if context.db.view(context.owner).get_session(session_id) is None:
         raise ToolError(f"There is no session {session_id!r}. Search for what was said instead.")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conversation.abandoned import GOING_ON
-from hermes_state import StoreClosedError
+from hermes_state import EVERYONE, StoreClosedError
 
 from . import fetching, live, walls
 from .hub import Hub, Session
@@ -62,6 +62,7 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
         session_id=session["session_key"],
         platform="tui",
         user_id=session.get("user_id"),
+        owner=session.get("user_id") or EVERYONE,
         cwd=Path(session["cwd"]),
         asker=asker,
         services=Services(sudo_password=asker.sudo_password),

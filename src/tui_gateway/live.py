@@ -12,12 +12,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from hermes_state import EVERYONE
+
 from .event_log import EventLog
 from .hub import Hub, Session
 from .rpc import SESSION_BUSY, SESSION_LIMIT, SESSION_NOT_FOUND, RpcError
 
 if TYPE_CHECKING:
     from agent.config import Config
+    from hermes_state import PersonView, SessionDB
     from tools.base import Mode
 
     from .peers import Peer
@@ -31,6 +34,12 @@ CLOSE_SECONDS = 15.0
 
 DEFAULT_LIMIT = 64
 """Live sessions at once, unless `max_live_sessions` says otherwise."""
+
+
+def view_of(db: SessionDB, session: Session | None) -> PersonView:
+    """What a session's client may see. This server is the operator's, who sees everyone's; in a
+    conversation of somebody else, what they may see."""
+    return db.view((session.get("user_id") if session else None) or EVERYONE)
 
 
 def new_session(session_key: str, *, cols: int = 80, cwd: str | None = None) -> Session:

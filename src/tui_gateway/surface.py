@@ -14,6 +14,7 @@ from agent.ids import new_session_id
 from agent.slash import Alias, CommandError, Result, Surface, lookup, run
 from agent.slash.table import parse
 from conversation.abandoned import runs_elsewhere
+from hermes_state import person_of
 
 from . import agents, asking, fetching, inbox, live, prompts, walls
 from .hub import Hub, Session
@@ -221,9 +222,9 @@ def set_title(hub: Hub, sid: str, session: Session, title: str) -> bool:
         raise ValueError("Nothing is left of that title. Use letters or digits.")
     key = live.current_key(session)
     if not db.set_session_title(key, cleaned):
-        owner = session.get("user_id")
-        if db.get_session_by_title(cleaned, owner) is not None:
-            free = db.get_next_title_in_lineage(cleaned, owner)
+        own = db.view(person_of(session.get("user_id")))  # others may have the same titles
+        if own.find_title(cleaned) is not None:
+            free = own.next_title(cleaned)
             raise ValueError(f"The title {cleaned!r} is taken. {free!r} is free.")
         session["pending_title"] = cleaned
         return False

@@ -106,7 +106,8 @@ def test_resuming_what_was_compressed_leads_to_where_it_is_now(front: Front) -> 
 
 def test_nobody_sees_what_belongs_to_others(db: SessionDB, tmp_path: Path) -> None:
     def person(user_id: str | None, platform: str = "telegram") -> Front:
-        return Front(db, tmp_path / "home", platform=platform, user_id=user_id, scope="gateway")
+        owner = user_id and f"{platform}:{user_id}"
+        return Front(db, tmp_path / "home", platform=platform, user_id=owner, scope="gateway")
 
     ada, bob, same_number, nobody = person("1"), person("2"), person("1", "discord"), person(None)
     ada.ask("my secret garden")

@@ -106,6 +106,8 @@ def furnished(rome, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         file.truncate(98_362_432)
     with SessionDB(rome.home / "state.db") as db:
         db.grant_patterns(["git-push-force", "recursive-delete"], None)
+        db.ensure_person("telegram:42", "Ada")
+        db.merge_persons(db.add_person("Bob").id, "telegram:42")
     if "everything.jsonl" in example:
         assert rome("sessions", "export", "--all", "-o", "everything.jsonl").code == 0
     if is_about_backups(example):  # they take longer than most commands

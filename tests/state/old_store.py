@@ -253,7 +253,7 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
         " 'inbox', 'turns', 'tool_runs', 'pairing_codes', 'paired_users',"
         " 'replicas', 'platform_leases', 'link_codes', 'kept_files', 'signals', 'watches',"
         " 'watched_events', 'objects', 'object_links', 'object_blobs', 'object_chunks',"
-        " 'model_calls')"
+        " 'model_calls', 'persons', 'doors', 'person_merges')"
     ).fetchall():
         names = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
         columns = sorted(set(names) - own.get(table, set()))

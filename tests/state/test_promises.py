@@ -91,6 +91,9 @@ def furnish(db: SessionDB) -> None:
     db.begin_delivery("sending")
     db.finish_delivery("settled", "delivered")
     db._execute_write(furnish_pairing)
+    for number in (1, 2, 3):
+        db.create_session(f"of {number}", "local")
+    db._execute_write(furnish_persons)
     db._execute_write(furnish_objects)
     db.note_preview("shown", "1")
     db.register_replica()
@@ -162,6 +165,29 @@ def furnish_pairing(conn: Connection) -> None:
     conn.execute(
         "INSERT INTO link_codes VALUES (?, 'key', 's', 'friend', 9e9, NULL)",
         (hashlib.sha256(b"hermes-link:CODE").hexdigest(),),
+    )
+    conn.execute(
+        "INSERT INTO link_codes VALUES (?, '', '', 'local:1', 9e9, NULL)",
+        (hashlib.sha256(b"hermes-person:CODE").hexdigest(),),
+    )
+
+
+def furnish_persons(conn: Connection) -> None:
+    """Three with a door and a conversation each, and one who was merged into the first."""
+    for number in (1, 2, 3):
+        owner = f"local:{number}"
+        conn.execute(
+            f"INSERT INTO persons VALUES ('{owner}', 'P{number}', 'member', '{{}}', NULL, 1)"
+        )
+        conn.execute(f"INSERT INTO doors VALUES ('local', '{number}', '{owner}', NULL, 1)")
+        conn.execute(f"UPDATE sessions SET user_id = '{owner}' WHERE id = 'of {number}'")
+    merged = {
+        "person": {"id": "local:0", "name": "P0", "role": "member", "limits": "{}",
+                   "workspace": None, "created_at": 1.0},
+        "doors": [], "conversations": ["of 1"], "grants": [],
+    }  # fmt: skip
+    conn.execute(
+        "INSERT INTO person_merges VALUES ('merge', 'local:1', ?, 2, NULL)", (json.dumps(merged),)
     )
 
 
@@ -290,6 +316,20 @@ TABLE = [
     m("offer_link", session_key="k", session_id="s", owner="friend"),
     m("take_link", code="CODE", taker="guest"),
     m("take_link", code="WRONG", taker="guest"),
+    m("ensure_person", door="local:9", name="Nina"),
+    m("add_person", name="Olga"),
+    m("rename_person", person_id="local:1", name="Paul"),
+    m("set_person_role", person_id="local:1", role="guest"),
+    m("set_person_limit", person_id="local:1", limit="usd_per_day", amount=2),
+    m("remove_person", person_id="local:3"),
+    m("adopt_owners"),
+    m("merge_persons", "of 2", merged_id="local:2", into_id="local:3"),
+    m("unmerge_persons", "of 1", merge_id="merge"),
+    m("join_door", "of 2", door="local:2", person_id="local:3"),
+    m("join_door", door="local:9", person_id="local:3"),
+    m("offer_person_code", person_id="local:2"),
+    m("join_by_code", "of 2", code="CODE", person_id="local:2"),
+    m("join_by_code", code="WRONG", person_id="local:2"),
     m("change_kept_files", changes=[FileChange("memories/a", b"a"), FileChange("skills/b", b"b")]),
     m("begin_blob", blob="next", digest="d", size=1),
     m("add_chunk", blob="new", number=0, content=b"bytes"),

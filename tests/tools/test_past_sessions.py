@@ -21,7 +21,7 @@ def past(context: ToolContext, db: SessionDB) -> ToolContext:
         for number in range(12):
             db.append_message(session, "user", f"question {number}")
             db.append_message(session, "assistant", f"the {topic} number {number}")
-    return dataclasses.replace(context, db=db, user_id="ada")
+    return dataclasses.replace(context, db=db, user_id="ada", owner="ada")
 
 
 def search(context: ToolContext, **arguments: Any) -> str:

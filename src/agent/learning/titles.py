@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable
 
 from hermes_base.redaction import redact
-from hermes_state import SessionDB
+from hermes_state import SessionDB, person_of
 
 from .message_text import without_thoughts
 
@@ -92,7 +92,7 @@ def store_title(db: SessionDB, session_id: str, title: str) -> str | None:
         try:
             return free if db.set_auto_title_if_empty(session_id, free) else None
         except ValueError:  # another session has it, perhaps since a moment ago
-            owner = (db.get_session(session_id) or {}).get("user_id")
-            free = db.get_next_title_in_lineage(title, owner)
+            owner = person_of((db.get_session(session_id) or {}).get("user_id"))
+            free = db.view(owner).next_title(title)
     log.info("Session %s was not named: %r is taken again and again", session_id, title)
     return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from tools.approval_words import grant_text
 
-from .owner import LOCAL
+from .owner import view_of
 from .surface import CommandError, Surface
 from .table import command
 
@@ -19,12 +19,8 @@ NONE = 'Nothing is always allowed. "always" as the answer to a tool\'s question 
 
 
 def grants_of(surface: Surface) -> list[dict[str, Any]]:
-    """The approvals that the person may see and revoke, in the order of their numbers."""
-    if surface.platform in LOCAL and surface.user_id is None:
-        return surface.db.list_grants()
-    if not surface.user_id:
-        raise CommandError("It is not known who you are here, so no approvals can be shown.")
-    return surface.db.list_grants(surface.user_id)
+    """What the person may see and take back, in the order of its numbers."""
+    return view_of(surface, "approvals").grants()
 
 
 def _numbers(surface: Surface, typed: str) -> list[tuple[str, str]]:

@@ -8,17 +8,21 @@ from .table import command
 CATEGORY = "Chats"
 
 
-@command("link", category=CATEGORY, args="[code]", scope="gateway")
+@command("link", category=CATEGORY, args="[person] [code]", scope="gateway")
 def link(surface: Surface, args: str) -> str:
-    """Be in one conversation from several chats: get a code here, give it there."""
+    """Be in one conversation, or (person) be one person, in several chats: a code from here."""
     return surface.link(args)
 
 
-@command("unlink", category=CATEGORY, args="[all]", scope="gateway")
+@command("unlink", category=CATEGORY, args="[all | person]", scope="gateway")
 def unlink(surface: Surface, args: str) -> str:
     """Give this chat a conversation of its own again, or (all) send the others out."""
+    if args.lower() == "person":
+        return surface.unlink_person()
     if args.lower() not in ("", "all"):
-        raise CommandError("/unlink knows all: it sends every other chat out.")
+        raise CommandError(
+            "/unlink knows all: it sends every other chat out; and person: it undoes /link person."
+        )
     return surface.unlink(bool(args))
 
 

@@ -9,9 +9,9 @@ import time
 from agent.ids import new_session_id
 from hermes_base.files import write_private
 from hermes_base.redaction import redact_value
-from hermes_state import plain_text
+from hermes_state import is_owned, person_of, plain_text
 
-from .owner import find_own, own_sessions, owned_by, titles
+from .owner import find_own, own_sessions, titles, view_of
 from .surface import CommandError, Surface, require_idle
 from .table import command
 
@@ -35,8 +35,9 @@ def _free_title(surface: Surface, wanted: str) -> str:
         raise CommandError(str(error)) from error
     if title is None:
         raise CommandError("Nothing is left of that title. Use letters or digits.")
-    if surface.db.get_session_by_title(title, surface.user_id) is not None:
-        free = surface.db.get_next_title_in_lineage(title, surface.user_id)
+    mine = surface.db.view(person_of(surface.user_id))  # others may have the same titles
+    if mine.find_title(title) is not None:
+        free = mine.next_title(title)
         raise CommandError(f"The title {title!r} is taken. {free!r} is free.")
     return title
 
@@ -71,8 +72,9 @@ def branch(surface: Surface, args: str) -> str:
         raise CommandError("Nothing was said yet, so there is nothing to branch from.")
     wanted = _free_title(surface, args) if args else None
     origin = surface.db.get_compression_tip(surface.session_id)
-    row = surface.db.get_session(origin) or {}
-    is_guest = surface.user_id is not None and row.get("user_id") != surface.user_id
+    is_guest = surface.user_id is not None and not is_owned(
+        surface.db.get_session(origin), surface.user_id
+    )
     branched = surface.db.branch_session(
         origin,
         new_session_id(),
@@ -123,14 +125,7 @@ def search(surface: Surface, args: str) -> str:
     """Search everything that was said in your conversations."""
     if not args:
         raise CommandError("What for? For instance: /search backup script")
-    mine = owned_by(surface)
-    hits = surface.db.search_messages(
-        args,
-        limit=10,
-        user_id=mine.get("user_id"),
-        source_filter=[mine["source"]] if "source" in mine else None,
-        one_per_conversation=True,
-    )
+    hits = view_of(surface).search(args, limit=10, one_per_conversation=True)
     if not hits:
         return f"Nothing was found for {args!r}."
     return "\n".join(

@@ -13,7 +13,7 @@ from tools.wall.telling import wall_line
 
 from .config_lines import config_lines
 from .dispatch import plugin_commands, skill_names
-from .owner import LOCAL, owned_by
+from .owner import LOCAL, view_of
 from .surface import CommandError, Surface
 from .table import Command, catalog, command, lookup, unknown
 
@@ -111,7 +111,8 @@ def whoami(surface: Surface, args: str) -> str:
     if surface.user_id is None:
         who = "whoever sits at this machine" if surface.platform in LOCAL else "unknown"
     else:
-        who = surface.user_id
+        person = surface.db.get_person(surface.user_id)
+        who = surface.user_id if person is None else f"{person.name} ({person.role})"
     return f"You are {who}, on {surface.platform}."
 
 
@@ -148,7 +149,7 @@ def _spent_lately(surface: Surface) -> list[str]:
     now = time.localtime(surface.db.clock)
     today = time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
     month = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
-    days = surface.db.usage_since(month, **owned_by(surface))["per_day"]
+    days = view_of(surface).usage(month)["per_day"]
     date = time.strftime("%Y-%m-%d", time.localtime(today))
     spent = {
         "today": [day for day in days if day["day"] == date],
@@ -167,7 +168,7 @@ def insights(surface: Surface, args: str) -> str:
     if args and (not args.isdigit() or not 0 < int(args) <= 3650):
         raise CommandError("How many days? For instance: /insights 30")
     days = int(args or 30)
-    used = surface.db.usage_since(surface.db.clock - days * 86_400, **owned_by(surface))
+    used = view_of(surface).usage(surface.db.clock - days * 86_400)
     lines = [
         f"The last {days} days: {used['conversations']} conversations, "
         f"{used['messages']} messages, {used['tool_calls']} tool calls",

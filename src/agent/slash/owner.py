@@ -1,43 +1,39 @@
-"""Whose conversations a person may see: their own.
+"""Whose conversations a person may see: their own, by whichever door they were had.
 
-Whoever sits at the machine sees all of them, the file is theirs. On a chat platform a person is
-known by platform and id together, and somebody without an id sees nothing.
+Whoever sits at the machine sees all of them, the file is theirs. Somebody of whom a platform does
+not say who they are sees nothing.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from hermes_state import EVERYONE, PersonView
+
 from .surface import CommandError, Surface
 
 LOCAL = frozenset({"cli", "tui", "desktop", "acp"})
 
 
-def owned_by(surface: Surface) -> dict[str, Any]:
-    """The filter for lists of sessions."""
-    if surface.platform in LOCAL:
-        return {} if surface.user_id is None else {"user_id": surface.user_id}
+def view_of(surface: Surface, what: str = "conversations") -> PersonView:
+    """What the person may see."""
+    if surface.platform in LOCAL and surface.user_id is None:
+        return surface.db.view(EVERYONE)
     if not surface.user_id:
-        raise CommandError("It is not known who you are here, so no conversations can be shown.")
-    return {"user_id": surface.user_id, "source": surface.platform}
-
-
-def _owner(surface: Surface) -> dict[str, Any]:
-    """The filter for titles."""
-    return {name: value for name, value in owned_by(surface).items() if name == "user_id"}
+        raise CommandError(f"It is not known who you are here, so no {what} can be shown.")
+    return surface.db.view(surface.user_id)
 
 
 def own_sessions(
     surface: Surface, limit: int = 20, query: str | None = None, **more: Any
 ) -> list[dict[str, Any]]:
     """The person's conversations, most recently used first."""
-    return surface.db.list_sessions_rich(
+    return view_of(surface).list_sessions(
         limit=limit,
         order_by_last_active=True,
         min_message_count=1,
         compact_rows=True,
         search_query=query,
-        **owned_by(surface),
         **more,
     )
 
@@ -48,7 +44,7 @@ def find_own(surface: Surface, wanted: str) -> dict[str, Any]:
         recent = own_sessions(surface, int(wanted))
         if len(recent) == int(wanted):
             return recent[-1]
-    by_title = surface.db.resolve_session_by_title(wanted, **_owner(surface))
+    by_title = view_of(surface).resolve_title(wanted)
     if by_title is not None:
         sessions = own_sessions(surface, 1, id_query=by_title)
         if sessions:

@@ -90,6 +90,10 @@ class Surface:
         """A code for this conversation, or with one: join the conversation it is for."""
         _not_here("Linking chats")
 
+    def unlink_person(self) -> str:
+        """Undo how this chat's account came to its person."""
+        _not_here("Linking chats")
+
     def unlink(self, everybody: bool) -> str:
         """Leave a conversation that is shared, or send the others out of it."""
         _not_here("Linking chats")

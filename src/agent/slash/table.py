@@ -27,8 +27,8 @@ Completer = Callable[["Surface", str], Iterable["tuple[str, str]"]]
 """Given what was typed of an argument: candidates, each with a word of explanation."""
 
 _FILES = (
-    "conversation", "rewind", "compress", "control", "chats", "work", "walls", "approvals",
-    "models", "tools", "info",
+    "conversation", "rewind", "compress", "control", "chats", "people", "work", "walls",
+    "approvals", "models", "tools", "info",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from hermes_cli.command_run import UserError
+from hermes_state import EVERYONE
 from tools.approval_words import grant_text
 
 from .home import store
@@ -37,7 +38,7 @@ def add_parser(commands: Any) -> None:
 def list_all(args: argparse.Namespace) -> int:
     """Print the permanent approvals, numbered."""
     with store() as db:
-        grants = db.list_grants()
+        grants = db.view(EVERYONE).grants()
     if args.json:
         print_json(grants)
     elif grants:
@@ -54,7 +55,7 @@ def list_all(args: argparse.Namespace) -> int:
 def revoke(args: argparse.Namespace) -> int:
     """Revoke one or all of them."""
     with store() as db:
-        grants = db.list_grants()
+        grants = db.view(EVERYONE).grants()
         if not args.all:
             grants = [_chosen(grants, args.number)]
         for grant in grants:

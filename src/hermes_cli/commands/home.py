@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from agent.home import hermes_home
 from agent.store import open_store
 from hermes_cli.command_run import UserError
+from hermes_state import EVERYONE
 
 if TYPE_CHECKING:
     from hermes_state import SessionDB
@@ -27,14 +28,15 @@ def store(home: Path | None = None) -> Iterator[SessionDB]:
 
 def find_session(db: SessionDB, wanted: str) -> str:
     """The session a person names by id, beginning of an id, or title; raises UserError."""
-    titled = db.get_session_by_title(wanted)  # exactly this one, before any "… #2"
+    everyones = db.view(EVERYONE)
+    titled = everyones.find_title(wanted)  # exactly this one, before any "… #2"
     session_id = db.resolve_session_id(wanted) or (titled and str(titled["id"]))
-    session_id = session_id or db.resolve_session_by_title(wanted)
+    session_id = session_id or everyones.resolve_title(wanted)
     if session_id:
         return session_id
     import difflib
 
-    recent = db.list_sessions_rich(limit=500, order_by_last_active=True, include_archived=True)
+    recent = everyones.list_sessions(limit=500, order_by_last_active=True, include_archived=True)
     if sum(session["id"].startswith(wanted) for session in recent) > 1:
         raise UserError(f"Several conversations begin with {wanted!r}. Give more of the id.")
     titles = {

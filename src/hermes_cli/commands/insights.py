@@ -7,6 +7,8 @@ import time
 from datetime import date, timedelta
 from typing import Any
 
+from hermes_state import EVERYONE
+
 from .home import store
 from .output import bold, dim, one_line, print_json, width
 from .plots import bar, columns, spark
@@ -43,8 +45,9 @@ def run(args: argparse.Namespace) -> int:
     first = date.today() - timedelta(days=args.days - 1)
     since = time.mktime(first.timetuple())
     with store() as db:
-        used = db.usage_since(since, source=args.source)
+        used = db.view(EVERYONE).usage(since, args.source)
         activity = db.activity_since(since, source=args.source)
+        names = {person["id"]: person["name"] for person in db.list_persons()}
     if args.json:
         print_json({"days": args.days, **used, "activity": activity})
         return 0
@@ -72,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     )
     _bars("Tools", [(name, count) for name, count in list(activity["tools"].items())[:10]])
     _models(used["models"])
-    _people(used["people"])
+    _people(used["people"], names)
     if used["exact_since"] is not None:
         began = date.fromtimestamp(used["exact_since"]).isoformat()
         print(dim(f"\nCost from before {began} stands on the day its conversation was last used."))
@@ -116,14 +119,14 @@ def _models(models: list[dict[str, Any]]) -> None:
         )
 
 
-def _people(people: list[dict[str, Any]]) -> None:
+def _people(people: list[dict[str, Any]], names: dict[str, str]) -> None:
     if len(people) < 2:
         return
     print(f"\n{bold('People')}")
     most = max(person["cost_usd"] for person in people)
     for person in people:
         tokens = person["input_tokens"] + person["output_tokens"]
-        name = person["user_id"] or "(this machine)"
+        name = names.get(person["user_id"] or "", person["user_id"]) or "(this machine)"
         print(
             f"  {one_line(name, 32):32} {person['api_calls']:>6} calls {short(tokens):>7} tokens"
             f" ${person['cost_usd']:>8.2f} {bar(person['cost_usd'], most, 20)}".rstrip()

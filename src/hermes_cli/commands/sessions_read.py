@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hermes_state import plain_text
+from hermes_state import EVERYONE, plain_text
 
 from .home import find_session, find_tip, store
 from .output import bold, dim, one_line, print_json, print_table, size, visible, when, width
@@ -21,7 +21,7 @@ SHOWN = (
 def list_sessions(args: argparse.Namespace) -> int:
     """Print the last conversations."""
     with store() as db:
-        sessions = db.list_sessions_rich(
+        sessions = db.view(EVERYONE).list_sessions(
             source=args.source,
             limit=args.limit,
             order_by_last_active=True,
@@ -54,7 +54,7 @@ def list_sessions(args: argparse.Namespace) -> int:
 def search_sessions(args: argparse.Namespace) -> int:
     """Print where the words were said; 1 if nowhere."""
     with store() as db:
-        hits = db.search_messages(
+        hits = db.view(EVERYONE).search(
             " ".join(args.words),
             source_filter=[args.source] if args.source else None,
             role_filter=[args.role] if args.role else None,

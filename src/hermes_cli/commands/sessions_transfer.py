@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_base.files import replace_private
 from hermes_cli.command_run import UserError
+from hermes_state import EVERYONE
 
 from .export_formats import html_page, markdown_page
 from .home import find_session, store
@@ -60,7 +61,7 @@ def _conversations(db: SessionDB, args: argparse.Namespace) -> list[str]:
     """The tips of what is to be exported, the oldest first."""
     if args.session:
         return [db.get_compression_tip(find_session(db, args.session))]
-    tips = db.list_sessions_rich(source=args.source, limit=-1, include_archived=True)
+    tips = db.view(EVERYONE).list_sessions(source=args.source, limit=-1, include_archived=True)
     return [session["id"] for session in reversed(tips)]
 
 
@@ -68,7 +69,7 @@ def _sessions(db: SessionDB, args: argparse.Namespace) -> list[str]:
     """Every session of what is to be exported, the oldest first."""
     if args.session:
         return db.get_compression_lineage(find_session(db, args.session))
-    sessions = db.list_sessions_rich(
+    sessions = db.view(EVERYONE).list_sessions(
         source=args.source, limit=-1, include_archived=True, include_children=True
     )
     return [session["id"] for session in reversed(sessions)]

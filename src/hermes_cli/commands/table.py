@@ -22,6 +22,7 @@ COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("mcp", "tools for other programs, and theirs for Hermes", "hermes_cli.mcp_command"),
     ("gateway", "serve chat platforms and API clients", "hermes_cli.gateway_command"),
     ("pairing", "who may talk to the gateway", "hermes_cli.gateway_command"),
+    ("people", "who there is, and by which accounts they come", _HERE + "people"),
     ("insights", "usage, cost and activity, drawn in the terminal", _HERE + "insights"),
     ("doctor", "diagnose problems and fix them", _HERE + "doctor"),
     ("store", "check where conversations are stored, or move them", _HERE + "store"),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..dialect import tuples
 from ..opening import FileConnection
+from ..owners import asked_owner, owned, stored_owner
 from .index import facet
 
 _ANY_SESSION = ((), (), (), None, None, None)
@@ -44,7 +45,8 @@ class Filters(NamedTuple):
             [facet("o", source) for source in self.sources],
             [facet("r", role) for role in self.roles],
         ]
-        if self.user_id is not None:
+        if stored_owner(self.user_id) is not None:  # what is the operator's has no such facet
+            assert self.user_id is not None
             lists.append([facet("u", self.user_id)])
         if self.session_id is not None:
             lists.append([facet("s", self.session_id)])
@@ -75,8 +77,11 @@ class Filters(NamedTuple):
             if some:
                 parts.append(f"s.source {condition} ({', '.join('?' * len(some))})")
                 values += some
+        condition, owner_values = owned("s.user_id", asked_owner(self.user_id))
+        if condition:
+            parts.append(condition.removeprefix(" AND "))
+            values += owner_values
         for column, value in (
-            ("s.user_id", self.user_id),
             ("s.id", self.session_id),
             ("coalesce(s.conversation_id, s.id)", self.conversation_id),
         ):

@@ -106,8 +106,8 @@ def insights(call: Call, days: int = 30, session_id: str | None = None) -> wire.
     """What was used in the last days; by the owner of a session, if one is named."""
     if not 0 < days <= 3650:
         raise RpcError(BAD_DAYS, f"days must be from 1 to 3650, not {days}.")
-    owner = live.require(call.hub, session_id).get("user_id") if session_id else None
-    used = call.db.usage_since(call.db.clock - days * 86_400, owner)
+    session = live.require(call.hub, session_id) if session_id else None
+    used = live.view_of(call.db, session).usage(call.db.clock - days * 86_400)
     return {
         "days": days,
         "sessions": used["conversations"],

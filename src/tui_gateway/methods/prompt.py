@@ -124,7 +124,7 @@ def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
                 "is_live": approval["id"] in asked,
             }
             for key in db.get_compression_lineage(live.current_key(session))
-            for approval in db.list_pending_approvals(key, session.get("user_id"))
+            for approval in live.view_of(db, session).pending_approvals(key)
         ]
     }
 

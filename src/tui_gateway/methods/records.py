@@ -46,12 +46,11 @@ def search(
         if session is None:
             raise RpcError(EMPTY_QUERY, "To search within a conversation, name its session_id.")
         conversation = db.get_conversation_root(live.current_key(session))
-    hits = db.search_messages(
+    hits = live.view_of(db, session).search(
         query,
         limit=max(1, min(limit, 100)),
         offset=max(0, offset),
         sort=None if sort == "best" else sort,
-        user_id=session.get("user_id") if session else None,
         conversation_id=conversation,
     )
     return {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from hermes_state import EVERYONE
+
 from .. import asking, inbox, live, other_processes, prompts, shapes, walls
 from ..event_log import EPOCH
 from ..hub import Hub, Session
@@ -86,7 +88,7 @@ def _find(call: Call, wanted: str) -> str:
     if live.find_by_key(call.hub, wanted) is not None:
         return wanted  # live, and perhaps not stored yet
     db = call.db
-    session_id = db.resolve_session_id(wanted) or db.resolve_session_by_title(wanted)
+    session_id = db.resolve_session_id(wanted) or db.view(EVERYONE).resolve_title(wanted)
     if session_id is not None:
         return db.resolve_resume_session_id(session_id)
     if db.list_waiting(wanted, inbox.SOURCE):
@@ -217,7 +219,9 @@ def list_sessions(call: Call, limit: int = 50, query: str | None = None) -> shap
     """The newest conversations, those with a running or waiting message included."""
     db = call.db
     limit = max(1, min(limit, 500))
-    rows = db.list_sessions_rich(limit=limit, order_by_last_active=True, search_query=query)
+    rows = db.view(EVERYONE).list_sessions(
+        limit=limit, order_by_last_active=True, search_query=query
+    )
     known = {row["id"] for row in rows}
     waiting = [
         shapes.waiting_session(row)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..http_server import trust
-from . import chat_completions, info, responses, sessions
+from . import chat_completions, info, person, responses, sessions
 from .context import Api
 from .errors import ApiError, error_body, json_response
 from .runs import Runs
@@ -53,6 +53,10 @@ def build_app(api: Api, runs: Runs) -> ASGIApp:
             route(f"{session}/fork", sessions.fork, "POST"),
             route(f"{session}/chat", sessions.chat, "POST"),
             route(f"{session}/chat/stream", sessions.chat_stream, "POST"),
+            route("/api/person", person.retrieve),
+            route("/api/person/code", person.offer_code, "POST"),
+            route("/api/person/join", person.join, "POST"),
+            route("/api/person/leave", person.leave, "POST"),
             route("/health/detailed", info.detailed),
             route("/metrics", info.metrics),
             route("/v1/models", info.models),
@@ -77,6 +81,7 @@ class _Endpoint:
             if not self._open:
                 owner = self._api.keys.require(request)
                 trust(scope)
+                await self._api.identify(owner)
             response = await self._handler(self._api, owner, request)
         except ApiError as error:
             response = error.response()

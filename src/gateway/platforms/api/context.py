@@ -18,6 +18,7 @@ from starlette.requests import Request as HttpRequest
 
 from agent.outcome import TurnOutcome
 from gateway.config import Platform
+from gateway.identify import person_at
 from gateway.requests import (
     AlreadyAskedError,
     Request,
@@ -28,11 +29,11 @@ from gateway.requests import (
 from gateway.session import SessionSource
 from gateway.session_store import new_gateway_session_id
 from gateway.stored_turns import stored_outcome
-from hermes_state import StoreError
+from hermes_state import Person, PersonView, StoreError, is_owned
 
 from .auth import Keys
 from .errors import ApiError
-from .names import marked_id, owner_id, shown_id
+from .names import marked_id, shown_id
 from .reading import (
     BUSY_HEADER,
     IDEMPOTENCY_HEADER,
@@ -97,6 +98,7 @@ class Api:
         self.max_body = max_body
         self.store = host.store
         self.requests = host.queue
+        self._persons: dict[str, Person] = {}
 
     @property
     def db(self) -> SessionDB:
@@ -118,25 +120,33 @@ class Api:
 
     # Whose
 
+    async def identify(self, owner: str) -> None:
+        """Look up whose key `owner` is; at the beginning of each request, since it may change."""
+        door = f"{Platform.API_SERVER.value}:{owner}"
+        self._persons[owner] = await person_at(self.store, door, owner)
+
+    def person(self, owner: str) -> Person:
+        """Whose key this is."""
+        return self._persons[owner]
+
+    def view(self, owner: str) -> PersonView:
+        """What may be shown with a key: its person's."""
+        return self.db.view(self.person(owner).id)
+
     def own_id(self, owner: str, name: str) -> str:
         """The id of the owner's session that a client names, whether or not there is one yet."""
         row = self.db.get_session(name)
-        if row is not None and row["user_id"] == owner_id(owner):
+        if row is not None and is_owned(row, self.person(owner).id):
             return name
         marked = marked_id(owner, name)
         return name if row is None and self.db.get_session(marked) is None else marked
 
     def owned(self, owner: str, session_id: str) -> dict[str, Any]:
         """A session's row; one of somebody else is as unknown as one that does not exist."""
-        row = self.db.get_session(session_id)
+        row = self.view(owner).get_session(session_id)
         if row is None:
             raise unknown_session(shown_id(owner, session_id))
-        self._require_owner(row, owner)
         return row
-
-    def _require_owner(self, row: dict[str, Any], owner: str) -> None:
-        if row["user_id"] != owner_id(owner):
-            raise unknown_session(shown_id(owner, row["id"]))
 
     def place(self, http: HttpRequest, owner: str, session_id: str | None = None) -> Place:
         """The conversation a request is about, by its headers (or `session_id`); or a new one."""
@@ -159,7 +169,8 @@ class Api:
         row = self.db.get_session(session_id)
         if row is None:
             return Place(owner, session_id, session_id, True, client_key)
-        self._require_owner(row, owner)
+        if not is_owned(row, self.person(owner).id):
+            raise unknown_session(shown_id(owner, session_id))
         tip = session_id
         if row["end_reason"] == "compression":
             tip = self.db.get_compression_tip(session_id)
@@ -190,6 +201,7 @@ class Api:
             once,
             busy_mode=busy_mode(header(http, BUSY_HEADER)),
             mode=mode,
+            person=self.person(place.owner),
         )
 
     async def ask(

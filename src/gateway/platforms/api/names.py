@@ -9,14 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from gateway.config import Platform
-
 _MARK_LENGTH = 12
-
-
-def owner_id(owner: str) -> str:
-    """An owner as the store knows them."""
-    return f"{Platform.API_SERVER.value}:{owner}"
 
 
 def marked_id(owner: str, name: str) -> str:

@@ -25,7 +25,6 @@ from gateway.stored_turns import stored_turn
 
 from .context import Api, Place
 from .errors import ApiError, json_response
-from .names import owner_id
 from .outcomes import http_outcome
 from .reading import Said, chat_messages, flag, mode_in, session_name
 from .run_events import Run
@@ -139,8 +138,7 @@ class Runs:
         waiting = await api.store.list_waiting(source="api_server", with_held=True)
         if any(row["id"] == f"api_server:{owner}:{run_id}" for row in waiting):
             return {**shown, "status": "queued"}
-        row = await api.at_hand(api.db.get_session, session_id)
-        if row is None or row["user_id"] != owner_id(owner):
+        if await api.at_hand(api.view(owner).get_session, session_id) is None:
             raise _unknown(http)
         if await api.at_hand(stored_turn, api.db, session_id, run_id) is None:
             raise _unknown(http)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 
@@ -16,7 +17,7 @@ from hermes_state import StoreError
 from .chat_completions import streamed
 from .context import Api, Place
 from .errors import ApiError, json_response
-from .names import owner_id, shown_id, with_shown_ids
+from .names import shown_id, with_shown_ids
 from .outcomes import http_outcome
 from .reading import Said, chat_messages, flag, mode_in, number, session_name
 from .session_events import SessionEvents
@@ -38,8 +39,8 @@ _MESSAGE = (
 async def list_all(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET: the newest first."""
     limit, offset = number(http, "limit", 50, 200), number(http, "offset", 0, 10**8)
-    rows = await api.store.list_sessions_rich(
-        user_id=owner_id(owner), limit=limit + 1, offset=offset, order_by_last_active=True,
+    rows = await asyncio.to_thread(
+        api.view(owner).list_sessions, limit=limit + 1, offset=offset, order_by_last_active=True,
         include_children=flag(http.query_params.get("include_children", "")),
         include_archived=flag(http.query_params.get("include_archived", "")),
         search_query=http.query_params.get("q") or None, compact_rows=True,
@@ -62,7 +63,7 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
     session_id = await _new_id(api, owner, given)
     if await api.at_hand(api.db.get_session, session_id) is not None:
         raise _exists(owner, session_id)
-    facts = {"user_id": owner_id(owner), "model": str(body.get("model") or api.model)}
+    facts = {"user_id": api.person(owner).id, "model": str(body.get("model") or api.model)}
     if body.get("system_prompt") is not None:
         if not isinstance(body["system_prompt"], str):
             raise ApiError(400, "system_prompt must be text.", param="system_prompt")

@@ -1,0 +1,319 @@
+"""One person, many doors: what was begun by one is found by the others, and by nobody else."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from agent.config import load_config
+from agent.scripted import ScriptedModel, call, say
+from gateway.config import GatewayConfig, Platform, PlatformConfig
+from gateway.platforms.api.adapter import ApiServerAdapter
+from gateway.platforms.base import MessageEvent
+from gateway.run import GatewayRunner
+from gateway.session import SessionSource
+from hermes_state import EVERYONE, OPERATOR, AsyncSessionDB, SessionDB
+
+from .chats import CONFIG, Chats, echo, gateway
+from .serving import KEY, OTHER_KEY
+
+
+class Everywhere(Chats):
+    """A gateway with chats and an API."""
+
+    def api(self, key: str = KEY) -> httpx.AsyncClient:
+        """A client with a key."""
+        adapter = self.runner.adapters[Platform.API_SERVER]
+        assert isinstance(adapter, ApiServerAdapter)
+        return httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{adapter.port}", timeout=60, trust_env=False, verify=False,
+            headers={"Authorization": f"Bearer {key}"},
+        )  # fmt: skip
+
+
+@asynccontextmanager
+async def everywhere(home: Path) -> AsyncIterator[Everywhere]:
+    """Chats of people by name, and the API keys alice and bob."""
+    (home / "config.yaml").write_text(CONFIG)
+    keys = {"port": 0, "keys": {"alice": KEY, "bob": OTHER_KEY}}
+    config = GatewayConfig(
+        platforms={
+            Platform.LOCAL: PlatformConfig(enabled=True, allow_all=True),
+            Platform.API_SERVER: PlatformConfig(enabled=True, extra=keys),
+        },
+        drain_timeout=5.0,
+    )
+    db = AsyncSessionDB(SessionDB(home / "state.db"))
+    runner = GatewayRunner(config, load_config(home, {}), db, home)
+    runner._model = ScriptedModel(itertools.repeat(echo))
+    await runner.start()
+    try:
+        yield Everywhere(runner, runner._model)
+    finally:
+        await runner.stop()
+        await db.close()
+
+
+async def ask(chats: Chats, who: str, text: str, **more: Any) -> str:
+    """What somebody is answered in their direct chat."""
+    return await chats.ask(text, chat_id=who, user_id=who, **more)
+
+
+async def code_of(chats: Chats, who: str) -> str:
+    told = await ask(chats, who, "/link person")
+    return told.split("/link person ")[1].split()[0]
+
+
+async def test_two_chats_of_one_person_find_the_same_and_others_nothing(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "ada", "about zebras")
+        await ask(chats, "ada2", "about yaks")
+        await ask(chats, "eve", "about geese")
+        assert "zebras" not in await ask(chats, "ada2", "/sessions")
+        code = await code_of(chats, "ada")
+        assert "ada2 is ada now" in await ask(chats, "ada2", f"/link person {code}")
+        for who in ("ada", "ada2"):
+            listed = await ask(chats, who, "/sessions")
+            assert "zebras" in listed and "yaks" in listed and "geese" not in listed
+            assert "zebras" in await ask(chats, who, "/search zebras")
+        assert "zebras" not in await ask(chats, "eve", "/sessions")
+        assert "Nothing was found" in await ask(chats, "eve", "/search zebras")
+        # What was begun in one goes on in the other.
+        first = chats.session_id("ada")
+        assert "Going on with" in await ask(chats, "ada2", f"/resume {first}")
+        await ask(chats, "ada2", "and their stripes")
+        texts = [row["content"] for row in chats.db.get_messages(first)]
+        assert texts[-2:] == ["and their stripes", "re: and their stripes"]
+        row = chats.db.get_session(first)
+        assert row and row["user_id"] == "local:ada"
+        # The operator's terminal sees all of it.
+        assert len(chats.db.view(EVERYONE).search("about", one_per_conversation=True)) == 3
+
+
+async def test_what_was_joined_is_parted_again(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "ada", "about zebras")
+        await ask(chats, "bob", "about yaks")
+        assert "nothing to undo" in await ask(chats, "bob", "/unlink person")
+        await ask(chats, "bob", f"/link person {await code_of(chats, 'ada')}")
+        assert "zebras" in await ask(chats, "bob", "/sessions")
+        assert "of their own again" in await ask(chats, "bob", "/unlink person")
+        assert "zebras" not in await ask(chats, "bob", "/sessions")
+        listed = await ask(chats, "ada", "/sessions")
+        assert "zebras" in listed and "yaks" not in listed
+        assert "You are bob (member)" in await ask(chats, "bob", "/whoami")
+
+
+async def test_a_code_is_given_in_private_works_once_and_not_for_oneself(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        told = await chats.ask("/link person", chat_id="g", user_id="ada", chat_type="group")
+        assert "Everybody here would read the code" in told
+        code = await code_of(chats, "ada")
+        assert "wrong, used or too old" in await ask(chats, "eve", f"/link {code}")
+        assert "bob is ada now" in await ask(chats, "bob", f"/link person {code}")
+        assert "wrong, used or too old" in await ask(chats, "eve", f"/link person {code}")
+        assert "That is you already" in await ask(
+            chats, "bob", f"/link person {await code_of(chats, 'ada')}"
+        )
+
+
+async def test_the_operator_reaches_the_terminals_conversations_from_a_chat(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        chats.db.create_session("term", "cli")
+        chats.db.append_message("term", "user", "about badgers")
+        assert "badgers" not in await ask(chats, "me", "/sessions")
+        assert "administrators" in await ask(chats, "me", "/people")
+        await ask(chats, "eve", "about geese")
+        code = await code_of(chats, "me")
+        outcome = chats.db.join_by_code(code, OPERATOR)  # as `hermes people join` does
+        assert outcome is not None
+        listed = await ask(chats, "me", "/sessions")
+        assert "badgers" in listed and "geese" not in listed, "one's own, also for an operator"
+        await ask(chats, "me", "/resume term")
+        assert await ask(chats, "me", "and moles") == "re: and moles"
+        row = chats.db.get_session("term")
+        assert row and row["user_id"] is None
+        people = await ask(chats, "me", "/people")
+        assert (
+            "operator (operator): terminal:local, local:me" in people and "eve (member)" in people
+        )
+        assert "eve is a guest now" in await ask(chats, "me", "/people role eve guest")
+        assert "administrators" in await ask(chats, "eve", "/people role eve operator")
+
+
+async def test_the_tool_finds_what_was_said_by_another_door(tmp_path: Path) -> None:
+    def steps() -> Any:
+        yield say("zebras have stripes")
+        yield say("geese fly")
+        for _ in range(2):
+            yield call("session_search", query="stripes OR geese")
+            yield say("found")
+
+    async with gateway(tmp_path, steps()) as chats:
+        await ask(chats, "ada", "one")
+        await ask(chats, "eve", "two")
+        assert await ask(chats, "bob", "look") == "found"
+        assert "have" not in _results(chats, "bob")[-1]
+        await ask(chats, "bob", f"/link person {await code_of(chats, 'ada')}")
+        assert await ask(chats, "bob", "look again") == "found"
+        found = _results(chats, "bob")[-1]
+        assert "have >>>stripes<<<" in found and "fly" not in found
+
+
+def _results(chats: Chats, who: str) -> list[str]:
+    rows = chats.db.get_messages(chats.session_id(who))
+    return [str(row["content"]) for row in rows if row["role"] == "tool"]
+
+
+async def test_somebody_without_a_name_sees_nothing(tmp_path: Path) -> None:
+    """A channel's post has no sender: its conversation is not a way to everybody's."""
+    async with gateway(
+        tmp_path, [say("zebras"), call("session_search", query="zebras"), say("done")]
+    ) as chats:
+        await ask(chats, "ada", "about zebras")
+        source = SessionSource(Platform.LOCAL, "channel", chat_type="channel")
+        await chats.runner.handle_message(MessageEvent("look", source, "m1"))
+        await chats.local.wait_for(1, "channel")
+        key = next(key for key in chats.runner.session_store._entries if "channel" in key)
+        session = chats.runner.session_store.peek_session_id(key)
+        rows = chats.db.get_messages(session or "")
+        assert "Nothing was found" in str(next(r for r in rows if r["role"] == "tool")["content"])
+
+
+async def test_a_key_is_a_door_like_any_other(tmp_path: Path) -> None:
+    async with everywhere(tmp_path) as chats, chats.api() as alice, chats.api(OTHER_KEY) as bob:
+        await ask(chats, "ada", "about zebras")
+        in_chat = chats.session_id("ada")
+        await alice.post("/api/sessions", json={"id": "work"})
+        await alice.post("/api/sessions/work/chat", json={"message": "about yaks"})
+        before = (await alice.get("/api/person")).json()
+        assert (before["name"], before["doors"]) == ("alice", ["api_server:alice"])
+        assert (await alice.get(f"/api/sessions/{in_chat}")).status_code == 404
+
+        code = await code_of(chats, "ada")
+        wrong = await alice.post("/api/person/join", json={"code": "WRONG234"})
+        assert (wrong.status_code, wrong.json()["error"]["code"]) == (403, "invalid_code")
+        assert (await alice.post("/api/person/join", json={})).status_code == 400
+        joined = (await alice.post("/api/person/join", json={"code": code})).json()
+        assert (joined["name"], joined["doors"]) == ("ada", ["local:ada", "api_server:alice"])
+
+        listed = (await alice.get("/api/sessions")).json()["data"]
+        assert {row["id"] for row in listed} == {"work", in_chat}
+        assert "yaks" in await ask(chats, "ada", "/sessions")
+        # Each goes on with what the other began.
+        answer = await alice.post(f"/api/sessions/{in_chat}/chat", json={"message": "from afar"})
+        assert answer.json()["message"]["content"] == "re: from afar"
+        await ask(chats, "ada", "/resume work")
+        assert await ask(chats, "ada", "from the chat") == "re: from the chat"
+        texts = [row["content"] for row in chats.db.get_messages("work")]
+        assert texts == ["about yaks", "re: about yaks", "from the chat", "re: from the chat"]
+
+        assert (await bob.get("/api/sessions")).json()["data"] == []
+        left = (await alice.post("/api/person/leave")).json()
+        assert left["doors"] == ["api_server:alice"]
+        assert {row["id"] for row in (await alice.get("/api/sessions")).json()["data"]} == {"work"}
+        assert (await alice.post("/api/person/leave")).status_code == 409
+        given = (await bob.post("/api/person/code")).json()
+        assert given["expires_in"] == 600
+        assert (await alice.post("/api/person/join", json={"code": given["code"]})).json()[
+            "name"
+        ] == "bob"
+
+
+ROUTES = [
+    ("GET", "/api/sessions/{}"),
+    ("PATCH", "/api/sessions/{}"),
+    ("DELETE", "/api/sessions/{}"),
+    ("GET", "/api/sessions/{}/messages"),
+    ("POST", "/api/sessions/{}/fork"),
+    ("POST", "/api/sessions/{}/chat"),
+    ("POST", "/api/sessions/{}/chat/stream"),
+    ("GET", "/v1/runs/run_1.{}"),
+    ("POST", "/v1/runs/run_1.{}/stop"),
+    ("GET", "/v1/runs/run_1.{}/events"),
+    ("POST", "/v1/runs/run_1.{}/approval"),
+]
+
+
+async def test_another_persons_session_is_answered_as_one_that_does_not_exist(
+    tmp_path: Path,
+) -> None:
+    """Every route that takes a session's id, with one of a chat, of a key and of the terminal."""
+    async with everywhere(tmp_path) as chats, chats.api() as alice, chats.api(OTHER_KEY) as bob:
+        await ask(chats, "ada", "a secret")
+        await alice.post("/api/sessions", json={"id": "hers"})
+        await alice.post("/api/sessions/hers/chat", json={"message": "a secret"})
+        chats.db.create_session("terminal", "cli")
+        chats.db.append_message("terminal", "user", "a secret")
+        foreign = [chats.session_id("ada"), "hers", "terminal"]
+        before = {name: chats.db.get_messages(name) for name in foreign}
+        body = {"message": "x", "title": "x", "choice": "once"}
+        for method, route in ROUTES:
+            shown = set()
+            for name in (*foreign, "no-such-session"):
+                answer = await bob.request(method, route.format(name), json=body)
+                headers = sorted(set(answer.headers) - {"date", "content-length"})
+                shown.add((answer.status_code, answer.text.replace(name, "X"), tuple(headers)))
+            ((status, *_),) = shown
+            assert status == 404, route
+        assert {name: chats.db.get_messages(name) for name in foreign} == before
+
+
+def test_every_route_with_a_session_is_tried() -> None:
+    """A route that is added later is not left out."""
+    import inspect
+
+    from gateway.platforms.api import app
+
+    source = inspect.getsource(app.build_app)
+    assert source.count("route(session,") + source.count('route(f"{session}') == 7
+    assert source.count("/v1/runs/{run_id}") == 4
+
+
+async def test_resume_does_not_lead_into_another_persons_history(tmp_path: Path) -> None:
+    """By the whole id, its beginning, the title, and text of it: as if it were not there."""
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "ada", "a secret")
+        await ask(chats, "eve", "hello")
+        session = chats.session_id("ada")
+        chats.db.set_session_title(session, "Secret plan")
+        own = chats.session_id("eve")
+        unknown = await ask(chats, "eve", "/resume no-such-session")
+        for wanted in (session, session[:-3], "Secret plan", "secret", "Secret plan #2"):
+            told = await ask(chats, "eve", f"/resume {wanted}")
+            assert told == unknown.replace("no-such-session", wanted)
+        assert chats.session_id("eve") == own
+        assert "secret" not in (await ask(chats, "eve", "/resume")).lower()
+
+
+async def test_branch_takes_only_what_the_chat_is_in(tmp_path: Path) -> None:
+    """The title that another has is free, and the branch is whose chat it is."""
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "ada", "a secret")
+        chats.db.set_session_title(chats.session_id("ada"), "Plan")
+        await ask(chats, "eve", "hello")
+        assert "Now in the branch Plan" in await ask(chats, "eve", "/branch Plan")
+        branch = chats.session_id("eve")
+        row = chats.db.get_session(branch)
+        assert row and row["user_id"] == "local:eve"
+        assert [one["content"] for one in chats.db.get_messages(branch)] == ["hello", "re: hello"]
+
+
+async def test_a_branch_by_a_guest_of_a_conversation_is_the_guests(tmp_path: Path) -> None:
+    """Whoever was let into a conversation with a code has no way from there to its owner's."""
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "ada", "for both of us")
+        told = await ask(chats, "ada", "/link")
+        code = told.split("/link ")[1].split()[0]
+        await ask(chats, "bob", f"/link {code}")
+        shared = chats.session_id("bob")
+        assert shared == chats.session_id("ada")
+        assert "yours alone" in await ask(chats, "bob", "/branch")
+        row = chats.db.get_session(chats.session_id("bob"))
+        assert row and (row["user_id"], row["parent_session_id"]) == ("local:bob", None)
+        assert "You have no conversation" in await ask(chats, "bob", f"/resume {shared}")
