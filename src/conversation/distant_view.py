@@ -108,11 +108,11 @@ class DistantView:
 
 
 def follow_distant(
-    db: SessionDB, conversation_id: str, show: Callable[[Numbered], None]
+    db: SessionDB, conversation_id: str, show: Callable[[Numbered], None], since: int = 0
 ) -> DistantView | None:
     """Watch in a thread; None if that is not possible now."""
     try:
-        view = DistantView(db, conversation_id)
+        view = DistantView(db, conversation_id, since)
     except StoreError as error:
         log.info("The turn in %s cannot be watched: %s", conversation_id, error)
         return None

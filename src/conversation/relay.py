@@ -193,11 +193,15 @@ class View:
 
 
 def follow(
-    home: Path, owner: str, conversation_id: str, show: Callable[[Numbered], None]
+    home: Path,
+    owner: str,
+    conversation_id: str,
+    show: Callable[[Numbered], None],
+    since: int = 0,
 ) -> View | None:
     """Watch in a thread; None if that process cannot be watched."""
     try:
-        view = View(home, owner, conversation_id)
+        view = View(home, owner, conversation_id, since)
     except OSError as error:
         log.info("The turn in %s cannot be watched: %s", conversation_id, error)
         return None

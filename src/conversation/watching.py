@@ -57,20 +57,25 @@ def open_log(home: Path, conversation_id: str) -> ConversationLog:
 
 
 def follow_turn(
-    db: SessionDB, home: Path, turn: Mapping[str, Any], show: Callable[[Numbered], None]
+    db: SessionDB,
+    home: Path,
+    turn: Mapping[str, Any],
+    show: Callable[[Numbered], None],
+    since: int = 0,
 ) -> View | DistantView | None:
     """Watch a turn of another process in a thread; None if that is not possible.
 
     One of this machine is watched directly; any other through the store, if that is a server.
+    `since` is the number of the last event that was seen, as for `ConversationLog.subscribe`.
     """
     from .distant_view import follow_distant
     from .relay import follow
 
     conversation_id = str(turn["conversation_id"])
-    view = follow(home, str(turn["owner"]), conversation_id, show)
+    view = follow(home, str(turn["owner"]), conversation_id, show, since)
     if view is not None or not db.is_on_server:
         return view
-    return follow_distant(db, conversation_id, show)
+    return follow_distant(db, conversation_id, show, since)
 
 
 def relay_of(home: Path) -> Relay:

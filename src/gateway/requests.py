@@ -21,6 +21,7 @@ from agent.request import Question, TurnRequest
 from conversation.busy import BusyMode, offer
 from conversation.door import Abandoned, Door, Origin
 from conversation.offering import Offers
+from conversation.watching import LOGS
 from hermes_state import LEASE_SECONDS, StoreError
 
 from .config import Platform
@@ -270,8 +271,9 @@ class RequestDoor(Door[_Asked]):
         return outcome or Superseded(session_id=request.session_id, error=NO_ANSWER)
 
     async def say(self, asked: _Asked, text: str) -> None:
-        """Tell whoever watches."""
+        """Tell whoever watches, here and elsewhere."""
         asked.watch(Noticed(text))
+        LOGS.publish(asked.request.conversation_id, Noticed(text))
 
     def is_asking(self) -> bool:
         """Whether the client is asked something."""

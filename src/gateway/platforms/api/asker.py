@@ -19,19 +19,14 @@ class ApiAsker:
         return kind == "approval" and self._runs.active(self._key) is not None
 
     def approve(self, request: ApprovalRequest) -> Choice:
-        """Ask the client; an event says what for, POST …/approval answers."""
-        run = self._runs.active(self._key)
-        if run is None:
+        """Ask the client: an event of the run says what for, POST …/approval answers."""
+        if self._runs.active(self._key) is None:
             return "deny"
         question = Question(
             "approval", request.id, list(request.choices), answered=Answered(request.wake)
         )
         with self._questions.asking(self._key, question):
-            run.ask(request, list(request.choices))
-            choice = request.await_choice(question.answered, lambda: question.answer)
-        if not question.answered.is_set():  # decided elsewhere, or nobody has in time
-            run.approved(choice, 1)
-        return choice
+            return request.await_choice(question.answered, lambda: question.answer)
 
     def clarify(self, question: str, choices: list[str]) -> str:
         """Nobody can answer in the middle of a request."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from agent.events import (
     Compressed,
-    Event,
     Noticed,
+    QuestionAsked,
+    QuestionClosed,
     ReasoningStreamed,
     ReplyFinished,
     StreamRestarted,
@@ -18,10 +20,12 @@ from agent.events import (
     ToolFinished,
     ToolProgressed,
     ToolStarted,
+    TurnFinished,
     TurnStarted,
 )
+from agent.model import Usage
 from agent.outcome import TurnOutcome, usage_dict
-from tools.base import ApprovalRequest
+from conversation.events import TURN_SHIFT, Numbered
 
 from .names import shown_id
 from .outcomes import HttpOutcome
@@ -29,10 +33,12 @@ from .sse import Outlet, data
 
 KEPT_EVENTS = 20_000
 LONGEST_PREVIEW = 500
+_OF_TURN = (1 << TURN_SHIFT) - 1
+"""The part of an event's number that counts within its turn."""
 
 
 class Run:
-    """A turn and its events. Those that come from other threads are taken as they come."""
+    """A turn and its events, which come from any thread."""
 
     def __init__(self, id: str, owner: str, key: str, session_id: str, model: str) -> None:
         self.id = id
@@ -42,7 +48,13 @@ class Run:
         self.created_at = self.updated_at = time.time()
         self._facts: dict[str, Any] = {"session_id": shown_id(owner, session_id), "model": model}
         self._events: deque[tuple[int, bytes]] = deque(maxlen=KEPT_EVENTS)
-        self._number = 0
+        self._number = self._end_number = 0
+        self._asked: set[str] = set()
+        self._stop: Callable[[], None] | None = None
+        self.usage = Usage()
+        """What its replies have cost, as far as they were seen."""
+        self.turn_ended = threading.Event()
+        """Set when the end of its turn was seen."""
         self._watchers: list[Outlet] = []
         self._lock = threading.Lock()
 
@@ -66,59 +78,97 @@ class Run:
         """Send what has happened behind an event, and what happens from now on."""
         with self._lock:
             for number, piece in self._events:
-                if number > after:
+                if number > after or not after:
                     outlet.put(piece)
             if self.is_over:
                 outlet.close()
             else:
                 self._watchers.append(outlet)
 
-    def on_event(self, event: Event) -> None:
-        """Something happened in the turn."""
+    def follow_log(self, stop: Callable[[], None]) -> None:
+        """Its events come from the log of its conversation, until `stop` is called."""
+        self._stop = stop
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether its turn has begun."""
+        return self._stop is not None
+
+    def take(self, numbered: Numbered) -> None:
+        """Something happened in the turn, in this process or in another.
+
+        Every gateway numbers a run's events as the log of its conversation does.
+        """
+        number, event = numbered.number & _OF_TURN, numbered.event
+        if self.turn_ended.is_set():
+            return  # it is about the next turn
         if isinstance(event, TextStreamed):
-            self._add("message.delta", delta=event.text)
+            self._add(number, "message.delta", delta=event.text)
         elif isinstance(event, TurnStarted):
             self.status = "running"
             self._facts["session_id"] = shown_id(self.owner, event.session_id)
-            self._add("run.started", session_id=self._facts["session_id"])
+            self._add(number, "run.started", session_id=self._facts["session_id"])
         elif isinstance(event, ReasoningStreamed):
-            self._add("reasoning.delta", delta=event.text)
+            self._add(number, "reasoning.delta", delta=event.text)
         elif isinstance(event, StreamRestarted):
-            self._add("message.restarted", reason=event.reason)
+            self._add(number, "message.restarted", reason=event.reason)
         elif isinstance(event, ToolStarted):
             preview = str(event.arguments)[:LONGEST_PREVIEW]
-            self._add("tool.started", tool=event.name, call_id=event.call_id, preview=preview)
+            self._add(
+                number, "tool.started", tool=event.name, call_id=event.call_id, preview=preview
+            )
         elif isinstance(event, ToolProgressed):
             text = event.text[-LONGEST_PREVIEW:]
-            self._add("tool.progress", call_id=event.call_id, text=text)
+            self._add(number, "tool.progress", call_id=event.call_id, text=text)
         elif isinstance(event, ToolFinished):
             self._add(
-                "tool.completed", tool=event.name, call_id=event.call_id,
+                number, "tool.completed", tool=event.name, call_id=event.call_id,
                 duration=round(event.seconds, 3), error=event.is_error,
             )  # fmt: skip
         elif isinstance(event, ReplyFinished):
-            self._add("message.completed", text=event.text, tool_calls=event.tool_calls)
+            self.usage += event.usage
+            self._add(number, "message.completed", text=event.text, tool_calls=event.tool_calls)
+        elif isinstance(event, QuestionAsked | QuestionClosed):
+            self._take_question(number, event)
         elif isinstance(event, Compressed):
             self._facts["session_id"] = shown_id(self.owner, event.session_id)
             if event.method:  # else it was left as it was
-                self._add("session.compressed", session_id=self._facts["session_id"])
+                self._add(number, "session.compressed", session_id=self._facts["session_id"])
         elif isinstance(event, Noticed):
-            self._add("notice", text=event.text)
+            self._add(number, "notice", text=event.text)
+        elif isinstance(event, TurnFinished):
+            self._end_number = number
+            self.turn_ended.set()
 
-    def ask(self, request: ApprovalRequest, choices: list[str]) -> None:
-        """A tool asks for an approval."""
-        from hermes_base.redaction import redact
+    def _take_question(self, number: int, event: QuestionAsked | QuestionClosed) -> None:
+        if isinstance(event, QuestionAsked):
+            if event.kind == "approval":
+                self.status = "waiting_for_approval"
+                self._asked.add(event.request_id)
+                self._add(
+                    number, "approval.request", approval_id=event.request_id,
+                    command=event.subject, description=event.text, choices=event.choices,
+                    expires_at=event.expires_at,
+                )  # fmt: skip
+        elif event.request_id in self._asked:
+            self._asked.remove(event.request_id)
+            self.status = "waiting_for_approval" if self._asked else "running"
+            self._add(
+                number, "approval.responded", approval_id=event.request_id, choice=event.choice,
+                resolved=1,
+            )  # fmt: skip
 
-        self.status = "waiting_for_approval"
-        self._add(
-            "approval.request", approval_id=request.id, command=redact(request.command),
-            description=request.description, choices=choices, expires_at=request.expires_at,
-        )  # fmt: skip
+    def notice(self, text: str) -> None:
+        """Something to know before its turn begins; it has no place among the turn's events."""
+        self._add(0, "notice", text=text)
 
-    def approved(self, choice: str, resolved: int) -> None:
-        """It was answered."""
-        self.status = "running"
-        self._add("approval.responded", choice=choice, resolved=resolved)
+    def restart(self, number: int, reason: str) -> None:
+        """What was streamed up to an event is void, and comes again."""
+        self._add(number, "message.restarted", reason=reason)
+
+    def go_on_after(self, number: int) -> None:
+        """What comes now has higher numbers than an event that the client has seen."""
+        self._number = max(self._number, number)
 
     def end(self, result: TurnOutcome, outcome: HttpOutcome) -> None:
         """The turn is over."""
@@ -139,17 +189,19 @@ class Run:
         self._finish("failed", "run.failed", error=error)
 
     def _finish(self, status: str, name: str, **facts: Any) -> None:
+        if self._stop is not None:
+            self._stop()
         self._facts |= facts
         self.status = status
-        self._add(name, **facts)
+        self._add(max(self._end_number, self._number + 1), name, **facts)
         with self._lock:
             for outlet in self._watchers:
                 outlet.close()
             self._watchers.clear()
 
-    def _add(self, name: str, **facts: Any) -> None:
+    def _add(self, number: int, name: str, **facts: Any) -> None:
         with self._lock:
-            self._number += 1
+            self._number = number
             self.updated_at = time.time()
             if name != "message.delta":
                 self._facts["last_event"] = name

@@ -1,13 +1,14 @@
 """/v1/runs: a turn that is accepted at once and watched, answered and stopped by its id.
 
-A run's id names its conversation, so that its outcome is found in the store after a restart. Its
-events are kept for a while, each with a number: whoever lost the connection goes on behind the last
-one it saw.
+A run's id names its conversation, so that every gateway of the store finds it, also after a restart
+(`runs_elsewhere`). Its events are kept for a while where it runs, each with a number: whoever lost
+the connection goes on behind the last one it saw, at any gateway.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import os
 import time
@@ -17,17 +18,17 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from agent.elsewhere import NotHeardError, stop_elsewhere
-from agent.events import Event, Watcher
-from conversation.abandoned import other_turn, runs_elsewhere
+from agent.events import Event, Noticed, TurnStarted, Watcher
+from conversation.events import TURN_SHIFT
+from conversation.watching import LOGS
 from gateway.requests import Request
-from gateway.stored_turns import stored_turn
 
 from .context import Api, Place
 from .errors import ApiError, json_response
 from .outcomes import http_outcome
 from .reading import Said, chat_messages, flag, mode_in, session_name
 from .run_events import Run
+from .runs_elsewhere import RunsElsewhere, unknown_run
 from .sse import Outlet, SseResponse
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Runs:
         self._api = api
         self._runs: OrderedDict[str, Run] = OrderedDict()
         self._active: dict[str, Run] = {}
+        self._elsewhere = RunsElsewhere(api)
 
     def active(self, key: str) -> Run | None:
         """The run whose turn is running in a conversation."""
@@ -60,10 +62,16 @@ class Runs:
         named = session_name(str(given), "session_id") if given else None
         place = await api.at_hand(api.place, http, owner, named)
         request = api.request(http, place, said.content, said.history, said.instructions, mode)
-        run_id = f"run_{os.urandom(8).hex()}.{place.shown_id}"
-        if request.message_id is None:
-            request.message_id, request.durable = run_id, True
-            request.id = f"api_server:{owner}:{run_id}"
+        once, request.durable = request.message_id, True
+        if once is None:
+            run_id = f"run_{os.urandom(8).hex()}.{place.shown_id}"
+            request.message_id, request.id = run_id, f"api_server:{owner}:{run_id}"
+        else:  # the same run, however often and wherever it is asked for
+            digest = hashlib.sha256(f"{owner}\0{once}".encode()).hexdigest()[:16]
+            request.message_id = f"run_{digest}"
+            run_id = f"{request.message_id}.{place.shown_id}"
+            if run_id in self._runs:
+                return _started(run_id, place)
         run = Run(run_id, owner, request.key, place.session_id, str(body.get("model") or api.model))
         accepted = asyncio.Event()
         task = asyncio.ensure_future(self._run(http, request, place, run, accepted))
@@ -73,11 +81,7 @@ class Runs:
         if not accepted.is_set():
             task.result()
         self._keep(run)
-        return json_response(
-            {"run_id": run_id, "status": "started", "session_id": place.shown_id},
-            202,
-            place.headers,
-        )
+        return _started(run_id, place)
 
     async def _run(
         self, http: HttpRequest, request: Request, place: Place, run: Run, accepted: asyncio.Event
@@ -85,7 +89,7 @@ class Runs:
         api = self._api
         try:
             result = await api.ask(
-                http, request, self._watch(request.key, run), on_accepted=accepted.set
+                http, request, self._watch(request, run), on_accepted=accepted.set
             )
         except ApiError as error:
             if not accepted.is_set():
@@ -98,11 +102,22 @@ class Runs:
         accepted.set()
         run.end(result, http_outcome(result, place))
 
-    def _watch(self, key: str, run: Run) -> Watcher:
+    def _watch(self, request: Request, run: Run) -> Watcher:
+        """Has the run follow the log of its conversation, from the first event of its turn on."""
+
         def watch(event: Event) -> None:
-            if run.status == "queued":
-                self._active[key] = run
-            run.on_event(event)
+            if run.is_followed:
+                return  # the log has it too
+            self._active[request.key] = run
+            if isinstance(event, Noticed):  # before its turn
+                run.notice(event.text)
+                return
+            log = LOGS.log(request.conversation_id)
+            # A turn that runs already has been given its message to read.
+            since = log.number
+            if isinstance(event, TurnStarted):
+                since = event.fence << TURN_SHIFT
+            run.follow_log(log.subscribe(since, run.take))
 
         return watch
 
@@ -115,44 +130,18 @@ class Runs:
             if run.is_over:
                 del self._runs[id]
 
-    def _find(self, owner: str, http: HttpRequest) -> Run:
-        run = self._runs.get(http.path_params["run_id"])
-        if run is None or run.owner != owner:
-            raise _unknown(http)
+    def _find(self, owner: str, http: HttpRequest) -> Run | None:
+        """A run of this process; None for any other."""
+        run = self._runs.get(_run_id(http))
+        if run is not None and run.owner != owner:
+            raise unknown_run(run.id)
         return run
 
     async def retrieve(self, api: Api, owner: str, http: HttpRequest) -> Response:
         """GET /v1/runs/{run_id}: how it is."""
-        run_id = http.path_params["run_id"]
-        run = self._runs.get(run_id)
-        if run is not None and run.owner == owner:
-            return json_response(run.shown())
-        return json_response(await self._from_store(owner, run_id, http))
-
-    async def _from_store(self, owner: str, run_id: str, http: HttpRequest) -> dict[str, Any]:
-        """A run of an earlier process, by what is stored of it."""
-        api = self._api
-        _, _, name = run_id.partition(".")
-        session_id = await api.at_hand(api.own_id, owner, name)
-        shown = {"object": "hermes.run", "run_id": run_id, "session_id": name}
-        waiting = await api.store.list_waiting(source="api_server", with_held=True)
-        if any(row["id"] == f"api_server:{owner}:{run_id}" for row in waiting):
-            return {**shown, "status": "queued"}
-        if await api.at_hand(api.view(owner).get_session, session_id) is None:
-            raise _unknown(http)
-        if await api.at_hand(stored_turn, api.db, session_id, run_id) is None:
-            raise _unknown(http)
-        if api.requests.is_open(f"api_server:{owner}:{run_id}"):
-            return {**shown, "status": "running"}
-        try:
-            result = await api.at_hand(api.earlier, session_id, run_id)
-        except ApiError:
-            if await api.at_hand(runs_elsewhere, api.db, session_id):
-                return {**shown, "status": "running"}
-            return {**shown, "status": "failed", "error": "It was interrupted by a restart."}
-        if result.failed:
-            return {**shown, "status": "failed", "error": result.error}
-        return {**shown, "status": "completed", "output": result.text}
+        run = self._find(owner, http)
+        shown = run.shown() if run else await self._elsewhere.find(owner, _run_id(http))
+        return json_response(shown)
 
     async def events(self, api: Api, owner: str, http: HttpRequest) -> SseResponse:
         """GET /v1/runs/{run_id}/events: what happens, from the beginning or behind an event."""
@@ -160,6 +149,8 @@ class Runs:
         seen = http.headers.get("last-event-id") or http.query_params.get("after") or "0"
         if not seen.isascii() or not seen.isdigit():
             raise ApiError(400, "Last-Event-ID must be a number.", param="Last-Event-ID")
+        if run is None:
+            return await self._elsewhere.follow(owner, _run_id(http), int(seen[:15]))
         outlet = Outlet()
         run.follow(outlet, int(seen[:15]))
         return SseResponse(outlet)
@@ -176,17 +167,25 @@ class Runs:
                 code="invalid_approval_choice",
                 param="choice",
             )
-        answered = api.host.questions.answer(
-            run.key, "approval", choice, id=body.get("approval_id"),
-            all=flag(body.get("all", body.get("resolve_all", False))),
-        )  # fmt: skip
+        named, everything = (
+            body.get("approval_id"),
+            flag(body.get("all", body.get("resolve_all", False))),
+        )
+        if run is not None:
+            answered = api.host.questions.answer(
+                run.key, "approval", choice, id=named, all=everything
+            )
+        else:
+            named = None if named is None else str(named)
+            answered = await self._elsewhere.approve(
+                owner, _run_id(http), choice, named, everything
+            )
         if not answered:
-            raise ApiError(409, "No approval is pending in it.", code="approval_not_pending")
-        run.approved(choice, answered)
+            raise ApiError(409, "Nothing waits for leave in it.", code="approval_not_pending")
         return json_response(
             {
                 "object": "hermes.run.approval_response",
-                "run_id": run.id,
+                "run_id": _run_id(http),
                 "choice": choice,
                 "resolved": answered,
             }
@@ -194,35 +193,24 @@ class Runs:
 
     async def stop(self, api: Api, owner: str, http: HttpRequest) -> Response:
         """POST /v1/runs/{run_id}/stop: what it did is kept."""
-        run_id = http.path_params["run_id"]
-        if run_id not in self._runs:
-            return await self._stop_elsewhere(owner, run_id, http)
         run = self._find(owner, http)
+        if run is None:
+            status = await self._elsewhere.stop(owner, _run_id(http))
+            return json_response({"run_id": _run_id(http), "status": status})
         if not run.is_over:
             if self._active.get(run.key) is not run or not api.interrupt(run.key):
                 raise ApiError(409, "It has not begun yet.", code="run_not_active")
             run.status = "stopping"
         return json_response({"run_id": run.id, "status": run.status})
 
-    async def _stop_elsewhere(self, owner: str, run_id: str, http: HttpRequest) -> Response:
-        """Stop a run that another process carries out."""
-        api = self._api
-        _, _, name = run_id.partition(".")
-        session_id = await api.at_hand(api.own_id, owner, name)
-        # Before it is asked how the run is: if it still runs then, this is its turn.
-        turn = await api.at_hand(other_turn, api.db, session_id)
-        shown = await self._from_store(owner, run_id, http)
-        if shown["status"] == "running" and turn is not None:
-            try:
-                stopped = await asyncio.to_thread(
-                    stop_elsewhere, api.db, session_id, turn["started_at"]
-                )
-            except NotHeardError as error:
-                raise ApiError(503, str(error), code="run_not_reached") from error
-            shown["status"] = "stopping" if stopped else shown["status"]
-        elif shown["status"] == "queued":
-            raise ApiError(409, "It has not begun yet.", code="run_not_active")
-        return json_response({"run_id": run_id, "status": shown["status"]})
+
+def _run_id(http: HttpRequest) -> str:
+    return str(http.path_params["run_id"])
+
+
+def _started(run_id: str, place: Place) -> Response:
+    shown = {"run_id": run_id, "status": "started", "session_id": place.shown_id}
+    return json_response(shown, 202, place.headers)
 
 
 def _said(body: dict[str, Any]) -> Said:
@@ -240,9 +228,3 @@ def _list(given: Any) -> list[Any]:
     if not isinstance(given, list):
         raise ApiError(400, "input must be text or a list of messages.", param="input")
     return given
-
-
-def _unknown(http: HttpRequest) -> ApiError:
-    return ApiError(
-        404, f"There is no run {http.path_params['run_id'][:80]}.", code="run_not_found"
-    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -67,8 +67,14 @@ class Outlet:
 class SseResponse:
     """An answer that goes on until its outlet is closed."""
 
-    def __init__(self, outlet: Outlet, headers: Mapping[str, str] | None = None) -> None:
-        self._outlet = outlet
+    def __init__(
+        self,
+        outlet: Outlet,
+        headers: Mapping[str, str] | None = None,
+        on_leave: Callable[[], object] | None = None,
+    ) -> None:
+        """`on_leave` is called when the client has gone, or has got everything."""
+        self._outlet, self._on_leave = outlet, on_leave
         self._headers = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             (b"cache-control", b"no-cache"),
@@ -78,10 +84,28 @@ class SseResponse:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
+        if self._on_leave is None:
+            await self._send(send)
+            return
+        sending = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(_wait_gone(receive))
+        try:
+            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._on_leave()
+            for task in (sending, gone):
+                task.cancel()
+
+    async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         while piece := await self._outlet.take():
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _wait_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def data(content: Any, *, event: str | None = None, id: int | None = None) -> bytes:
