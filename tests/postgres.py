@@ -23,10 +23,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote, unquote
 
 SETTINGS = {
@@ -356,6 +356,31 @@ def _locked() -> Any:
             return connection
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _again(work: Callable[P, R]) -> Callable[P, R]:
+    """Do it again if the server dies meanwhile: one that was hurt may notice later, under load."""
+
+    @functools.wraps(work)
+    def until_done(*args: P.args, **kwargs: P.kwargs) -> R:
+        import psycopg
+
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return work(*args, **kwargs)
+            except psycopg.OperationalError:
+                disconnect("postgres")
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    return until_done
+
+
+@_again
 def database_for(path: Path, test: str | None = None) -> str:
     """The address of the database that stands for the file at a path; an empty one if it is new.
 
@@ -384,6 +409,7 @@ def database_for(path: Path, test: str | None = None) -> str:
     return address_of(found[0])
 
 
+@_again
 def copy_database(source: Path, target: Path) -> None:
     """Let the database of another path stand for `target`: a copy, once nobody uses it any more."""
     test = os.environ.get(TAG, "")
@@ -402,6 +428,7 @@ def copy_database(source: Path, target: Path) -> None:
         )
 
 
+@_again
 def forget_database(path: Path) -> None:
     """Delete the database that stands for a path, if there is one."""
     with _registry() as connection:
