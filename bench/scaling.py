@@ -23,6 +23,7 @@ from .lab import Lab, Measurement, run_all, zero_delay_model
 from .measure import OUT, Finding, progress
 from .postgres import server
 from .rows import Row
+from .scaling_events import events
 from .simulation import COSTS_FILE, Costs
 
 MODEL_SECONDS = 0.3
@@ -235,7 +236,7 @@ def _facts(found: Found) -> dict[str, Any]:
     return {**found._asdict(), "work": found.work._asdict()}
 
 
-MEASUREMENTS: dict[str, Measurement] = {"scale": scale}
+MEASUREMENTS: dict[str, Measurement] = {"scale": scale, "events": events}
 
 
 def run(parts: Iterable[str] = ()) -> list[Finding]:

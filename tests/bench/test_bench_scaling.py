@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import measure, scaling
+from bench import measure, scaling, scaling_events
 from bench.lab import Lab
 from bench.simulation import COSTS_FILE, Costs
 
@@ -43,3 +43,14 @@ def test_replicas_are_measured_and_their_costs_kept(
     assert (tmp_path / "out" / COSTS_FILE).exists()
     costs = Costs.measured()
     assert costs.commits > 1 and costs.database_seconds > 0 and costs.model_seconds == 0.02
+
+
+def test_text_of_one_replica_is_seen_at_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "OUT", tmp_path / "out")
+    monkeypatch.setattr(scaling_events, "QUICK_PIECES", 3)
+    (finding,) = scaling.events(Lab(tmp_path, True, None))
+    assert finding.ours.endswith(" ms")
+    assert len(finding.details["delays"]) == 3
+    assert all(delay > 0 for delay in finding.details["delays"])
