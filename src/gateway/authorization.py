@@ -21,9 +21,12 @@ log = logging.getLogger(__name__)
 
 ADMIN_COMMANDS = frozenset({
     "restart", "update", "platform", "platforms", "sethome", "debug", "yolo", "reload-mcp",
-    "folder", "people",
+    "folder",
 })  # fmt: skip
 """What concerns the whole gateway, or lets a chat do everything as its account."""
+
+OPERATOR_COMMANDS = frozenset({"people"})
+"""What lets one person be another, and so see everything."""
 
 PAIRING = (
     "I do not know you yet. Your pairing code is {code} (valid for an hour). Whoever runs this"
@@ -70,7 +73,11 @@ class Authorization:
 
     def may_command(self, source: SessionSource, name: str) -> bool:
         """Whether a person may use a command; some are for administrators and operators."""
-        if name not in ADMIN_COMMANDS or (source.person is not None and source.person.is_operator):
+        if source.person is not None and source.person.is_operator:
+            return True
+        if name in OPERATOR_COMMANDS:
+            return False
+        if name not in ADMIN_COMMANDS:
             return True
         return bool({source.user_id, source.user_id_alt} & set(self._of(source).admins))
 

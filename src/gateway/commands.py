@@ -14,6 +14,7 @@ from agent.slash.dispatch import is_command
 from hermes_state import plain_text
 
 from .asking import Questions
+from .authorization import OPERATOR_COMMANDS
 from .restart import Restart
 from .session import SessionSource
 
@@ -79,6 +80,8 @@ class Commands:
         if not parts.authorization.may_command(source, name):
             where = f"platforms.{source.platform.value}.admins in config.yaml"
             answer = f"/{name} is for administrators of this gateway: those named under {where}."
+            if name in OPERATOR_COMMANDS:
+                answer = f"/{name} is for the operator. If that is you: hermes people code"
             await delivery.say(source, key, answer)
             return
         if name == "last":

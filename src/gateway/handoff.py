@@ -178,6 +178,8 @@ class Handoffs:
             if store.peek_session_id(key) != tip:
                 await self._switch_chat(key, tip, source)
                 self._evict(key)
+            if source.person is not None:  # whoever has the chat finds it there again
+                await self._db.give_conversation(tip, source.person.id)
             await self._db.at_hand(store.mark_linked, key)
             await self._db.at_hand(self._authorization.keep_wall, tip, source)
         messages = await self._db.get_messages(tip)

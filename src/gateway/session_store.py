@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_state import StoreBusyError
+from hermes_state import StoreBusyError, is_owned
 
 from .bindings import Bindings
 from .config import GatewayConfig
@@ -164,8 +164,8 @@ class SessionStore:
         row = self._db.find_latest_gateway_session_for_peer(
             source=source.platform.value, session_key=key
         )
-        if row is None:
-            return None
+        if row is None or (source.person is not None and not is_owned(row, source.person.id)):
+            return None  # none, or begun while its account was somebody else's
         entry = self._new_entry(key, source)
         entry.session_id = self._db.resolve_resume_session_id(row["id"])
         entry.is_fresh_reset = False

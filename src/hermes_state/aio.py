@@ -190,6 +190,7 @@ class AsyncSessionDB:
     ensure_session = _InThread(SessionDB.ensure_session)
     get_session = _InThread(SessionDB.get_session)
     resolve_session_id = _InThread(SessionDB.resolve_session_id)
+    give_conversation = _InThread(SessionDB.give_conversation)
     end_session = _InThread(SessionDB.end_session)
     reopen_session = _InThread(SessionDB.reopen_session)
     set_session_archived = _InThread(SessionDB.set_session_archived)

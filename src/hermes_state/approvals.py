@@ -26,6 +26,7 @@ from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, at_most, column, row, rows
 from .lineage import SUB_AGENT
 from .owners import asked_owner, owned, owner_key, stored_owner
+from .persons import current_owner
 from .sessions import require_session
 
 CHOICES = ("once", "session", "always", "deny")
@@ -65,7 +66,7 @@ def create_approval(
             _hash(token),
             encode_text(session_id, "session_id"),
             encode_text(session_key, "session_key"),
-            encode_text(stored_owner(user_id), "user_id"),
+            encode_text(current_owner(conn, user_id), "user_id"),
             encode_text(command, "command"),
             encode_text(description, "description"),
             encode_json(pattern_keys, "pattern_keys"),
@@ -353,7 +354,7 @@ def grant_patterns(conn: Connection, pattern_keys: list[str], granted_by: str | 
             (
                 encode_text(key, "pattern_key"),
                 conn.now(),
-                encode_text(owner_key(granted_by), "granted_by"),
+                encode_text(owner_key(current_owner(conn, granted_by)), "granted_by"),
             )
             for key in pattern_keys
         ],

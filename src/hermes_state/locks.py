@@ -98,6 +98,7 @@ WHOLE_STORE: frozenset[str] = frozenset({
     "offer_pairing", "approve_pairing", "revoke_pairing",
     "ensure_person", "add_person", "rename_person", "set_person_role", "set_person_limit",
     "remove_person", "adopt_owners", "merge_persons", "unmerge_persons", "join_door",
+    "give_conversation",
     "offer_person_code", "join_by_code",
     "save_gateway_routing_entry", "replace_gateway_routing_entries",
     "delete_gateway_routing_entries", "create_bindings", "rebind_key", "move_bindings",

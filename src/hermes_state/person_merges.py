@@ -3,7 +3,7 @@
 One transaction moves the doors, the conversations with their approvals, and what was allowed for
 good. What was moved is kept by its names, so that an undoing moves exactly that back; what was
 begun after the merge stays with the person who was left, and so does the cost of conversations that
-were deleted since.
+were deleted since. Chats that are then in a conversation which is another's begin anew.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from . import persons
+from .bindings import delete_gateway_routing_entries
 from .codec import encode_text
 from .dialect import Connection, column, row, rows, tuples
 from .errors import PersonError
-from .owners import OPERATOR, owner_key, stored_owner
+from .owners import OPERATOR, is_owned, owner_key, stored_owner
 from .persons import Person
 from .titles import make_room_for_title
 
@@ -144,7 +145,31 @@ def unmerge_persons(conn: Connection, merge_id: str) -> Person:
             )
     _move_grants(conn, moved["grants"], person.id, back.id)
     conn.execute("DELETE FROM link_codes WHERE owner IN (?, ?)", (person.id, back.id))
+    release_chats(conn, [*moved["doors"], *persons.list_doors(conn, person.id)])
     return back
+
+
+def remove_person(conn: Connection, person_id: str) -> list[str]:
+    """Forget a person and let their chat accounts in no longer; returns their doors.
+
+    Their conversations stay, nobody else's: whoever comes by the same door again finds them. Raises
+    PersonError for the operator.
+    """
+    if person_id == OPERATOR:
+        raise PersonError("Whoever sits at this machine cannot be removed.")
+    _require(conn, person_id)
+    doors = persons.list_doors(conn, person_id)
+    for door in doors:
+        kind, _, identifier = door.partition(":")
+        conn.execute(
+            "DELETE FROM paired_users WHERE platform = ? AND user_id = ?", (kind, identifier)
+        )
+    conn.execute("DELETE FROM doors WHERE person_id = ?", (person_id,))
+    conn.execute("DELETE FROM person_merges WHERE person_id = ?", (person_id,))
+    conn.execute("DELETE FROM link_codes WHERE owner = ?", (person_id,))
+    conn.execute("DELETE FROM persons WHERE id = ?", (person_id,))
+    release_chats(conn, doors)
+    return doors
 
 
 def join_door(conn: Connection, door: str, person_id: str, name: str | None = None) -> Merge | None:
@@ -171,6 +196,44 @@ def join_persons(conn: Connection, offered_id: str, taken_id: str) -> Merge | No
     if taken_id == OPERATOR:
         return merge_persons(conn, offered_id, taken_id)
     return merge_persons(conn, taken_id, offered_id)
+
+
+def release_chats(conn: Connection, doors: list[str]) -> None:
+    """Let chats of these doors begin anew that are in a conversation which is not their person's.
+
+    Not those that were linked to it with a code, nor groups that share one.
+    """
+    for scope, key, text in tuples(
+        conn, "SELECT scope, session_key, entry_json FROM gateway_routing ORDER BY scope"
+    ):
+        entry = _object(text)
+        door = _personal_door(key, entry)
+        if door not in doors or entry.get("linked"):
+            continue
+        session = row(
+            conn, "SELECT user_id FROM sessions WHERE id = ?", (str(entry.get("session_id")),)
+        )
+        person = persons.find_person(conn, door)
+        if session is not None and not is_owned(session, door if person is None else person.id):
+            delete_gateway_routing_entries(conn, [key], scope=scope)
+
+
+def _personal_door(session_key: str, entry: dict[str, Any]) -> str:
+    """The door of a chat that only one person uses; empty for others."""
+    origin = entry.get("origin")
+    if not isinstance(origin, dict):
+        return ""
+    account = origin.get("user_id_alt") or origin.get("user_id")
+    is_own = origin.get("chat_type", "dm") == "dm" or session_key.endswith(f":{account}")
+    return f"{origin.get('platform')}:{account}" if account and is_own else ""
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        fields = json.loads(text or "")
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def _move_sessions(

@@ -145,28 +145,6 @@ def set_person_limit(conn: Connection, person_id: str, limit: str, amount: float
     return _require(conn, person_id)
 
 
-def remove_person(conn: Connection, person_id: str) -> list[str]:
-    """Forget a person and let their chat accounts in no longer; returns their doors.
-
-    Their conversations stay, nobody else's: whoever comes by the same door again finds them. Raises
-    PersonError for the operator.
-    """
-    if person_id == OPERATOR:
-        raise PersonError("Whoever sits at this machine cannot be removed.")
-    _require(conn, person_id)
-    doors = list_doors(conn, person_id)
-    for door in doors:
-        kind, identifier = _parts(door)
-        conn.execute(
-            "DELETE FROM paired_users WHERE platform = ? AND user_id = ?", (kind, identifier)
-        )
-    conn.execute("DELETE FROM doors WHERE person_id = ?", (person_id,))
-    conn.execute("DELETE FROM person_merges WHERE person_id = ?", (person_id,))
-    conn.execute("DELETE FROM link_codes WHERE owner = ?", (person_id,))
-    conn.execute("DELETE FROM persons WHERE id = ?", (person_id,))
-    return doors
-
-
 def list_doors(conn: Connection, person_id: str) -> list[str]:
     """The doors of a person, the first one first."""
     here = [LOCAL_DOOR] if person_id == OPERATOR else []
@@ -238,6 +216,31 @@ def adopt_owners(conn: Connection) -> None:
             _insert(conn, owner, owner, "member")
         elif find_person(conn, owner) is None:
             ensure_person(conn, owner, names.get(owner) or _shown_name(conn, owner))
+
+
+def current_owner(conn: Connection, owner: str | None) -> str | None:
+    """Whose something is that is written under `owner`, as a column has it.
+
+    A turn that began before its person was merged with another writes under a name that nobody has
+    any more: that is who they were merged into.
+    """
+    owner = stored_owner(owner)
+    while owner is not None and get_person(conn, owner) is None:
+        into = _merged_into(conn, owner)
+        if into is None:
+            break  # nobody's yet
+        owner = stored_owner(into)
+    return owner
+
+
+def _merged_into(conn: Connection, person_id: str) -> str | None:
+    merges = tuples(
+        conn,
+        "SELECT person_id, merged FROM person_merges WHERE undone_at IS NULL ORDER BY made_at DESC",
+    )
+    return next(
+        (into for into, moved in merges if json.loads(moved)["person"]["id"] == person_id), None
+    )
 
 
 def insert_person(conn: Connection, fields: dict[str, Any]) -> Person:

@@ -14,6 +14,7 @@ from .codec import encode_json, encode_text
 from .dialect import Connection, row, tuples, value
 from .errors import InvalidMessageError, UnknownSessionError
 from .owners import stored_owner
+from .persons import current_owner
 from .titles import make_room_for_title
 
 TEXT_FIELDS = (
@@ -98,6 +99,8 @@ def _given_facts(session_id: str, kwargs: dict[str, Any]) -> tuple[dict[str, Any
 
 def _insert_session(conn: Connection, session_id: str, source: str, facts: dict[str, Any]) -> None:
     facts.setdefault("started_at", conn.now())
+    if "user_id" in facts:
+        facts["user_id"] = current_owner(conn, facts["user_id"])
     facts |= {
         "id": encode_text(session_id, "session_id"),
         "source": encode_text(source, "source") or "unknown",
@@ -147,6 +150,28 @@ def resolve_session_id(conn: Connection, session_id_or_prefix: str) -> str | Non
         (length, session_id_or_prefix),
     )
     return sessions[0][0] if len(sessions) == 1 else None
+
+
+def give_conversation(conn: Connection, session_id: str, person_id: str) -> bool:
+    """Let a conversation of the operator's be a person's, who was handed it; False if it is not the
+    operator's, or there is none."""
+    conversation = row(
+        conn, "SELECT conversation_id, user_id FROM sessions WHERE id = ?", (session_id,)
+    )
+    owner = current_owner(conn, person_id)
+    if conversation is None or conversation["user_id"] is not None or owner is None:
+        return False
+    for (member,) in tuples(
+        conn,
+        "SELECT id FROM sessions WHERE conversation_id = ? AND user_id IS NULL",
+        (conversation["conversation_id"],),
+    ):
+        make_room_for_title(conn, member, owner)
+        conn.execute(
+            "UPDATE sessions SET user_id = ?, version = version + 1 WHERE id = ?", (owner, member)
+        )
+        note_session_changed(conn, member)
+    return True
 
 
 def end_session(conn: Connection, session_id: str, end_reason: str) -> None:

@@ -150,12 +150,27 @@ def make_room_for_title(conn: Connection, session_id: str, user_id: str | None) 
     if title is None:
         return
     holder = get_session_by_title(conn, title, user_id)
-    if holder is not None and holder["id"] != session_id:
-        conn.execute(
-            "UPDATE sessions SET title = ? WHERE id = ?",
-            (get_next_title_in_lineage(conn, title, user_id), session_id),
-        )
-        note_title_changed(conn, session_id)
+    if holder is None or holder["id"] == session_id:
+        return
+    free = get_next_title_in_lineage(conn, title, user_id)
+    # It is still its first owner's, who may have that one.
+    while value(
+        conn,
+        "SELECT 1 FROM sessions WHERE title = ?1 AND id <> ?2 AND user_id IS NOT DISTINCT FROM"
+        " (SELECT user_id FROM sessions WHERE id = ?2)",
+        (free, session_id),
+    ) or (get_session_by_title(conn, free, user_id) is not None):
+        free = _successor(free)
+    conn.execute("UPDATE sessions SET title = ? WHERE id = ?", (free, session_id))
+    note_title_changed(conn, session_id)
+
+
+def _successor(title: str) -> str:
+    """The title with the next number."""
+    match = _NUMBERED.match(title)
+    base, number = (match["base"], int(match["number"])) if match else (title, 1)
+    suffix = f" #{number + 1}"
+    return base[: MAX_TITLE_LENGTH - len(suffix)].rstrip() + suffix
 
 
 _LAST_USED = " ORDER BY COALESCE(last_active, started_at) DESC, id DESC"

@@ -57,6 +57,8 @@ async def test_a_conversation_of_the_terminal_goes_on_in_the_home_chat(tmp_path:
         assert await chats.ask("and then?") == "re: and then?"
         sent = [one["content"] for one in chats.model.requests[-1].messages]
         assert sent == ["what is the plan?", "first the cellar", "and then?"]
+        await chats.ask("/new")
+        assert "The plan of talk" in await chats.ask("/sessions")
 
 
 async def test_it_goes_on_at_the_tip(tmp_path: Path) -> None:

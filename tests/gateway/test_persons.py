@@ -109,6 +109,44 @@ async def test_what_was_joined_is_parted_again(tmp_path: Path) -> None:
         assert "You are bob (member)" in await ask(chats, "bob", "/whoami")
 
 
+async def test_a_chat_that_was_parted_is_no_longer_in_the_others_conversation(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "ada", "about zebras")
+        await ask(chats, "bob", "about yaks")
+        await ask(chats, "bob", f"/link person {await code_of(chats, 'ada')}")
+        await ask(chats, "bob", f"/resume {chats.session_id('ada')}")
+        await ask(chats, "bob", "/unlink person")
+        assert await ask(chats, "bob", "mine") == "re: mine"
+        assert chats.session_id("bob") != chats.session_id("ada")
+        assert [row["content"] for row in chats.db.get_messages(chats.session_id("bob"))] == [
+            "about yaks", "re: about yaks", "mine", "re: mine",
+        ], "its own, from before"  # fmt: skip
+        # Nor in one that it began itself while it was the other's.
+        await ask(chats, "bob", f"/link person {await code_of(chats, 'ada')}")
+        await ask(chats, "bob", "/new")
+        await ask(chats, "bob", "between")
+        between = chats.session_id("bob")
+        await ask(chats, "bob", "/unlink person")
+        await ask(chats, "bob", "after")
+        assert chats.session_id("bob") != between
+        assert "between" not in await ask(chats, "bob", "/sessions")
+        assert "between" in await ask(chats, "ada", "/sessions")
+
+
+async def test_chats_that_were_linked_with_a_code_stay_so(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "ada", "about zebras")
+        told = await ask(chats, "ada", "/link")
+        await ask(chats, "bob", f"/link {told.split('/link ')[1].split()[0]}")
+        await chats.local.wait_for(3, "ada")
+        await ask(chats, "bob", f"/link person {await code_of(chats, 'ada')}")
+        await ask(chats, "bob", "/unlink person")
+        assert await ask(chats, "bob", "still here") == "re: still here"
+        assert chats.session_id("bob") == chats.session_id("ada")
+
+
 async def test_a_code_is_given_in_private_works_once_and_not_for_oneself(tmp_path: Path) -> None:
     async with gateway(tmp_path) as chats:
         told = await chats.ask("/link person", chat_id="g", user_id="ada", chat_type="group")
@@ -127,7 +165,7 @@ async def test_the_operator_reaches_the_terminals_conversations_from_a_chat(tmp_
         chats.db.create_session("term", "cli")
         chats.db.append_message("term", "user", "about badgers")
         assert "badgers" not in await ask(chats, "me", "/sessions")
-        assert "administrators" in await ask(chats, "me", "/people")
+        assert "for the operator" in await ask(chats, "me", "/people")
         await ask(chats, "eve", "about geese")
         code = await code_of(chats, "me")
         outcome = chats.db.join_by_code(code, OPERATOR)  # as `hermes people join` does
@@ -143,7 +181,7 @@ async def test_the_operator_reaches_the_terminals_conversations_from_a_chat(tmp_
             "operator (operator): terminal:local, local:me" in people and "eve (member)" in people
         )
         assert "eve is a guest now" in await ask(chats, "me", "/people role eve guest")
-        assert "administrators" in await ask(chats, "eve", "/people role eve operator")
+        assert "for the operator" in await ask(chats, "eve", "/people role eve operator")
 
 
 async def test_the_tool_finds_what_was_said_by_another_door(tmp_path: Path) -> None:

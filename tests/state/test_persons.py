@@ -119,6 +119,18 @@ def test_one_person_finds_what_was_said_by_each_of_their_doors(db: SessionDB) ->
     assert titles == {"a": "Plan", "k": "Plan #2", "b": "Plan"}
 
 
+def test_titles_are_numbered_so_that_neither_has_one_twice(db: SessionDB) -> None:
+    ada, bob = db.ensure_person("telegram:42", "Ada"), db.ensure_person("slack:7", "Bob")
+    for owner, name, title in (
+        (ada, "a", "Plan"), (bob, "b1", "Plan"), (bob, "b2", "Plan #2"), (bob, "b3", "Plan #3"),
+    ):  # fmt: skip
+        said(db, name, owner.id, "apples")
+        db.set_session_title(name, title)
+    db.merge_persons(bob.id, ada.id)
+    titles = {name: db.get_session_title(name) for name in ("a", "b1", "b2", "b3")}
+    assert titles == {"a": "Plan", "b1": "Plan #4", "b2": "Plan #2", "b3": "Plan #3"}
+
+
 def test_what_is_joined_to_the_operator_is_theirs(db: SessionDB) -> None:
     said(db, "here", None, "apples", source="cli")
     ada = db.ensure_person("telegram:42", "Ada")
@@ -130,9 +142,12 @@ def test_what_is_joined_to_the_operator_is_theirs(db: SessionDB) -> None:
     assert session and session["user_id"] is None
     assert db.list_patterns_granted_by(OPERATOR) == ["rm"] == db.list_patterns_granted_by(None)
     assert db.list_doors(OPERATOR) == [LOCAL_DOOR, "telegram:42"]
-    # A turn that had begun before does not take it back.
+    # A turn that had begun before does not take it back, and what it begins is the operator's.
     db.create_session("there", "telegram", user_id=ada.id)
-    assert seen(db, ada.id) == (set(), set())
+    said(db, "begun", ada.id, "apples")
+    db.grant_patterns(["late"], ada.id)
+    assert seen(db, ada.id) == (set(), set()) and "begun" in seen(db, OPERATOR)[1]
+    assert db.list_patterns_granted_by(OPERATOR) == ["late", "rm"]
 
 
 def test_a_merge_is_undone(db: SessionDB) -> None:

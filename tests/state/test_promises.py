@@ -210,6 +210,7 @@ TABLE = [
     m("create_session", "new", session_id="new", source="cli", parent_session_id="s"),
     m("create_session", "s", session_id="s", source="cli", git_branch="main"),
     m("ensure_session", "new", session_id="new"),
+    m("give_conversation", "open", session_id="open", person_id="local:1"),
     m("end_session", "s", session_id="s", end_reason="cli_close"),
     m("reopen_session", "ended", session_id="ended"),
     m("promote_to_session_reset", "ended", session_id="ended"),
