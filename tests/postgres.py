@@ -459,15 +459,21 @@ def _await_unused(connection: Any, name: str) -> None:
 
 def die(what: str, path: Path) -> None:
     """Let the server, or what it has for the stores at a path, die at this moment: `backend`,
-    `crash` or `postmaster` (somebody has to start it again: `kept_alive`)."""
+    `crash` or `postmaster` (somebody has to start it again: `kept_alive`).
+
+    Returns once the server has noticed: under load that takes a while, and what is done to it must
+    not be felt by somebody who looks at the stores afterwards.
+    """
     import psycopg
 
-    if what == "postmaster":
-        folder = unquote(os.environ[ADDRESS].partition("host=")[2])
-        os.kill(int(Path(folder, "data", "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
-        return
     database = database_for(path).partition("@/")[2].partition("?")[0]
     with contextlib.suppress(psycopg.Error), contextlib.closing(psycopg_connect("postgres")) as own:
+        if what == "postmaster":
+            folder = unquote(os.environ[ADDRESS].partition("host=")[2])
+            number = int(Path(folder, "data", "postmaster.pid").read_text().split()[0])
+            os.kill(number, signal.SIGKILL)
+            _await_broken(own)
+            return
         found = own.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = %s", (database,)
         ).fetchall()
@@ -476,6 +482,16 @@ def die(what: str, path: Path) -> None:
                 own.execute("SELECT pg_terminate_backend(%s)", (pid,))
             else:
                 os.kill(pid, signal.SIGKILL)
+                _await_broken(own)
+
+
+def _await_broken(connection: Any) -> None:
+    """Wait until the server ends a session, as it does with all when one of its parts was killed;
+    raises its error. (A part that had already ended is not missed: then nothing happens.)"""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        connection.execute("SELECT 1")
+        time.sleep(0.005)
 
 
 @contextlib.contextmanager
