@@ -12,10 +12,10 @@ import logging
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_base import session_context
-from hermes_state import Owner, SessionDB, StoreError, at_hand, person_of
+from hermes_state import Owner, SessionDB, at_hand, person_of
 from tools.base import Asker, Mode, NobodyToAsk, ToolContext, TurnFacts, Workspace
 from tools.registry import Registry
 from tools.services import Services
@@ -23,7 +23,7 @@ from tools.services import Services
 from . import asking, running
 from .auxiliary import Auxiliary
 from .busy_state import BusyState, TurnRunningError
-from .call_costs import EndedCall, SpendsFor
+from .call_costs import SpendsFor
 from .code_calls import CodeCalls
 from .compression.driver import Compressor
 from .compression.result import CompressionResult
@@ -40,12 +40,17 @@ from .notes import Notes
 from .outcome import TurnOutcome, as_dict
 from .request import Content, DeliverTo, Question, TurnRequest
 from .rotation import Rotation
+from .side_calls import SideCalls
 from .threads import run_to_end
 from .tool_calls import ToolRunner
+
+if TYPE_CHECKING:
+    from .limits import Limiter, LimitTable
 
 log = logging.getLogger(__name__)
 
 StreamCallback = Callable[[str], None]
+FindLimits = Callable[[], "LimitTable | None"]
 
 __all__ = ["AIAgent", "TurnRunningError"]
 
@@ -80,6 +85,7 @@ class AIAgent:
         compression_timeout: float = 120.0,
         learning: LearningSettings | None = None,
         memory_providers: Iterable[Any] = (),
+        limits: LimitTable | FindLimits | None = None,
     ) -> None:
         """`system_prompt` may be a function: it is called once, for the session's first turn.
 
@@ -92,7 +98,8 @@ class AIAgent:
         how the conversation is compressed, `compression_timeout` how long one summary may take.
         `on_event` hears all that happens, in turns and beside them (titles, background work).
         `learning` says what is done beside the turns (titles, reviews), nothing by default;
-        `memory_providers` are further places to remember in.
+        `memory_providers` are further places to remember in. `limits` are what may be used, or
+        a function that finds them when the first turn begins; they hold where there is a store.
         """
         self.llm = model
         self.platform = platform
@@ -116,8 +123,14 @@ class AIAgent:
         self._mode, self._folders = self.workspace.mode, list(self.workspace.folders)
         self.asker: Asker = asker or NobodyToAsk()
         self.auxiliary = auxiliary
-        if auxiliary is not None and auxiliary.on_call is None:
-            auxiliary.on_call = self._store_side_call
+        self._find_limits = limits if callable(limits) and db is not None else None
+        self.limits: LimitTable | None = None
+        self.limiter: Limiter | None = None
+        if not callable(limits):
+            self._use_limits(limits)
+        self.side_calls = SideCalls(self)
+        if auxiliary is not None:
+            self.side_calls.attach(auxiliary)
         self.learner = Learner(self, learning or OFF, providers, self.announce)
         self.delegation = Delegation(self)
         self.notes = Notes(self)
@@ -215,6 +228,19 @@ class AIAgent:
         session_context.set_current_session_id(self.session_id)
         return outcome
 
+    def _use_limits(self, limits: LimitTable | None) -> None:
+        self.limits = limits
+        if limits is not None and self.db is not None:
+            from .limits import Limiter
+
+            self.limiter = Limiter(limits, self)
+
+    async def find_limits(self) -> None:
+        """Find what may be used, if that was left for the first turn."""
+        find, self._find_limits = self._find_limits, None
+        if find is not None:
+            self._use_limits(await at_hand(self.db, find))
+
     def _new_turn(self, watch: Watcher | None = None, deliver_to: DeliverTo | None = None) -> Turn:
         emit = self._emit = watch_all(watch, *self.watchers.values())
         return Turn(
@@ -256,9 +282,8 @@ class AIAgent:
 
     def spend_for(self, parent: AIAgent) -> None:
         """Let the model calls count for the chat of the agent that this one works for."""
-        journal = parent._journal
-        own = SpendsFor(journal.source, journal.facts.get("session_key"))
-        self._journal.spends_for = journal.spends_for or own
+        key, source = parent._journal.spends_for
+        self._journal.works_for = SpendsFor(key, source or parent.platform)
 
     def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
         return ToolContext(
@@ -339,17 +364,6 @@ class AIAgent:
         self._journal.facts["system_prompt"] = self._cached_system_prompt or None
         return self._cached_system_prompt
 
-    async def _store_side_call(self, call: EndedCall) -> None:
-        if self.db is None:
-            return
-        try:
-            count, row = self.db.record_auxiliary_usage, call.row(self._journal.spends_for)
-            usage = call.side_usage()
-            await at_hand(self.db, count, self.session_id, call.task, **usage, call=row)
-        except StoreError as error:
-            # A missing cost must not fail the answer it belongs to.
-            log.error("The cost of %s could not be stored: %s", call.task, error)
-
     # Compression
 
     def use_context_engine(self, engine: Any | None) -> None:
@@ -414,6 +428,7 @@ class AIAgent:
         old_id = self.session_id
         try:
             await self._journal.refresh()
+            await self.find_limits()
             turn = self._new_turn()
             await self._session_begins()
             turn.system = await self._system_prompt()

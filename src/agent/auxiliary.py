@@ -24,6 +24,7 @@ from .threads import run_to_end
 
 if TYPE_CHECKING:
     from .config import Config
+    from .limits import Reservation
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,9 @@ _NAMES = ("provider", "model", "base_url")
 
 CallSink = Callable[[EndedCall], Awaitable[None]]
 """Called with every model call that a side task made."""
+
+Reserve = Callable[[str, Model, ModelRequest, float], "Awaitable[Reservation | None]"]
+"""Reserves a call of a task that takes at most so many seconds."""
 
 
 class AuxiliaryError(Exception):
@@ -48,6 +52,7 @@ class Auxiliary:
         build: Callable[[Mapping[str, Any]], Model] | None = None,
         tasks: Mapping[str, Mapping[str, Any]] | None = None,
         on_call: CallSink | None = None,
+        reserve: Reserve | None = None,
     ) -> None:
         """`main` gives the conversation's model now; `tasks` are the settings of each task, from
         which `build` makes its model when it is first asked."""
@@ -56,6 +61,8 @@ class Auxiliary:
         self._tasks = dict(tasks or {})
         self._models: dict[str, Model] = {}
         self.on_call = on_call
+        self.reserve = reserve
+        """Asked before each call, where something is limited; raises LimitReachedError."""
 
     async def ask(
         self,
@@ -68,16 +75,28 @@ class Auxiliary:
     ) -> str:
         """The model's answer as text; raises AuxiliaryError when there is none in time."""
         limit = timeout or float(self._tasks.get(task, {}).get("timeout") or DEFAULT_TIMEOUT)
+        request = ModelRequest(
+            messages=[{"role": "user", "content": prompt}], system=system, max_tokens=max_tokens
+        )
+        reply = Reply()
+        reservation = model = None
         try:
             model = self.model_for(task)
             async with asyncio.timeout(limit):
-                reply = await _answer(model, system, prompt, max_tokens)
+                if self.reserve is not None:
+                    reservation = await self.reserve(task, model, request, limit)
+                await _receive(model, request, reply)
         except TimeoutError as error:
             raise AuxiliaryError(f"no answer for {task} within {limit:g} s") from error
         except (ModelError, ValueError) as error:
             raise AuxiliaryError(f"{task}: {error}") from error
-        if self.on_call is not None:
-            await self.on_call(ended_call(task, model, reply))
+        finally:
+            if model is not None and self.on_call is not None:
+                if reply.finish_reason is not None:
+                    await self.on_call(ended_call(task, model, reply, reservation=reservation))
+                elif reservation is not None:
+                    broken = ended_call(task, model, reply, "interrupted", reservation)
+                    await self.on_call(broken)
         if not reply.text.strip():
             raise AuxiliaryError(f"the answer for {task} was empty")
         return reply.text
@@ -126,17 +145,12 @@ def _names_a_model(settings: Mapping[str, Any]) -> bool:
     return any(value and value != "auto" for value in named)
 
 
-async def _answer(model: Model, system: str, prompt: str, max_tokens: int | None) -> Reply:
-    reply = Reply()
-    request = ModelRequest(
-        messages=[{"role": "user", "content": prompt}], system=system, max_tokens=max_tokens
-    )
+async def _receive(model: Model, request: ModelRequest, reply: Reply) -> None:
     reply.note_sent()
     async with contextlib.aclosing(model.stream(request)) as stream:
         async for chunk in stream:
             reply.add(chunk, _nobody_watches)
     reply.require_finished()
-    return reply
 
 
 def _nobody_watches(event: object) -> None:

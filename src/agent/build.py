@@ -7,10 +7,10 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hermes_base import plugins
-from hermes_state import Owner, SessionDB
+from hermes_state import NOBODY, Owner, Person, SessionDB, person_of
 from tools import shared_files
 from tools.base import Asker, Mode, Workspace
 from tools.plugin_tools import plugin_tools
@@ -30,6 +30,9 @@ from .providers import build_model
 from .retry import RetryingModel
 from .system_prompt import build_system_prompt
 from .tool_environment import mcp_servers_from, passed_from, web_from
+
+if TYPE_CHECKING:
+    from .limits import LimitTable
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +78,7 @@ def build_agent(
     asker: Asker | None = None,
     services: Services | None = None,
     platform_hint: str = "",
+    person: Person | None = None,
 ) -> AIAgent:
     """An agent as configured, for a new conversation or, with `session_id`, an old one.
 
@@ -82,7 +86,8 @@ def build_agent(
     otherwise. `tools` defaults to what the configuration wants and this machine has; a model too
     small for tools gets none. `asker` is whom tools ask before they do something dangerous;
     `services` is what they are lent besides the agent's own. `platform_hint` says in a new
-    conversation's system prompt what to know about the place where answers are read.
+    conversation's system prompt what to know about the place where answers are read. `person` is
+    who `user_id` is, if that was looked up; their limits hold.
     """
     load_plugins(config.raw, config.home, config.environ)
     llm = model or build_models(config)
@@ -137,6 +142,7 @@ def build_agent(
         compression_timeout=config.auxiliary.compression.timeout,
         learning=learning_settings(config),
         memory_providers=() if small else memory_providers(config),
+        limits=_limits(config, db, NOBODY if owner == NOBODY else user_id, person),
     )
     if config.context.engine != "compressor":
         engine = plugins.get_context_engine(config.context.engine)
@@ -146,6 +152,28 @@ def build_agent(
         agent.use_context_engine(engine)
     plugins.lend(agent, lambda name: build_models(config, name))
     return agent
+
+
+def _limits(
+    config: Config, db: SessionDB | None, owner: str | None, person: Person | None
+) -> LimitTable | Callable[[], LimitTable | None] | None:
+    """What may be used; found with the first turn if it is not known yet who it is."""
+    if db is None or person is not None:
+        return None if db is None else _limits_of(config, owner, person)
+
+    def find() -> LimitTable | None:
+        known = None if owner == NOBODY else db.get_person(person_of(owner))
+        return _limits_of(config, owner, known)
+
+    return find
+
+
+def _limits_of(config: Config, owner: str | None, person: Person | None) -> LimitTable | None:
+    if not config.section("limits") and not (person and person.limits):
+        return None
+    from .limits import build_limits
+
+    return build_limits(config, owner, person)
 
 
 def _workspace(config: Config, where: Path, settings: dict[str, Any]) -> Workspace:

@@ -10,18 +10,22 @@ from hermes_state import SUB_AGENT, ModelCall
 from .model import Model, Usage
 
 if TYPE_CHECKING:
+    from .limits import Reservation
     from .reply import Reply
+
+CallOutcome = Literal["complete", "interrupted", "error"]
 
 TURN_TASK = "turn"
 DELEGATION_TASK = "delegation"
 
 
 class SpendsFor(NamedTuple):
-    """Whose calls those of a sub-agent are."""
+    """Whose the calls of an agent are, beyond what its session says."""
 
-    source: str
     session_key: str | None
-    """The chat, if its agent is in one."""
+    """The chat, if it is in one."""
+    source: str | None = None
+    """Where it is, for an agent that works for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,9 @@ class EndedCall:
     first_token_seconds: float | None = None
     """Until the model said or thought anything; None if it did not."""
     seconds: float | None = None
-    outcome: Literal["complete", "interrupted", "error"] = "complete"
+    outcome: CallOutcome = "complete"
+    reservation: Reservation | None = None
+    """If it was reserved."""
 
     def cost_usd(self) -> float | None:
         """Dollars; None if the model's price is not known."""
@@ -61,7 +67,10 @@ class EndedCall:
 
     def row(self, spends_for: SpendsFor | None = None) -> ModelCall:
         """As a row of its own."""
-        usage = self.usage
+        usage, reservation = self.usage, self.reservation
+        assumed = None
+        if reservation is not None:
+            assumed = reservation.table.assumed_cost(usage, self.model.name, self.model.provider)
         return ModelCall(
             task=self.task,
             model=self.model.name,
@@ -72,11 +81,13 @@ class EndedCall:
             cache_write_tokens=usage.cache_write_tokens,
             reasoning_tokens=usage.reasoning_tokens,
             cost_usd=self.cost_usd(),
+            assumed_cost_usd=assumed,
             first_token_seconds=self.first_token_seconds,
             seconds=self.seconds,
             outcome=self.outcome,
             session_key=spends_for.session_key if spends_for else None,
             source=spends_for.source if spends_for else None,
+            id=reservation.id if reservation else None,
         )
 
 
@@ -84,11 +95,21 @@ def ended_call(
     task: str,
     model: Model,
     reply: Reply,
-    outcome: Literal["complete", "interrupted", "error"] = "complete",
+    outcome: CallOutcome = "complete",
+    reservation: Reservation | None = None,
 ) -> EndedCall:
     """The call that brought a reply, or what there is of one."""
+    usage = reply.usage
+    if reservation is not None and outcome != "complete" and usage == Usage():
+        usage = reservation.used_until(reply, outcome)
     return EndedCall(
-        task, model, reply.usage, reply.first_token_seconds, reply.seconds, outcome=outcome
+        task,
+        model,
+        usage,
+        reply.first_token_seconds,
+        reply.seconds,
+        outcome=outcome,
+        reservation=reservation,
     )
 
 

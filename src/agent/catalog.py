@@ -89,6 +89,34 @@ def cost_usd(
     for above, longer in info.tiers:
         if usage.input_tokens > above:
             prices = longer
+    return cost_at(prices, usage)
+
+
+VENDORS = {
+    "openai": ("gpt-", "o3", "o4-"), "responses": ("gpt-", "o3", "o4-"), "anthropic": ("claude-",),
+    "google": ("gemini-",), "deepseek": ("deepseek-",), "moonshot": ("kimi-",), "zai": ("glm-",),
+    "qwen": ("qwen",), "mistral": ("mistral-", "devstral-", "codestral"),
+}  # fmt: skip
+"""How the names of the models begin that a provider makes itself; others sell everybody's."""
+
+
+@functools.cache
+def dearest_prices(provider: str) -> Prices:
+    """The highest known prices among a provider's models, or of all if none of its are known."""
+    begins = VENDORS.get(provider.lower(), ("",))
+    priced = [
+        prices
+        for model in known_models()
+        if model.name.startswith(begins)
+        for prices in (model.prices, *(tier for _, tier in model.tiers))
+        if prices is not None
+    ]
+    dearest = max(prices.input for prices in priced)
+    return Prices(dearest, max(prices.output for prices in priced), dearest, dearest)
+
+
+def cost_at(prices: Prices, usage: Usage) -> float:
+    """What a call costs in US dollars at these prices."""
     plain = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
     return (
         plain * prices.input

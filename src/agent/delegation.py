@@ -175,6 +175,7 @@ class Delegation:
             auxiliary=parent.auxiliary,
             compression=parent.compression,
             compression_timeout=parent.compression_timeout,
+            limits=parent.limits,
         )
         child.spend_for(parent)
         self._children.add(child)

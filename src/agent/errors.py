@@ -8,6 +8,7 @@
     │   └── BrokenReplyError      the stream ended early or was not what the protocol says
     ├── ContextTooLongError       the request does not fit the model's window: compress, then retry
     ├── AuthenticationError       the key is missing, wrong or not allowed
+    ├── LimitReachedError         the person or the chat has used what they may: wait until later
     └── RequestRefusedError       anything else the provider will refuse again
 
 Each carries a message a person understands and that says what to do.
@@ -60,6 +61,10 @@ class ContextTooLongError(ModelError):
 
 class AuthenticationError(ModelError):
     """The provider did not accept the credentials."""
+
+
+class LimitReachedError(ModelError):
+    """What may be used in a day or a month is used up; the model was not asked."""
 
 
 class RequestRefusedError(ModelError):

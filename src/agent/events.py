@@ -106,6 +106,8 @@ class Noticed(NamedTuple):
     """Something a person should know, in one line."""
 
     text: str
+    to_chat: bool = False
+    """Whether a chat is sent it too, which is shown only the answer otherwise."""
 
 
 class QuestionAsked(NamedTuple):

@@ -65,8 +65,8 @@ class Journal:
         """What the session's row is created with: model, owner, system prompt, …"""
         self.messages: list[Message] = []
         """The live messages; never changed in place once handed out, only extended."""
-        self.spends_for: SpendsFor | None = None
-        """Whose the model calls are, for a conversation of a sub-agent."""
+        self.works_for: SpendsFor | None = None
+        """Whose the model calls of a sub-agent are."""
         self._version: int | None = None
         """As it was last seen; None if there is no row yet."""
         self.seen_conversation: str | None = None
@@ -149,6 +149,16 @@ class Journal:
         """Create the session's row if it has none."""
         if self._db is not None and self._db.get_session(self.session_id) is None:
             self._db.create_session(self.session_id, self.source, **self.facts)
+
+    @property
+    def spends_for(self) -> SpendsFor:
+        """Whose the model calls are."""
+        return self.works_for or SpendsFor(self.facts.get("session_key"))
+
+    @property
+    def lease(self) -> Lease | None:
+        """Of the running turn."""
+        return self._lease
 
     def _clock(self) -> float:
         return time.time() if self._db is None else self._db.clock

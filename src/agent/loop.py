@@ -12,12 +12,12 @@ import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hermes_state import OUTBOX
 
 from .busy_state import BusyState
-from .call_costs import EndedCall, ended_call, turn_task
+from .call_costs import CallOutcome, EndedCall, ended_call, turn_task
 from .compression.driver import Compressor
 from .errors import BrokenReplyError, ContextTooLongError, ModelError
 from .events import Event, ReplyFinished, Steered, StreamRestarted
@@ -29,6 +29,9 @@ from .overlay import overlay_last_user
 from .reply import Reply
 from .request import DeliverTo
 from .tool_calls import ToolRunner
+
+if TYPE_CHECKING:
+    from .limits import Limiter, Reservation
 
 EMPTY_RETRIES = 2
 
@@ -77,6 +80,10 @@ class Turn:
     reply: Reply = field(default_factory=Reply)
     call_is_stored: bool = True
     """Whether the last model call is stored, or none was made."""
+    limiter: Limiter | None = None
+    """Reserves each model call, where something is limited."""
+    reservation: Reservation | None = None
+    """Of the call that comes next or runs."""
     final_response: str | None = None
     interrupted: bool = False
     error: ModelError | None = None
@@ -200,6 +207,8 @@ async def ask_once(turn: Turn) -> None:
             session_id=turn.journal.session_id,
             **turn.request_options,
         )
+        if turn.limiter is not None and turn.reservation is None:
+            turn.reservation = await reserve(turn, turn.limiter, request)
         if not turn.busy.is_opening:
             await receive(turn, request)
             break
@@ -276,19 +285,32 @@ async def finish_reply(
     return bool(steered)
 
 
+async def reserve(turn: Turn, limiter: Limiter, request: ModelRequest) -> Reservation:
+    """Reserve what the next model call can take; raises LimitReachedError."""
+    estimate = turn.compressor.estimated_tokens if turn.compressor else None
+    task, is_first = turn_task(turn.journal.source), turn.api_calls == 1
+    return await limiter.reserve(
+        task, turn.model, request, emit=turn.emit, input_tokens=estimate, is_first=is_first
+    )
+
+
 def finished_call(turn: Turn) -> EndedCall:
     """The call whose reply is complete, to be stored with it."""
-    turn.call_is_stored = True
-    return ended_call(turn_task(turn.journal.source), turn.model, turn.reply)
+    return _ended_call(turn, "complete")
 
 
 def broken_call(turn: Turn) -> EndedCall | None:
     """The call that an error or an interruption broke off; None if the last one is stored."""
-    if turn.call_is_stored:
+    if turn.call_is_stored and turn.reservation is None:
         return None
+    return _ended_call(turn, "error" if turn.error is not None else "interrupted")
+
+
+def _ended_call(turn: Turn, outcome: CallOutcome) -> EndedCall:
     turn.call_is_stored = True
-    outcome: Literal["interrupted", "error"] = "error" if turn.error is not None else "interrupted"
-    return ended_call(turn_task(turn.journal.source), turn.model, turn.reply, outcome)
+    reservation, turn.reservation = turn.reservation, None
+    task = turn_task(turn.journal.source)
+    return ended_call(task, turn.model, turn.reply, outcome, reservation)
 
 
 def owe(turn: Turn, message: Message) -> None:
@@ -307,6 +329,8 @@ async def note(turn: Turn, text: str, finish_reason: str | None = None) -> None:
     """Close the turn in the history with an assistant message, where it is still open."""
     last = turn.journal.messages[-1] if turn.journal.messages else None
     if last is not None and last["role"] == "assistant" and not last.get("tool_calls"):
+        if turn.reservation is not None:
+            await turn.journal.record([], call=broken_call(turn))
         return
     message: Message = {"role": "assistant", "content": text, "finish_reason": finish_reason}
     if finish_reason is None:  # the front end reports errors and interruptions in its own words

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hermes_state import AlreadyTakenError, LeaseLostError
 
-from .errors import ContextTooLongError
+from .errors import ContextTooLongError, LimitReachedError
 from .model import Message, Usage
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Outcome:
     """Whether the text is less than was wanted: cut at its longest length, or out of budget."""
     error: str | None = None
     """What went wrong, in words for the person."""
+    limit_reached: bool = False
+    """Whether what may be used is used up, and the model was not asked; `error` says until when."""
     unread: tuple[Any, ...] = ()
     """Messages that came too late to be read, where there is no store to keep them."""
 
@@ -181,6 +183,7 @@ def outcome_of(turn: Turn, broken: Exception | None, unread: tuple[Any, ...] = (
         "partial": turn.exhausted
         or (turn.final_response is not None and turn.reply.finish_reason == "length"),
         "error": _error(turn, broken),
+        "limit_reached": isinstance(turn.error, LimitReachedError),
         "unread": unread,
     }
     if _is_superseded(turn, broken):

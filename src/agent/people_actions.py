@@ -135,7 +135,7 @@ def set_limit(db: SessionDB, me: str, wanted: str, limit: str, amount: str) -> s
         raise PersonError(f"{amount!r} is no amount for {limit}: give a number, or none.")
     kept = number if limit.startswith("usd") else int(number)
     db.set_person_limit(person.id, limit, kept)
-    return f"{person.name}: {limit} {kept:g} is kept with them. Nothing checks it yet."
+    return f"{person.name}: {limit} {kept:g} holds from their next message on."
 
 
 def remove(db: SessionDB, me: str, wanted: str) -> str:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent.call_costs import CallOutcome, ended_call
 from agent.model import ModelRequest
 from agent.reply import Reply
 from agent.threads import run_to_end
+from hermes_base.session_context import get_session_env
 
 if TYPE_CHECKING:
+    from agent.side_calls import SideCalls
     from hermes_base.plugins.host import Host
 
 
@@ -83,18 +86,34 @@ class PluginLlm:
         # A model of its own: connections belong to the event loop that opened them.
         asked = self._host.new_model(model)
         reply = Reply()
+        task, calls, reservation = f"plugin:{self._plugin}", self._calls(), None
         try:
             async with asyncio.timeout(timeout):
+                if calls is not None:
+                    reservation = await calls.reserve(task, asked, request, timeout)
+                reply.note_sent()
                 async for chunk in asked.stream(request):
                     reply.add(chunk, lambda event: None)
         finally:
             await asked.aclose()
+            if calls is not None and (reservation is not None or reply.finish_reason):
+                outcome: CallOutcome = "complete" if reply.finish_reason else "interrupted"
+                await calls.store(ended_call(task, asked, reply, outcome, reservation))
         reply.require_finished()
         usage = {
             "input_tokens": reply.usage.input_tokens,
             "output_tokens": reply.usage.output_tokens,
         }
         return Completion(reply.text, reply.model or asked.name, reply.finish_reason or "", usage)
+
+    def _calls(self) -> SideCalls | None:
+        """Where calls are counted: with the agent in whose session the calling code runs."""
+        agent = self._host.agent()
+        session_id = get_session_env("HERMES_SESSION_ID")
+        if agent is None or getattr(agent, "session_id", None) != session_id:
+            return None  # nobody's: it is not known for whom the plugin works
+        calls: SideCalls | None = getattr(agent, "side_calls", None)
+        return calls
 
     def _may_choose(self) -> bool:
         return self._host.allows(self._plugin, "llm", "allow_model_override")

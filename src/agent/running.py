@@ -106,6 +106,8 @@ async def begin(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
         await agent._journal.take_up(request.taken)
     else:
         await agent._prepare(request.history if isinstance(request, Question) else None)
+    await agent.find_limits()
+    turn.limiter = agent.limiter
     await agent._session_begins()
     instructions = request.instructions if isinstance(request, Question) else ""
     turn.system = await agent._system_prompt(instructions)

@@ -106,6 +106,8 @@ class AgentSource:
             user_id=source.user_id,
             user_id_alt=source.user_id_alt,
             owner=source.owner,
+            role=source.person and source.person.role,
+            limits=source.person and source.person.limits,
         )
 
     def _toolsets(self, platform: str) -> tuple[str, ...]:
@@ -128,6 +130,7 @@ class AgentSource:
             platform=source.platform.value,
             user_id=source.owner,
             owner=source.owner or NOBODY,
+            person=source.person,
             session_facts={
                 "session_key": key,
                 "chat_id": source.chat_id,

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agent.events import Noticed
 from agent.outcome import NotStarted, TurnOutcome
 from agent.request import DeliverTo, Question, TakenOver, TurnRequest, WaitingNotes
 from conversation.door import Abandoned, Door, Origin
@@ -30,7 +31,7 @@ from .session import SessionEntry, SessionSource
 from .streaming import Stream
 
 if TYPE_CHECKING:
-    from agent.events import Watcher
+    from agent.events import Event, Watcher
     from hermes_state import AsyncSessionDB
 
     from .abandoned_in_chats import AbandonedTurns
@@ -248,9 +249,18 @@ class ChatDoor(Door[Inbound]):
             self._turns.conversations.spawn(self._turns.join_waiting(self, self.key))
 
     def watch(self, inbound: Inbound, agent: Any) -> Watcher | None:
-        """The answer's text goes into the chat as it comes."""
+        """The answer's text goes into the chat as it comes, and what it should be told at once."""
         assert inbound.stream is not None
-        return inbound.stream.watch
+        show = inbound.stream.watch
+
+        def watch(event: Event) -> None:
+            if type(event) is Noticed:
+                if event.to_chat:
+                    self._turns.conversations.spawn(self.say(inbound, event.text))
+            else:
+                show(event)
+
+        return watch
 
     def keeps(self, inbound: Inbound, outcome: NotStarted) -> bool:
         """A message that a stop of the gateway kept from beginning waits for the next start."""

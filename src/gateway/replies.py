@@ -17,6 +17,8 @@ def normalize_empty_response(outcome: TurnOutcome, response: str, *, history_len
     if outcome.interrupted:
         return ""  # whoever interrupted knows, and the platform shows it
     error = (outcome.error or "").strip()
+    if outcome.limit_reached:
+        return f"⛔ {error}"
     if outcome.failed:
         if is_overflow(error):
             return (

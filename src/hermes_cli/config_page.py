@@ -120,6 +120,14 @@ REST: tuple[Row, ...] = (
     Row("gateway.restart_loop_guard.max_restarts", "whole number", "3", "so many restarts within"
         " the window, and no more"),
     Row("gateway.restart_loop_guard.window", "number", "60", "seconds"),
+    Row("limits.roles.<role>", "section", "", "as `limits.default`, for every `operator`, `member`"
+        " or `guest`; what is set here wins over it"),
+    Row("limits.people.<person>", "section", "", "the same for one person, by name or id; wins over"
+        " their role"),
+    Row("limits.chats.<chat>", "section", "", "the same for all that is used in one chat, by its"
+        " session key, or `*` for each; holds beside the limits of people"),
+    Row("limits.prices.<model>", "section", "", "what limits count for a model: `input` and"
+        " `output`, dollars per million tokens"),
     Row("reset_triggers", "list of texts", "/new, /reset", "what begins a new conversation"),
     Row("max_live_sessions", "whole number", "64", "sessions one server may have open"),
 )  # fmt: skip

@@ -46,11 +46,12 @@ if TYPE_CHECKING:
     from .model_calls import ModelCall
     from .objects import CHUNK_BYTES, OBJECT_BYTES, BucketSettings, StoredObject, object_names
     from .outbox import OUTBOX
-    from .owners import EVERYONE, NOBODY, OPERATOR, Owner, is_owned, person_of
+    from .owners import EVERYONE, NOBODY, OPERATOR, Owner, is_owned, person_of, stored_owner
     from .person_merges import Merge
     from .person_view import PersonView
     from .persons import LOCAL_DOOR, ROLES, Person
     from .replicas import UNDER, Beat, PlatformLease
+    from .reservations import CallRefused, CallReserved, Limit, LimitUse
     from .rotation import Rotation
     from .salvage import is_damaged
     from .search.check import missing_from_index
@@ -87,6 +88,8 @@ __all__ = [
     "AsyncSessionDB",
     "Beat",
     "BucketSettings",
+    "CallRefused",
+    "CallReserved",
     "ConversationBusyError",
     "EventBatch",
     "FileChange",
@@ -94,6 +97,8 @@ __all__ = [
     "KeptFile",
     "Lease",
     "LeaseLostError",
+    "Limit",
+    "LimitUse",
     "LinkOffer",
     "Merge",
     "ModelCall",
@@ -135,6 +140,7 @@ __all__ = [
     "object_names",
     "person_of",
     "plain_text",
+    "stored_owner",
 ]
 
 PUBLIC_MODULES = ("address", "backup", "history", "move", "notes", "server_report")
@@ -160,6 +166,10 @@ _LATER = {
     "LEASE_SECONDS": "turns",
     "LOCAL_DOOR": "persons",
     "Lease": "turns",
+    "CallRefused": "reservations",
+    "CallReserved": "reservations",
+    "Limit": "reservations",
+    "LimitUse": "reservations",
     "LinkOffer": "link_codes",
     "Merge": "person_merges",
     "NOBODY": "owners",
@@ -197,6 +207,7 @@ _LATER = {
     "missing_from_index": "search.check",
     "object_names": "objects",
     "person_of": "owners",
+    "stored_owner": "owners",
     "plain_text": "codec",
 }
 

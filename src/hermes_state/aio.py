@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from . import turn_log
+from . import reservations, turn_log
 from .db import SessionDB
 from .dialect import Connection
 from .group_commit import cancel_later
@@ -362,6 +362,11 @@ class AsyncSessionDB:
 
     # Usage
     record_auxiliary_usage = _InThread(SessionDB.record_auxiliary_usage)
+    reserve_call = _Grouped(reservations.reserve_call)
+    settle_call = _InThread(SessionDB.settle_call)
+    waive_limit = _InThread(SessionDB.waive_limit)
+    list_limit_uses = _InThread(SessionDB.list_limit_uses)
+    count_other_turns = _InThread(SessionDB.count_other_turns)
     usage_since = _InThread(SessionDB.usage_since)
     activity_since = _InThread(SessionDB.activity_since)
     store_stats = _InThread(SessionDB.store_stats)

@@ -39,6 +39,7 @@ from . import (
     persons,
     previews,
     replicas,
+    reservations,
     retention,
     reviews,
     rewrites,
@@ -445,6 +446,11 @@ class SessionDB:
     record_auxiliary_usage = _writes(usage.record_auxiliary_usage)
     usage_since = _reads(insights.usage_since)
     activity_since = _reads(activity.activity_since)
+    reserve_call = _writes(reservations.reserve_call)
+    settle_call = _writes(reservations.settle_call)
+    waive_limit = _writes(reservations.waive_limit)
+    list_limit_uses = _reads(reservations.list_limit_uses)
+    count_other_turns = _reads(reservations.count_other_turns)
     store_stats = _reads(activity.store_stats)
 
     # Looking back

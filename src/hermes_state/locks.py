@@ -46,7 +46,7 @@ CONVERSATION: dict[str, str] = {
             "rotate_session", "archive_and_compact", "compact_seen",
             "append_message", "append_messages", "set_latest_user_api_content",
             "begin_turn", "begin_noted_turn", "record_step", "append_missing", "deliver_results",
-            "update_token_counts", "record_auxiliary_usage", "claim_review",
+            "update_token_counts", "record_auxiliary_usage", "settle_call", "claim_review",
             "set_wall_mode", "set_wall_folders", "record_gateway_session_peer",
             "request_handoff", "claim_handoff", "take_over_handoff", "complete_handoff",
             "fail_handoff",
@@ -62,7 +62,7 @@ CONVERSATION: dict[str, str] = {
 """Writes that need a conversation's lock."""
 
 ROWS: frozenset[str] = frozenset({
-    "set_meta", "beat_turns",
+    "set_meta", "beat_turns", "waive_limit",
     "accept_message", "claim_message", "begin_command", "drop_message", "forget_taken",
     "add_delivery", "revise_delivery", "begin_delivery", "finish_delivery", "settle_delivery",
     "forget_delivered",
@@ -87,6 +87,7 @@ NAMED: dict[str, Scope] = {
     "offer_link": _LINK_CODES,
     "take_link": _LINK_CODES,
     "change_kept_files": ConversationId("kept files"),
+    "reserve_call": ConversationId("model calls"),
     "put_object": _OBJECTS,
     "release_objects": _OBJECTS,
 }
@@ -110,7 +111,8 @@ WHOLE_STORE: frozenset[str] = frozenset({
 QUIET: frozenset[str] = frozenset({
     "beat_turns", "beat_replica", "keep_for_platform",
     "append_message", "append_messages", "update_token_counts",
-    "record_auxiliary_usage", "note_preview", "forget_preview", "refresh_compression_lock",
+    "record_auxiliary_usage", "reserve_call", "note_preview", "forget_preview",
+    "refresh_compression_lock",
     "update_system_prompt", "forget_taken", "forget_delivered",
     "take_signal", "withdraw_signal", "renew_watch", "drop_events",
     "begin_blob", "add_chunk", "put_object", "release_objects", "drop_blob",

@@ -55,11 +55,13 @@ class ModelCall(NamedTuple):
     seconds: float | None = None
     outcome: Outcome = "complete"
     session_key: str | None = None
-    """The chat it is for, if its session has none of its own."""
+    """The chat it is for, if not that of its session: several may share a conversation."""
     source: str | None = None
     """Where it is for, if not where its session comes from: a sub-agent works for a chat."""
     job: str | None = None
     """The scheduled job it is for."""
+    id: str | None = None
+    """Of its reservation, if it was reserved."""
 
 
 def new_call_id(conn: Connection) -> str:
@@ -68,19 +70,31 @@ def new_call_id(conn: Connection) -> str:
 
 
 def insert_call(conn: Connection, session_id: str, call: ModelCall) -> None:
-    """Insert a call of a session; nothing if there is no such session."""
+    """Insert a call of a session, in the place of its reservation if it has one; nothing if there
+    is no such session."""
     names = ("task", "model", "provider", *_MEASURES, "outcome", "job")
+    values = [_storable(name, getattr(call, name)) for name in names]
+    if call.id is not None:
+        conn.execute(
+            f"UPDATE model_calls SET {', '.join(f'{name} = ?' for name in names)}, process = NULL,"
+            " fence = NULL, expires_at = NULL,"
+            " session_id = COALESCE((SELECT id FROM sessions WHERE id = ?), session_id)"
+            " WHERE id = ?",
+            (*values, session_id, call.id),
+        )
+        if conn.changes():
+            return
     conn.execute(
         "INSERT INTO model_calls (id, made_at, conversation_id, session_id, session_key, user_id,"
         f" source, {', '.join(names)})"
-        " SELECT ?, ?, COALESCE(conversation_id, id), id, COALESCE(session_key, ?), user_id,"
+        " SELECT ?, ?, COALESCE(conversation_id, id), id, COALESCE(?, session_key), user_id,"
         f" COALESCE(?, source), {', '.join('?' * len(names))} FROM sessions WHERE id = ?",
         (
-            new_call_id(conn),
+            call.id or new_call_id(conn),
             conn.now(),
             call.session_key,
             call.source,
-            *(_storable(name, getattr(call, name)) for name in names),
+            *values,
             session_id,
         ),
     )

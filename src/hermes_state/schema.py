@@ -37,7 +37,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 16
+OWN_SCHEMA_VERSION = 17
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -530,6 +530,7 @@ INDEXES: dict[str, str] = {
     "idx_model_calls_session": "model_calls(session_id)",
     "idx_model_calls_user": "model_calls(user_id, made_at)",
     "idx_model_calls_chat": "model_calls(session_key, made_at) WHERE session_key IS NOT NULL",
+    "idx_model_calls_reserved": "model_calls(id) WHERE outcome = 'reserved'",
     "idx_approvals_pending": "approvals(state, expires_at)",
     "idx_approvals_session": "approvals(session_id)",
     "idx_objects_blob": "objects(blob)",

@@ -39,6 +39,7 @@ READERS = {
     "plugins": "hermes_base/plugins/discovery.py hermes_base/plugins/__init__.py",
     "sessions": "agent/auto_prune.py",
     "replicas": "gateway/abandoned_in_chats.py gateway/run.py",
+    "limits": "agent/limits.py",
     "store_objects": "agent/config/store.py",
     "tools": "tools/toolset_names.py",
     "fallback_models": "agent/build.py",

@@ -17,7 +17,7 @@ import pytest
 
 from hermes_cli import __version__
 from hermes_cli.commands.plots import bar, columns, spark
-from hermes_state import SessionDB
+from hermes_state import ModelCall, SessionDB
 
 PROGRAM = [sys.executable, "-m", "hermes_cli.main"]
 
@@ -272,6 +272,27 @@ def test_insights_draw_what_happened(rome: Any) -> None:
     assert "0 conversations" in rome("insights", "--source", "telegram").out
     rome.fails("insights", "--days", "0")
     rome.fails("insights", "--days", "many")
+
+
+def test_insights_tell_of_people_and_their_limits(cli: Any) -> None:
+    with cli.store() as db:
+        for owner, dollars in (("telegram:1", 0.5), ("telegram:2", 1.5)):
+            begun = db.begin_turn(
+                owner, {"role": "user", "content": "?"}, source="telegram",
+                facts={"user_id": owner}, leased=True,
+            )  # fmt: skip
+            call = ModelCall("turn", "gpt-5", input_tokens=9, cost_usd=dollars)
+            db.record_step(owner, [], lease=begun.lease, ends=True, call=call)
+    said = cli("insights").out
+    assert "People" in said and "telegram:2" in said and "Limits" not in said
+    config = cli.home / "config.yaml"
+    config.write_text("limits: {default: {usd_per_day: 2}}\n")
+    said = cli("insights").out
+    assert "Limits" in said and "$1.50 of $2.00 per day" in said
+    limits = cli("insights", "--json").json["limits"]
+    assert {(limit["name"], limit["spent"]) for limit in limits} == {
+        ("telegram:1", 0.5), ("telegram:2", 1.5),
+    }  # fmt: skip
 
 
 def test_plots() -> None:

@@ -14,10 +14,11 @@ from agent.config import ConfigError, load_config
 from agent.context_engine import ContextEngine
 from agent.errors import RequestRefusedError
 from agent.events import Event, NoteStored
+from agent.model import Usage
 from agent.providers import build_model, known
 from agent.request import WaitingNotes
 from agent.scripted import ScriptedModel, call, fail, say
-from hermes_base import plugins
+from hermes_base import plugins, session_context
 from hermes_state import SessionDB
 from tools.base import ToolContext, ToolError, Workspace
 
@@ -201,6 +202,39 @@ def test_asking_the_model(write_plugin: WritePlugin, load: Load) -> None:
     assert plugins.run_command("ask", "Which colour?") == "It is blue."
     assert (asked.requests[0].system, asked.requests[0].max_tokens) == ("Be brief.", 5)
     assert "allow_model_override" in (plugins.run_command("other", "x") or "")
+
+
+def test_what_a_plugin_asks_counts_for_the_conversation_it_works_in(
+    write_plugin: WritePlugin, home: Path, db: SessionDB
+) -> None:
+    write_plugin(
+        "mine",
+        """
+        SCHEMA = {"name": "ask", "parameters": {"type": "object", "properties": {}}}
+        def register(ctx):
+            ctx.register_tool("ask", "mine", SCHEMA, lambda args: ctx.llm.complete("?").text)
+            ctx.register_command("ask", lambda text: ctx.llm.complete("?").text)
+        """,
+    )
+    limits = (
+        "limits: {default: {tokens_per_day: 100000}}\n"
+        "auxiliary: {title_generation: {enabled: false}}\n"
+    )
+    asked = ScriptedModel([say("one", usage=Usage(3, 4)), say("two")], name="side")
+    agent = build_agent(
+        configure(home, ENABLED + limits), db,
+        model=ScriptedModel([call("ask"), say("done")]), user_id="ada",
+    )  # fmt: skip
+    plugins.lend(new_model=lambda name: asked)
+    agent.run_conversation("go")
+    counted = {
+        model["model"]: (model["api_calls"], model["output_tokens"])
+        for model in db.usage_since(0.0, user_id="ada")["models"]
+    }
+    assert counted == {"scripted": (2, 0), "side": (1, 4)}
+    session_context.set_current_session_id("")
+    assert plugins.run_command("ask", "") == "two"  # outside: nobody's
+    assert len(db.usage_since(0.0)["people"]) == 1
 
 
 def test_choosing_a_model_when_allowed(write_plugin: WritePlugin, load: Load) -> None:

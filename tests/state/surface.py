@@ -3,7 +3,7 @@
 import inspect
 from typing import Any
 
-from hermes_state import FileChange, SessionDB
+from hermes_state import FileChange, Limit, LimitUse, ModelCall, SessionDB
 from hermes_state.dialect import rows
 from hermes_state.replicas import PlatformLease
 from hermes_state.schema import TABLES
@@ -13,6 +13,8 @@ from hermes_state.watches import EventBatch
 from .raw import query
 
 UNKNOWN = "nobody"
+
+_LIMIT = Limit("person", UNKNOWN, "dollars", "day", 1.0)
 
 _PLAUSIBLE: dict[str, Any] = {
     "str": UNKNOWN,
@@ -28,6 +30,9 @@ _PLAUSIBLE: dict[str, Any] = {
     "Iterable[FileChange]": [FileChange(UNKNOWN, b"text")],
     "PlatformLease": PlatformLease(UNKNOWN, 1, "nobody"),
     "Iterable[EventBatch]": [EventBatch(1, UNKNOWN, "{}")],
+    "ModelCall": ModelCall("turn", "m"),
+    "Iterable[Limit]": [_LIMIT],
+    "LimitUse": LimitUse(_LIMIT, 1.0, 0.0, 1.0),
     "list[str]": [UNKNOWN],
     "list[int]": [10**9],
     "dict[str, str]": {UNKNOWN: "text"},

@@ -22,6 +22,7 @@ from .surface import UNKNOWN, arguments, dump, method_names, parameters
 
 # What these are asked to write, they may write, whether or not there is such a session.
 CREATES = {
+    "waive_limit",
     "accept_message",
     "add_delivery",
     "add_note",

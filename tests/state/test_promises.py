@@ -16,7 +16,16 @@ import psycopg
 import pytest
 
 from hermes_base.process import this_process
-from hermes_state import EventBatch, FileChange, PlatformLease, SessionDB, StoreFullError
+from hermes_state import (
+    EventBatch,
+    FileChange,
+    Limit,
+    LimitUse,
+    ModelCall,
+    PlatformLease,
+    SessionDB,
+    StoreFullError,
+)
 from hermes_state.dialect import Connection
 from hermes_state.schema import TABLES
 from hermes_state.tool_runs import Started
@@ -29,6 +38,8 @@ from .surface import arguments, dump, method_names
 RUNNING = Lease("running", 1, this_process())
 
 DAY = 86_400.0
+CALL = ModelCall("turn", "m", cost_usd=0.5)
+LIMIT = Limit("person", "ada", "dollars", "day", 2.0)
 
 
 def say(*texts: str) -> list[dict[str, Any]]:
@@ -259,6 +270,9 @@ TABLE = [
     m("append_missing", "s", session_id="s", messages=say("one", "x"), source="cli", facts={}),
     m("update_token_counts", "s", session_id="s", input_tokens=5, model="m"),
     m("record_auxiliary_usage", session_id="s", task="title", input_tokens=5),
+    m("reserve_call", session_id="s", call=CALL, limits=[LIMIT], seconds=60.0),
+    m("settle_call", session_id="s", call=CALL),
+    m("waive_limit", use=LimitUse(LIMIT, 2.0, 0.0, 1.0)),
     m("claim_review", session_id="s", every=1),
     m("record_gateway_session_peer", "s", session_id="s", source="telegram", chat_id="7"),
     m("save_gateway_routing_entry", session_key="k", entry_json="{}"),

@@ -204,6 +204,9 @@ def test_a_full_disk(made: list[str], tmp_path: Path, database: str) -> None:
                 connection.execute(f"CREATE TABLESPACE tiny LOCATION '{folder}'")
                 connection.execute("CREATE DATABASE x TEMPLATE template0 TABLESPACE tiny")
             with SessionDB(tmp_path / "state.db", server=server.url("x")) as db:
+                # What making the tables changed is on disk before there is no more room for it.
+                with psycopg.connect(server.url("x"), autocommit=True) as connection:
+                    connection.execute("CHECKPOINT")
                 fill(db)
                 room = ["mount", "-o", "remount,size=96m", str(folder)]
                 subprocess.run(room, check=True)

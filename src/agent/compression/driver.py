@@ -162,6 +162,11 @@ class Compressor:
         wanted = await self.engine.wants_compression(messages, size, is_first=first)
         return is_large if wanted is None else wanted
 
+    @property
+    def estimated_tokens(self) -> int:
+        """The size of the request that `make_room` was asked for."""
+        return self._gauge.corrected(self._gauge.sent)
+
     def note_answer(self, usage: Usage) -> None:
         """The provider answered that request and counted its tokens (0: did not say)."""
         self._gauge.note_real(usage.input_tokens)

@@ -44,7 +44,8 @@ class Gauge:
     ratio: float = 1.0
     known: bool = False
     """Whether the provider has counted a request."""
-    _sent: int = 0
+    sent: int = 0
+    """The estimate of the last request."""
 
     def tokens(self, messages: Iterable[Message]) -> int:
         """The corrected number of tokens of messages."""
@@ -56,16 +57,16 @@ class Gauge:
 
     def note_sent(self, estimate: int) -> None:
         """A request of this estimated size is about to be sent."""
-        self._sent = estimate
+        self.sent = estimate
 
     def note_real(self, tokens: int) -> None:
         """The provider counted `tokens` in that request; 0 if it did not say."""
-        if tokens > 0 and self._sent > 0:
-            self.ratio, self.known = _bounded(tokens / self._sent), True
+        if tokens > 0 and self.sent > 0:
+            self.ratio, self.known = _bounded(tokens / self.sent), True
 
     def note_refused(self, window: int) -> None:
         """The provider found that request too long: it was larger than we thought."""
-        at_least = window / self._sent if self._sent > 0 else self.ratio
+        at_least = window / self.sent if self.sent > 0 else self.ratio
         self.ratio = _bounded(max(self.ratio * 1.25, at_least))
 
 

@@ -30,6 +30,7 @@ from agent.config.schema import (
     ContextSettings,
     DelegationSettings,
     DisplaySettings,
+    LimitSettings,
     LoggingSettings,
     MemorySettings,
     ModelSettings,
@@ -72,6 +73,7 @@ class Config:
     logging: LoggingSettings
     sessions: SessionSettings
     replicas: ReplicaSettings
+    limits: LimitSettings
     store_objects: ObjectSettings
     store: str = field(repr=False)
     """The address of the server that keeps conversations; empty for `state.db` in the home."""

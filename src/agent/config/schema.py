@@ -7,7 +7,7 @@ listed in `FREE_FORM` and handed to them as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -336,6 +336,49 @@ class ReplicaSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SpendingLimits:
+    """What somebody may use; what is not set is not limited."""
+
+    usd_per_day: float | None = setting(None, "dollars per day, by UTC", minimum=0)
+    usd_per_month: float | None = setting(None, "dollars per month", minimum=0)
+    tokens_per_day: int | None = setting(None, "tokens per day, read and written", minimum=0)
+    tokens_per_month: int | None = setting(None, "tokens per month", minimum=0)
+    turns_at_once: int | None = setting(None, "turns of one person that run at once", minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrices:
+    """What a model costs, in dollars per million tokens."""
+
+    input: float = setting(0.0, "what it reads", minimum=0)
+    output: float = setting(0.0, "what it writes", minimum=0)
+
+
+def _named(cls: type, *names: str) -> Any:
+    """A section of sections, under these names or any that people give."""
+    return field(default_factory=dict, metadata={"entries": cls, "names": names})
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """[What people and chats may use](operating.md#limits); nothing is limited without it."""
+
+    default: SpendingLimits = field(
+        default_factory=SpendingLimits, metadata={"section": SpendingLimits}
+    )
+    roles: Mapping[str, SpendingLimits] = _named(SpendingLimits, "operator", "member", "guest")
+    people: Mapping[str, SpendingLimits] = _named(SpendingLimits)
+    chats: Mapping[str, SpendingLimits] = _named(SpendingLimits)
+    unknown_prices: str = setting(
+        "dearest",
+        "what a model counts as whose price is not known: the dearest known one of its provider,"
+        " or nothing",
+        choices=("dearest", "free"),
+    )
+    prices: Mapping[str, TokenPrices] = _named(TokenPrices)
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Where conversations are kept: in the home, or on a [PostgreSQL server](postgres.md). These
     keys stand at the top of the file."""
@@ -390,6 +433,7 @@ SECTIONS: dict[str, type] = {
     "logging": LoggingSettings,
     "sessions": SessionSettings,
     "replicas": ReplicaSettings,
+    "limits": LimitSettings,
     "store_objects": ObjectSettings,
 }
 """The sections checked here."""
@@ -430,13 +474,18 @@ def is_section(item: Field[Any]) -> bool:
     return "section" in item.metadata
 
 
+def has_entries(item: Field[Any]) -> bool:
+    """Whether a dataclass field holds sections under names that people give."""
+    return "entries" in item.metadata
+
+
 def keys_of(cls: Any, prefix: str) -> Iterator[Key]:
     """The keys of a section, with those of the sections inside it; at the top without a prefix."""
     for item in fields(cls):
         name = f"{prefix}.{item.name}" if prefix else item.name
         if is_section(item):
             yield from keys_of(item.metadata["section"], name)
-        else:
+        elif not has_entries(item):
             # Annotations are kept as text, which is what a reader of the reference wants.
             yield Key(
                 name,

@@ -14,7 +14,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from agent.config.foreign import is_without_meaning
-from agent.config.schema import Key, Limits, is_section
+from agent.config.schema import Key, Limits, has_entries, is_section
 from hermes_state.address import is_server, password_of, shown
 
 S = TypeVar("S")
@@ -111,12 +111,33 @@ def read_section(cls: type[S], prefix: str, raw: Any, findings: Findings) -> S:
             findings.unknown(key, [f"{prefix}.{other}" for other in known])
         elif is_section(item):
             chosen[item.name] = read_section(item.metadata["section"], key, value, findings)
+        elif has_entries(item):
+            names = item.metadata["names"]
+            chosen[item.name] = read_entries(item.metadata["entries"], key, value, findings, names)
         elif value is not None:
             limits: Limits = item.metadata["limits"]
             converted = convert(key, value, str(item.type), limits, findings)
             if converted is not None:
                 chosen[item.name] = converted
     return cls(**chosen)
+
+
+def read_entries(
+    cls: type[S], prefix: str, raw: Any, findings: Findings, names: Collection[str] = ()
+) -> dict[str, S]:
+    """Sections of one kind, by the names that people gave them, or by one of `names`."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        findings.refuse(prefix, raw, "a section: names, indented, on the lines below")
+        return {}
+    for name in raw:
+        if names and name not in names:
+            findings.refuse(f"{prefix}.{name}", raw[name], f"one of {', '.join(names)}")
+    return {
+        str(name): read_section(cls, f"{prefix}.{name}", entry, findings)
+        for name, entry in raw.items()
+    }
 
 
 def convert(key: str, value: Any, kind: str, limits: Limits, findings: Findings) -> Any:

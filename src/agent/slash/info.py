@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.wall_choices import added_folders, configured_folders, mode_of
 from hermes_base.version import __version__
-from hermes_state import plain_text
+from hermes_state import NOBODY, plain_text
 from tools.wall.telling import wall_line
 
 from .config_lines import config_lines
@@ -137,6 +137,7 @@ def usage(surface: Surface, args: str) -> str:
     priced = any(session["estimated_cost_usd"] is not None for session in sessions)
     lines.append(f"Cost: about ${total('estimated_cost_usd'):.4f}" if priced else "Cost: not known")
     lines += _spent_lately(surface)
+    lines += _limits(surface, sessions[-1]["session_key"])
     if surface.agent is not None and (status := surface.agent.context_status()):
         lines.append(f"Context engine {status}")
     return "\n".join(lines)
@@ -160,6 +161,16 @@ def _spent_lately(surface: Surface) -> list[str]:
         f" about ${sum(day['cost_usd'] for day in parts):.2f}"
         for when, parts in spent.items()
     ]
+
+
+def _limits(surface: Surface, session_key: str | None) -> list[str]:
+    """How much of each limit that holds here is used; none without limits."""
+    from agent.limits import find_limits, used_line
+
+    owner = surface.user_id or (None if surface.platform in LOCAL else NOBODY)
+    table = find_limits(surface.config, surface.db, owner)
+    limits = [] if table is None else table.list_limits(session_key)
+    return [used_line(use) for use in surface.db.list_limit_uses(limits)]
 
 
 @command("insights", category=CATEGORY, args="[days]", slow=True)

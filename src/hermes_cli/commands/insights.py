@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import time
 from datetime import date, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_state import EVERYONE
 
 from .home import store
 from .output import bold, dim, one_line, print_json, width
 from .plots import bar, columns, spark
+
+if TYPE_CHECKING:
+    from hermes_state import LimitUse, SessionDB
 
 EXAMPLES = """\
 hermes insights                     the last 30 days
@@ -48,8 +51,10 @@ def run(args: argparse.Namespace) -> int:
         used = db.view(EVERYONE).usage(since, args.source)
         activity = db.activity_since(since, source=args.source)
         names = {person["id"]: person["name"] for person in db.list_persons()}
+        uses = _limit_uses(db, [person["user_id"] for person in used["people"]])
     if args.json:
-        print_json({"days": args.days, **used, "activity": activity})
+        limits = [{**use.limit._asdict(), **_amounts(use)} for use in uses]
+        print_json({"days": args.days, **used, "activity": activity, "limits": limits})
         return 0
     cost = sum(model["cost_usd"] or 0 for model in used["models"])
     tokens = sum(model["input_tokens"] + model["output_tokens"] for model in used["models"])
@@ -76,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     _bars("Tools", [(name, count) for name, count in list(activity["tools"].items())[:10]])
     _models(used["models"])
     _people(used["people"], names)
+    _limits(uses, names)
     if used["exact_since"] is not None:
         began = date.fromtimestamp(used["exact_since"]).isoformat()
         print(dim(f"\nCost from before {began} stands on the day its conversation was last used."))
@@ -131,6 +137,34 @@ def _people(people: list[dict[str, Any]], names: dict[str, str]) -> None:
             f"  {one_line(name, 32):32} {person['api_calls']:>6} calls {short(tokens):>7} tokens"
             f" ${person['cost_usd']:>8.2f} {bar(person['cost_usd'], most, 20)}".rstrip()
         )
+
+
+def _limit_uses(db: SessionDB, people: list[str | None]) -> list[LimitUse]:
+    """How much is used of the limits of chats, and of people who used something."""
+    from agent.config import load_config
+    from agent.limits import find_limits, list_chat_limits
+
+    config = load_config()
+    tables = [find_limits(config, db, person) for person in people]
+    of_people = [limit for table in tables if table for limit in table.list_limits(None)]
+    return db.list_limit_uses([*of_people, *list_chat_limits(config.limits)])
+
+
+def _amounts(use: LimitUse) -> dict[str, float]:
+    return {"spent": use.spent, "reserved": use.reserved, "ends_at": use.ends_at}
+
+
+def _limits(uses: list[LimitUse], names: dict[str, str]) -> None:
+    if not uses:
+        return
+    from agent.limits import amount
+
+    print(f"\n{bold('Limits')}")
+    for use in uses:
+        limit = use.limit
+        name = names.get(limit.name or "", limit.name) or "(this machine)"
+        used = f"{amount(limit.unit, use.spent)} of {amount(limit.unit, limit.most)}"
+        print(f"  {one_line(name, 32):32} {used:>28} per {limit.period}")
 
 
 def short(count: float) -> str:

@@ -55,6 +55,9 @@ def _no_answer(result: TurnOutcome, problem: str | None, headers: dict[str, str]
     headers = {**headers, "x-should-retry": "false"}
     if result.interrupted:
         return ApiError(499, "The turn was stopped.", code="interrupted", headers=headers)
+    if result.limit_reached:
+        message = problem or "What may be used is used up."
+        return ApiError(429, message, code="insufficient_quota", headers=headers)
     if problem and is_overflow(problem):
         return ApiError(400, problem, code="context_length_exceeded", headers=headers)
     said = normalize_empty_response(result, "", history_len=len(result.messages))
