@@ -144,7 +144,7 @@ def _run(context: ToolContext, folder: Path, work: Path, warden: Warden | Seatbe
             if not child.ended():  # a system without /proc
                 child.process.kill()
                 child.process.wait()
-            child.rest(output.feed)
+            child.rest(lambda data: progress.add(output.feed(data)))
             child.close()
             ledger.remove(marker)
     progress.flush()
