@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from agent.scripted import Call, Step, calls, say
-from gateway.config import Platform
-from gateway.session import SessionSource
 
 from .chats import Chats, gateway
 from .serving import serving
@@ -109,10 +107,10 @@ async def test_the_agent_is_kept_for_the_next_turn(tmp_path: Path) -> None:
         first, agent = chats.session_id(), kept(chats)
         await chats.ask("work")
         assert chats.session_id() != first
-        source = SessionSource(Platform.LOCAL, "1", user_id="u1")
         entry = chats.runner.session_store.entry(chats.key())
-        assert entry is not None
-        assert chats.runner.request_parts.agents.kept_agent(chats.key(), entry, source) is agent
+        assert entry is not None and entry.origin is not None
+        agents = chats.runner.request_parts.agents
+        assert agents.kept_agent(chats.key(), entry, entry.origin) is agent
         await chats.ask("again")
         assert kept(chats) is agent
 

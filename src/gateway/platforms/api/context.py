@@ -123,7 +123,10 @@ class Api:
     async def identify(self, owner: str) -> None:
         """Look up whose key `owner` is; at the beginning of each request, since it may change."""
         door = f"{Platform.API_SERVER.value}:{owner}"
-        self._persons[owner] = await person_at(self.store, door, owner)
+        try:
+            self._persons[owner] = await person_at(self.store, door, owner)
+        except StoreError as error:
+            raise ApiError(503, f"The store cannot be used: {error}", code="store_error") from error
 
     def person(self, owner: str) -> Person:
         """Whose key this is."""

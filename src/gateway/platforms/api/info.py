@@ -46,6 +46,10 @@ ENDPOINTS = {
     "session_fork": "POST /api/sessions/{session_id}/fork",
     "session_chat": "POST /api/sessions/{session_id}/chat",
     "session_chat_stream": "POST /api/sessions/{session_id}/chat/stream",
+    "person": "GET /api/person",
+    "person_code": "POST /api/person/code",
+    "person_join": "POST /api/person/join",
+    "person_leave": "POST /api/person/leave",
 }
 
 
