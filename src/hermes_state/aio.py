@@ -22,6 +22,8 @@ from .dialect import Connection
 from .group_commit import cancel_later
 
 if TYPE_CHECKING:
+    from .owners import Owner
+    from .person_view import PersonView
     from .salvage import SalvageReport
     from .wake import Wake
 
@@ -313,6 +315,10 @@ class AsyncSessionDB:
     list_paired = _InThread(SessionDB.list_paired)
     offer_link = _InThread(SessionDB.offer_link)
     take_link = _InThread(SessionDB.take_link)
+
+    def view(self, owner: Owner) -> PersonView:
+        """What may be shown to a person; its methods are plain calls, for threads."""
+        return self._db.view(owner)
 
     # Persons
     find_person = _InThread(SessionDB.find_person)
