@@ -22,6 +22,7 @@ CHANGING = {
     "hooks": {"doctor", "accept", "revoke", "test"}, "mcp": {"serve", "list"},
     "gateway": {"run", "start", "stop", "restart", "setup", "install"},
     "store": {"move"}, "pairing": {"approve", "revoke"},
+    "people": {"add", "rename", "merge", "unmerge", "role", "limit", "remove", "code", "join"},
     "backup": {"increment", "watch", "points", "verify"},
 }  # fmt: skip
 """Actions that change or start something, or that nobody needs often enough to judge them."""

@@ -24,6 +24,7 @@ READING: dict[str, tuple[str, ...]] = {
     "hooks": ("list",),
     "gateway": ("status",),
     "pairing": ("list",),
+    "people": ("", "list", "show"),
     "store": ("check",),
     "insights": ("",),
     "doctor": ("",),
