@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from agent.outcome import NotStarted, TurnOutcome
     from agent.request import TurnRequest
 
+    from .room import Share
+
 W = TypeVar("W")
 """What a door has to run: its own kind of message."""
 
@@ -110,6 +112,10 @@ class Door(Generic[W]):
         """After a wait: what is run now, as others had the conversation and may have read the
         message. None if nothing is to be run any more."""
         return work
+
+    def share(self, work: W) -> Share | None:
+        """How many turns of its person may run at once; None for any number."""
+        return None
 
     async def collect(self, work: W) -> W:
         """At the last moment: the message with all that came and belongs to it."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .patience import retry_until_stored
 
@@ -20,6 +21,40 @@ if so, they are counted."""
 
 LOOK_SECONDS = 2.0
 """Poll interval for room that other processes have left."""
+
+
+class Share(NamedTuple):
+    """How many turns of one person may run at once."""
+
+    person: str
+    at_once: int
+
+
+class Shares:
+    """Room for the turns of each person in this process; those that wait are served in order.
+
+    They wait here and take nobody else's room. Over several processes the store counts them.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[Share, asyncio.Semaphore] = {}
+        self._users: Counter[Share] = Counter()
+
+    @contextlib.asynccontextmanager
+    async def place(self, share: Share | None) -> AsyncIterator[None]:
+        """Have room for one turn of a person; at once if their turns are not limited."""
+        if share is None:
+            yield
+            return
+        slots = self._slots.setdefault(share, asyncio.Semaphore(share.at_once))
+        self._users[share] += 1
+        try:
+            async with slots:
+                yield
+        finally:
+            self._users[share] -= 1
+            if not self._users[share]:
+                del self._users[share], self._slots[share]
 
 
 class Room:

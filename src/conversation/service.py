@@ -34,7 +34,7 @@ from .mirror import Linked, LinkedChats, Mirror
 from .pace import Pace, watch_progress
 from .patience import retry_until_stored
 from .places import TurnPlaces
-from .room import HasRoom, Room
+from .room import HasRoom, Room, Shares
 from .silence import watched
 from .tasks import Spawn, Tasks
 from .turn_events import TurnEvents
@@ -87,6 +87,7 @@ class Conversations:
         self._tasks = Tasks("the conversations")
         self.spawn = spawn or self._tasks.spawn
         self._room = Room(limit, db, self.spawn, has_room)
+        self._shares = Shares()
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._queues: dict[str, deque[Any]] = {}
         self.agents: dict[str, Any] = {} if agents is None else agents
@@ -182,6 +183,7 @@ class Conversations:
                 confirmed = await door.confirm(work) if waited else work
                 if confirmed is None:
                     return
+                await room.enter_async_context(self._shares.place(door.share(confirmed)))
                 await room.enter_async_context(self._slot())
                 whole = await door.collect(confirmed)
                 outcome = await self._run(door, whole, door.request(whole))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from conversation.room import Share
 from conversation.turn_events import compression_events
 from hermes_state import NOBODY
 from tools.toolset_names import wanted_on
@@ -114,6 +115,16 @@ class AgentSource:
         if platform not in self.toolsets:
             self.toolsets[platform] = wanted_on(self.settings.raw, platform).names
         return self.toolsets[platform]
+
+    def share(self, source: SessionSource) -> Share | None:
+        """How many turns of whoever wrote may run at once; None for any number."""
+        from agent.build import limits_of
+
+        owner = source.owner
+        limits = limits_of(self.settings, owner, source.person) if owner is not None else None
+        if owner is None or limits is None or limits.turns_at_once is None:
+            return None
+        return Share(owner, limits.turns_at_once)
 
     def _build(self, key: str, entry: SessionEntry, source: SessionSource) -> AIAgent:
         from agent.build import build_agent, build_models

@@ -32,6 +32,7 @@ from .streaming import Stream
 
 if TYPE_CHECKING:
     from agent.events import Event, Watcher
+    from conversation.room import Share
     from hermes_state import AsyncSessionDB
 
     from .abandoned_in_chats import AbandonedTurns
@@ -180,6 +181,10 @@ class ChatDoor(Door[Inbound]):
             await self._turns.take(late)
 
     # One turn
+
+    def share(self, inbound: Inbound) -> Share | None:
+        """How many turns of whoever wrote may run at once."""
+        return self._parts.agents.share(inbound.event.source)
 
     async def prepare(self, inbound: Inbound) -> Any:
         """The chat's agent, with a stream that shows what it says."""

@@ -32,6 +32,7 @@ from .stored_turns import stored_outcome
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
+    from conversation.room import Share
     from hermes_state import AsyncSessionDB, Person
     from tools.base import Mode
 
@@ -175,6 +176,10 @@ class RequestDoor(Door[_Asked]):
     def release(self) -> None:
         """Who still waits here is told to come back."""
         self._requests.close(self.key)
+
+    def share(self, asked: _Asked) -> Share | None:
+        """How many turns of the client's person may run at once."""
+        return self._parts.agents.share(asked.request.source)
 
     async def prepare(self, asked: _Asked) -> AIAgent:
         """The conversation's agent. One that is kept looks by itself whether others wrote."""

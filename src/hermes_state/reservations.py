@@ -23,7 +23,7 @@ from .dialect import Connection, row, rows, value
 from .lineage import SUB_AGENT
 from .model_calls import LOST, RESERVED, ModelCall, insert_call, new_call_id
 from .owners import owned, person_of
-from .turns import TURN_RUNNING, Lease, is_ownerless
+from .turns import TURN_RUNNING, Lease, is_ownerless, require_lease
 
 Subject = Literal["person", "chat", "job"]
 Unit = Literal["dollars", "tokens"]
@@ -98,8 +98,11 @@ def reserve_call(
     """Reserve a call with what it can take at most, if every limit has something left.
 
     Under a `lease` the reservation lives as long as that; otherwise for `seconds`. `turns_at_once`
-    is how many turns of the session's owner may be making calls, this one included.
+    is how many turns of the session's owner may be making calls, this one included. Raises
+    LeaseLostError if the turn is another process's by now.
     """
+    if lease is not None:
+        require_lease(conn, lease)
     now = conn.now()
     _give_up_dead(conn, now)
     if turns_at_once is not None and lease is not None:

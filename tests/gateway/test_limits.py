@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from pathlib import Path
 
-from agent.model import Usage
+from agent.model import ModelRequest, Usage
 from agent.scripted import Step, say
 
-from .chats import gateway
+from .chats import asked, echo, gateway
 from .serving import serving
 
 LIMITS = """\
@@ -50,6 +52,28 @@ async def test_an_admin_is_asked_in_the_chat(tmp_path: Path) -> None:
         question = await chats.ask("b")
         assert REACHED in question and "Go on until then all the same?" in question
         assert await chats.ask("1") == "two"
+
+
+async def test_further_turns_of_a_person_take_nobody_elses_room(tmp_path: Path) -> None:
+    release = asyncio.Event()
+
+    def answer(request: ModelRequest) -> Step:
+        return say(release, "late") if asked(request) == "slow" else echo(request)
+
+    limits = "limits: {default: {turns_at_once: 1}}\n"
+    async with gateway(
+        tmp_path, itertools.repeat(answer), yaml=limits, max_concurrent_sessions=2
+    ) as chats:
+        await chats.say("slow", chat_id="a", user_id="ada")
+        while chats.model.calls < 1:
+            await asyncio.sleep(0.005)
+        for chat_id in ("b", "c", "d"):
+            await chats.say(f"in {chat_id}", chat_id=chat_id, user_id="ada")
+        assert await chats.ask("quick", chat_id="x", user_id="bob") == "re: quick"
+        assert chats.model.calls == 2
+        release.set()
+        for chat_id in ("b", "c", "d"):
+            assert await chats.local.wait_for(1, chat_id) == [f"re: in {chat_id}"]
 
 
 async def test_an_api_client_gets_429(tmp_path: Path) -> None:

@@ -8,10 +8,19 @@ from typing import Any
 
 import pytest
 
-from hermes_state import CallRefused, CallReserved, Lease, Limit, ModelCall, SessionDB
+from hermes_state import (
+    CallRefused,
+    CallReserved,
+    Lease,
+    LeaseLostError,
+    Limit,
+    ModelCall,
+    SessionDB,
+)
 from hermes_state.reservations import period_of
 from hermes_state.turns import LEASE_SECONDS
 
+from .interleaving import Outcome, Pair
 from .raw import query, set_clock, tamper
 
 NOON = float(calendar.timegm((2026, 11, 18, 12, 0, 0)))
@@ -212,6 +221,14 @@ def test_a_reservation_is_lost_when_its_turn_goes_on_elsewhere(
     assert outcomes(db) == ["lost", "reserved"]
 
 
+def test_nothing_is_reserved_for_a_turn_that_is_another_process_s(db: SessionDB) -> None:
+    lease = begin(db, "s")
+    tamper(db, "UPDATE turns SET fence = fence + 1 WHERE conversation_id = 's'")
+    with pytest.raises(LeaseLostError):
+        reserve(db, lease, 1.5, DOLLARS)
+    assert outcomes(db) == []
+
+
 def test_a_call_beside_turns_is_reserved_for_a_time(db: SessionDB, clock: list[float]) -> None:
     db.create_session("s", "telegram", user_id="ada")
     reserved = db.reserve_call("s", call(1.0), [DOLLARS], seconds=60.0)
@@ -265,3 +282,26 @@ def test_many_at_once_get_one_call_beyond_the_limit(db: SessionDB) -> None:
         thread.join(60)
     assert 1.0 <= sum(made) <= 1.0 + 0.125
     assert outcomes(db) == ["complete"] * len(made)
+
+
+def test_of_two_at_once_in_two_processes_one_has_the_last_call(pair: Pair) -> None:
+    """Also for two chats of a person: it is not the conversation that they share."""
+
+    def prepare(db: SessionDB, name: str) -> None:
+        for session_id in (name, f"{name}-2"):
+            db.create_session(session_id, "telegram", user_id=name)
+
+    def last(name: str) -> list[Limit]:
+        return [DOLLARS._replace(name=name, most=0.5)]
+
+    def first(db: SessionDB, name: str) -> Any:
+        return db.reserve_call(name, call(0.5), last(name), seconds=60.0)
+
+    def second(db: SessionDB, name: str) -> Any:
+        return db.reserve_call(f"{name}-2", call(0.5), last(name), seconds=60.0)
+
+    def check(db: SessionDB, name: str, *outcomes: Outcome) -> None:
+        kinds = sorted(type(outcome.result).__name__ for outcome in outcomes)
+        assert kinds == ["CallRefused", "CallReserved"]
+
+    pair.every_way(prepare, first, second, check)
