@@ -35,9 +35,11 @@ def hermes(hermes: Hermes) -> Hermes:
 
 
 def start(hermes: Hermes, *arguments: str) -> PtyProgram:
-    """The program, ready for a question."""
+    """The program, ready for a question; it may be showing an answer of another process."""
     terminal = PtyProgram([*hermes.command, *arguments], hermes.environment, hermes.home)
-    terminal.wait_for("● ready")
+    terminal.wait_until(
+        lambda screen: "● ready" in screen or "Esc stops" in screen, "it does not get ready"
+    )
     return terminal
 
 
