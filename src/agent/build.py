@@ -159,16 +159,16 @@ def _limits(
 ) -> LimitTable | Callable[[], LimitTable | None] | None:
     """What may be used; found with the first turn if it is not known yet who it is."""
     if db is None or person is not None:
-        return None if db is None else limits_of(config, owner, person)
+        return None if db is None else _limits_of(config, owner, person)
 
     def find() -> LimitTable | None:
         known = None if owner == NOBODY else db.get_person(person_of(owner))
-        return limits_of(config, owner, known)
+        return _limits_of(config, owner, known)
 
     return find
 
 
-def limits_of(config: Config, owner: str | None, person: Person | None) -> LimitTable | None:
+def _limits_of(config: Config, owner: str | None, person: Person | None) -> LimitTable | None:
     """What a session's owner may use; None if nothing is limited for them."""
     if not config.section("limits") and not (person and person.limits):
         return None

@@ -118,11 +118,13 @@ class AgentSource:
 
     def share(self, source: SessionSource) -> Share | None:
         """How many turns of whoever wrote may run at once; None for any number."""
-        from agent.build import limits_of
+        owner, person = source.owner, source.person
+        if owner is None or not (self.settings.section("limits") or (person and person.limits)):
+            return None
+        from agent.limits import build_limits
 
-        owner = source.owner
-        limits = limits_of(self.settings, owner, source.person) if owner is not None else None
-        if owner is None or limits is None or limits.turns_at_once is None:
+        limits = build_limits(self.settings, owner, person)
+        if limits is None or limits.turns_at_once is None:
             return None
         return Share(owner, limits.turns_at_once)
 
