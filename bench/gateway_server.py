@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -41,6 +42,12 @@ class Gateway(NamedTuple):
         """What it holds now, with its children, in MiB."""
         return sum(_resident(pid) for pid in _family(self.pid)) / 1024
 
+    def cpu_seconds(self) -> float:
+        """The processor time it has used, without its children's."""
+        # The name of the program is in brackets and may have spaces in it.
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
 
 @contextlib.contextmanager
 def running(
@@ -50,14 +57,14 @@ def running(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = lab.home(f"gateway-{side}-{next(_numbers)}", model_url, SETTINGS) | {
+    environment = lab.home(f"gateway-{Path(side).name}-{next(_numbers)}", model_url, SETTINGS) | {
         "API_SERVER_ENABLED": "true",
         "API_SERVER_KEY": KEY,
         "API_SERVER_PORT": str(port),
         **settings,
     }
     url = f"http://127.0.0.1:{port}"
-    with (lab.folder / f"{side}.log").open("ab") as output:
+    with (lab.folder / f"{Path(side).name}.log").open("ab") as output:
         started = time.perf_counter()
         process = subprocess.Popen(
             [lab.hermes(side), "gateway", "run"],
@@ -67,7 +74,7 @@ def running(
         try:
             while not _is_up(url):
                 if process.poll() is not None or time.perf_counter() - started > START_SECONDS:
-                    said = (lab.folder / f"{side}.log").read_text()[-3000:]
+                    said = (lab.folder / f"{Path(side).name}.log").read_text()[-3000:]
                     raise RuntimeError(f"The gateway of {side} does not start:\n{said}")
                 time.sleep(0.005)
             yield Gateway(url, process.pid, time.perf_counter() - started)

@@ -24,6 +24,7 @@ from .auxiliary import build_auxiliary
 from .config import Config, ConfigError, ModelSettings
 from .events import Event
 from .learning.learner import LearningSettings
+from .limits_of import limits_of
 from .model import Model
 from .plugin_loading import load_plugins
 from .providers import build_model
@@ -159,22 +160,13 @@ def _limits(
 ) -> LimitTable | Callable[[], LimitTable | None] | None:
     """What may be used; found with the first turn if it is not known yet who it is."""
     if db is None or person is not None:
-        return None if db is None else _limits_of(config, owner, person)
+        return None if db is None else limits_of(config, owner, person)
 
     def find() -> LimitTable | None:
         known = None if owner == NOBODY else db.get_person(person_of(owner))
-        return _limits_of(config, owner, known)
+        return limits_of(config, owner, known)
 
     return find
-
-
-def _limits_of(config: Config, owner: str | None, person: Person | None) -> LimitTable | None:
-    """What a session's owner may use; None if nothing is limited for them."""
-    if not config.section("limits") and not (person and person.limits):
-        return None
-    from .limits import build_limits
-
-    return build_limits(config, owner, person)
 
 
 def _workspace(config: Config, where: Path, settings: dict[str, Any]) -> Workspace:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agent.limits_of import limits_of
 from conversation.room import Share
 from conversation.turn_events import compression_events
 from hermes_state import NOBODY
@@ -118,13 +119,9 @@ class AgentSource:
 
     def share(self, source: SessionSource) -> Share | None:
         """How many turns of whoever wrote may run at once; None for any number."""
-        owner, person = source.owner, source.person
-        if owner is None or not (self.settings.section("limits") or (person and person.limits)):
-            return None
-        from agent.limits import build_limits
-
-        limits = build_limits(self.settings, owner, person)
-        if limits is None or limits.turns_at_once is None:
+        owner = source.owner
+        limits = None if owner is None else limits_of(self.settings, owner, source.person)
+        if owner is None or limits is None or limits.turns_at_once is None:
             return None
         return Share(owner, limits.turns_at_once)
 

@@ -393,6 +393,7 @@ class AsyncSessionDB:
     # Routing and hand-off
     save_gateway_routing_entry = _InThread(SessionDB.save_gateway_routing_entry)
     load_gateway_routing_entries = _InThread(SessionDB.load_gateway_routing_entries)
+    get_binding_version = _InThread(SessionDB.get_binding_version)
     list_binding_changes = _InThread(SessionDB.list_binding_changes)
     create_bindings = _InThread(SessionDB.create_bindings)
     update_binding = _InThread(SessionDB.update_binding)

@@ -40,11 +40,16 @@ class BindingChanges:
     """All keys there are, if any was deleted since; else None."""
 
 
+def get_binding_version(conn: Connection) -> int:
+    """The version of the newest change."""
+    return _number(conn, _VERSION)
+
+
 def list_binding_changes(
     conn: Connection, since: int | None = None, *, scope: str = ""
 ) -> BindingChanges | None:
     """What changed after version `since`, or everything; None if nothing did."""
-    version = _number(conn, _VERSION)
+    version = get_binding_version(conn)
     if version == since:
         return None
     # A store that was put back from a backup may have a lower number: everything counts as changed.

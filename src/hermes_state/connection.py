@@ -411,8 +411,11 @@ class Database:
             while True:
                 self._readers.pop().close()
 
-    def read(self, work: Callable[[FileConnection], T]) -> T:
-        """Run `work` on a reading connection; it sees one state of the file throughout."""
+    def read(self, work: Callable[[FileConnection], T], *, one_statement: bool = False) -> T:
+        """Run `work` on a reading connection; it sees one state of the file throughout.
+
+        A work of `one_statement` does so by itself, and is spared two more.
+        """
         self.require_open()
         try:
             connection = self._readers.pop()
@@ -420,6 +423,8 @@ class Database:
             connection = self._new_reader()
         fit = True
         try:
+            if one_statement:
+                return work(connection)
             connection.execute("BEGIN")
             try:
                 return work(connection)

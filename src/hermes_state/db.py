@@ -77,6 +77,9 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
+ONE_STATEMENT: set[str] = set()
+"""The functions that are called outside of a transaction."""
+
 
 def _writes(
     function: Callable[Concatenate[Connection, P], R],
@@ -97,6 +100,19 @@ def _reads(
     def method(self: SessionDB, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._database.read(lambda conn: function(conn, *args, **kwargs))
 
+    return method
+
+
+def _reads_once(
+    function: Callable[Concatenate[Connection, P], R],
+) -> Callable[Concatenate[SessionDB, P], R]:
+    """For a function of one statement, which sees one state of the store without a transaction."""
+
+    @functools.wraps(function)
+    def method(self: SessionDB, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._database.read(lambda conn: function(conn, *args, **kwargs), one_statement=True)
+
+    ONE_STATEMENT.add(function.__name__)
     return method
 
 
@@ -261,7 +277,7 @@ class SessionDB:
     # Sessions
     create_session = _writes(sessions.create_session)
     ensure_session = _writes(sessions.ensure_session)
-    get_session = _reads(sessions.get_session)
+    get_session = _reads_once(sessions.get_session)
     resolve_session_id = _reads(sessions.resolve_session_id)
     give_conversation = _writes(sessions.give_conversation)
     end_session = _writes(sessions.end_session)
@@ -271,7 +287,7 @@ class SessionDB:
     update_system_prompt = _writes(sessions.update_system_prompt)
     update_session_model = _writes(sessions.update_session_model)
     set_expiry_finalized = _writes(sessions.set_expiry_finalized)
-    get_meta = _reads(sessions.get_meta)
+    get_meta = _reads_once(sessions.get_meta)
     set_meta = _writes(sessions.set_meta)
 
     # Titles
@@ -284,7 +300,7 @@ class SessionDB:
     get_next_title_in_lineage = _reads(titles.get_next_title_in_lineage)
 
     # Lineage
-    get_compression_tip = _reads(lineage.get_compression_tip)
+    get_compression_tip = _reads_once(lineage.get_compression_tip)
     get_compression_lineage = _reads(lineage.get_compression_lineage)
     get_conversation_root = _reads(lineage.get_conversation_root)
     resolve_resume_session_id = _reads(lineage.resolve_resume_session_id)
@@ -320,7 +336,7 @@ class SessionDB:
     end_turn = _writes(turn_log.end_turn)
     beat_turns = _writes(turns.beat)
     list_abandoned_turns = _reads(turns.list_abandoned)
-    get_turn = _reads(turns.get_turn)
+    get_turn = _reads_once(turns.get_turn)
     now = _reads(turns.read_clock)
     list_tool_runs = _reads(tool_runs.list_tool_runs)
 
@@ -391,8 +407,8 @@ class SessionDB:
     take_link = _writes(link_codes.take_link)
 
     # Persons
-    find_person = _reads(persons.find_person)
-    get_person = _reads(persons.get_person)
+    find_person = _reads_once(persons.find_person)
+    get_person = _reads_once(persons.get_person)
     resolve_person = _reads(persons.resolve_person)
     ensure_person = _writes(persons.ensure_person)
     add_person = _writes(persons.add_person)
@@ -435,7 +451,7 @@ class SessionDB:
     create_delegation = _writes(delegations.create_delegation)
     finish_delegation = _writes(delegations.finish_delegation)
     lose_delegation = _writes(delegations.lose_delegation)
-    list_delegations = _reads(delegations.list_delegations)
+    list_delegations = _reads_once(delegations.list_delegations)
     list_running_delegations = _reads(delegations.list_running)
     add_note = _writes(notes.add_note)
     drop_notes = _writes(notes.drop_notes)
@@ -458,7 +474,7 @@ class SessionDB:
     claim_review = _writes(reviews.claim_review)
 
     # Walls
-    get_wall_settings = _reads(wall_settings.get_wall_settings)
+    get_wall_settings = _reads_once(wall_settings.get_wall_settings)
     set_wall_mode = _writes(wall_settings.set_wall_mode)
     set_wall_folders = _writes(wall_settings.set_wall_folders)
 
@@ -469,7 +485,18 @@ class SessionDB:
     # Routing and hand-off
     save_gateway_routing_entry = _writes(bindings.save_gateway_routing_entry)
     load_gateway_routing_entries = _reads(bindings.load_gateway_routing_entries)
-    list_binding_changes = _reads(bindings.list_binding_changes)
+    get_binding_version = _reads_once(bindings.get_binding_version)
+    _list_binding_changes = _reads(bindings.list_binding_changes)
+
+    def list_binding_changes(
+        self, since: int | None = None, *, scope: str = ""
+    ) -> bindings.BindingChanges | None:
+        """What changed after version `since`, or everything; None if nothing did."""
+        # Every turn asks this, and most often nothing did.
+        if since is not None and self.get_binding_version() == since:
+            return None
+        return self._list_binding_changes(since, scope=scope)
+
     create_bindings = _writes(bindings.create_bindings)
     update_binding = _writes(bindings.update_binding)
     rebind_key = _writes(bindings.rebind_key)

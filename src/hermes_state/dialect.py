@@ -88,9 +88,10 @@ def rows(connection: Connection, sql: str, values: Any = ()) -> list[dict[str, A
     except apsw.ExecutionCompleteError:  # apsw's word for an empty result
         return []
     result = [dict(zip(names, values, strict=True)) for values in cursor]
-    for name in SERVER_COLUMNS.intersection(names):
+    if not SERVER_COLUMNS.isdisjoint(names):
         for record in result:
-            del record[name]
+            for name in SERVER_COLUMNS.intersection(names):
+                del record[name]
     return result
 
 

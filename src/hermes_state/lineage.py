@@ -150,16 +150,18 @@ def get_compression_tip(conn: Connection, session_id: str) -> str:
     )
 
 
+FIRST_SESSION = (
+    "WITH RECURSIVE chain(id, before, depth) AS ("
+    " SELECT id, continuation_of, 0 FROM sessions WHERE id = ?1 UNION ALL"
+    " SELECT s.id, s.continuation_of, depth + 1 FROM sessions s JOIN chain ON s.id = before"
+    " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth DESC LIMIT 1"
+)
+"""The first session of the conversation of a session `?1`; nothing for an unknown id."""
+
+
 def get_compression_lineage(conn: Connection, session_id: str) -> list[str]:
     """Every session of the conversation from the first to the tip; empty for an unknown id."""
-    first = value(
-        conn,
-        "WITH RECURSIVE chain(id, before, depth) AS ("
-        " SELECT id, continuation_of, 0 FROM sessions WHERE id = ? UNION ALL"
-        " SELECT s.id, s.continuation_of, depth + 1 FROM sessions s JOIN chain ON s.id = before"
-        " WHERE depth < 100000) SELECT id FROM chain ORDER BY depth DESC LIMIT 1",
-        (session_id,),
-    )
+    first = value(conn, FIRST_SESSION, (session_id,))
     if first is None:
         return []
     return column(

@@ -8,6 +8,7 @@ more, and what was spent stays spent. Ids sort by the time at which they were ma
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -72,23 +73,13 @@ def new_call_id(conn: Connection) -> str:
 def insert_call(conn: Connection, session_id: str, call: ModelCall) -> None:
     """Insert a call of a session, in the place of its reservation if it has one; nothing if there
     is no such session."""
-    names = ("task", "model", "provider", *_MEASURES, "outcome", "job")
-    values = [_storable(name, getattr(call, name)) for name in names]
+    values = [_storable(name, given) for name, given in zip(_KEPT, _kept(call), strict=True)]
     if call.id is not None:
-        conn.execute(
-            f"UPDATE model_calls SET {', '.join(f'{name} = ?' for name in names)}, process = NULL,"
-            " fence = NULL, expires_at = NULL,"
-            " session_id = COALESCE((SELECT id FROM sessions WHERE id = ?), session_id)"
-            " WHERE id = ?",
-            (*values, session_id, call.id),
-        )
+        conn.execute(_SETTLE, (*values, session_id, call.id))
         if conn.changes():
             return
     conn.execute(
-        "INSERT INTO model_calls (id, made_at, conversation_id, session_id, session_key, user_id,"
-        f" source, {', '.join(names)})"
-        " SELECT ?, ?, COALESCE(conversation_id, id), id, COALESCE(?, session_key), user_id,"
-        f" COALESCE(?, source), {', '.join('?' * len(names))} FROM sessions WHERE id = ?",
+        _INSERT,
         (
             call.id or new_call_id(conn),
             conn.now(),
@@ -98,6 +89,22 @@ def insert_call(conn: Connection, session_id: str, call: ModelCall) -> None:
             session_id,
         ),
     )
+
+
+_KEPT = ("task", "model", "provider", *_MEASURES, "outcome", "job")
+_kept = operator.attrgetter(*_KEPT)
+# Every model call is stored by one of these, so they are put together once.
+_SETTLE = (
+    f"UPDATE model_calls SET {', '.join(f'{name} = ?' for name in _KEPT)}, process = NULL,"
+    " fence = NULL, expires_at = NULL,"
+    " session_id = COALESCE((SELECT id FROM sessions WHERE id = ?), session_id) WHERE id = ?"
+)
+_INSERT = (
+    "INSERT INTO model_calls (id, made_at, conversation_id, session_id, session_key, user_id,"
+    f" source, {', '.join(_KEPT)})"
+    " SELECT ?, ?, COALESCE(conversation_id, id), id, COALESCE(?, session_key), user_id,"
+    f" COALESCE(?, source), {', '.join('?' * len(_KEPT))} FROM sessions WHERE id = ?"
+)
 
 
 def _storable(name: str, value: Any) -> Any:

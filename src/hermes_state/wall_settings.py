@@ -9,21 +9,28 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from .dialect import Connection
-from .lineage import get_compression_lineage
-from .sessions import get_meta, set_meta
+from .dialect import Connection, value
+from .lineage import FIRST_SESSION
+from .sessions import set_meta
 
 WALL_MODES: tuple[Literal["plan", "guarded", "full"], ...] = ("plan", "guarded", "full")
 
 
+_PREFIX = "wall:"
+
+
 def wall_key(conversation_id: str) -> str:
     """Where it is kept what was decided about a conversation's wall."""
-    return f"wall:{conversation_id}"
+    return f"{_PREFIX}{conversation_id}"
 
 
 def get_wall_settings(conn: Connection, session_id: str) -> dict[str, Any]:
     """The `mode` ("" if none was chosen) and the added `folders` of a session's conversation."""
-    kept = get_meta(conn, _key(conn, session_id))
+    kept = value(
+        conn,
+        f"SELECT value FROM state_meta WHERE key = '{_PREFIX}' || COALESCE(({FIRST_SESSION}), ?1)",
+        (session_id,),
+    )
     return {"mode": "", "folders": [], **(json.loads(kept) if kept else {})}
 
 
@@ -54,5 +61,5 @@ def _change(conn: Connection, session_id: str, **changes: Any) -> None:
 
 
 def _key(conn: Connection, session_id: str) -> str:
-    segments = get_compression_lineage(conn, session_id)
-    return wall_key(segments[0] if segments else session_id)
+    first: str | None = value(conn, FIRST_SESSION, (session_id,))
+    return wall_key(session_id if first is None else first)

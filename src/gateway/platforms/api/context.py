@@ -138,11 +138,16 @@ class Api:
 
     def own_id(self, owner: str, name: str) -> str:
         """The id of the owner's session that a client names, whether or not there is one yet."""
+        return self._own(owner, name)[0]
+
+    def _own(self, owner: str, name: str) -> tuple[str, dict[str, Any] | None]:
+        """The same, and the session's row if there is one."""
         row = self.db.get_session(name)
         if row is not None and is_owned(row, self.person(owner).id):
-            return name
+            return name, row
         marked = marked_id(owner, name)
-        return name if row is None and self.db.get_session(marked) is None else marked
+        marked_row = self.db.get_session(marked)
+        return (name, None) if row is None and marked_row is None else (marked, marked_row)
 
     def owned(self, owner: str, session_id: str) -> dict[str, Any]:
         """A session's row; one of somebody else is as unknown as one that does not exist."""
@@ -157,7 +162,7 @@ class Api:
         named = session_id or http.headers.get(SESSION_HEADER, "").strip()
         if named:
             own = session_id or session_name(named)
-            return self.named(owner, self.own_id(owner, own), client_key)
+            return self._placed(owner, *self._own(owner, own), client_key)
         if client_key is not None:
             source = SessionSource(
                 Platform.API_SERVER, owner, user_id=owner, thread_id=f"key={client_key}"
@@ -169,7 +174,11 @@ class Api:
 
     def named(self, owner: str, session_id: str, client_key: str | None = None) -> Place:
         """The conversation that a session belongs to; a new one if there is no such session."""
-        row = self.db.get_session(session_id)
+        return self._placed(owner, session_id, self.db.get_session(session_id), client_key)
+
+    def _placed(
+        self, owner: str, session_id: str, row: dict[str, Any] | None, client_key: str | None
+    ) -> Place:
         if row is None:
             return Place(owner, session_id, session_id, True, client_key)
         if not is_owned(row, self.person(owner).id):
