@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
-.PHONY: venv test lint format chat bench fuzz conformance soak mutation docs release clean
+.PHONY: venv test web-test lint format chat bench fuzz conformance soak mutation docs release clean
 
 venv: $(READY)
 
@@ -28,12 +28,17 @@ lint: $(READY)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+	@$(VENV)/bin/oxlint --quiet --ignore-pattern '**/vendor/**' src/web/static
 	@echo "The ten longest files:"
 	@find src tests bench -name '*.py' | xargs wc -l | sort -rn | sed '/ total$$/d' | head -10
 
 format: $(READY)
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
+
+# The page's tests alone; JOBS=0 for one process.
+web-test: $(READY)
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal tests/web $(ARGS)
 
 chat: $(READY)
 	@$(VENV)/bin/hermes chat $(ARGS)

@@ -12,8 +12,8 @@ import sys
 from typing import Any
 
 BENCHMARKS = (
-    "store", "agent", "recall", "gateway", "startup", "wall", "between", "hostile", "ways",
-    "postgres", "scaling",
+    "store", "agent", "recall", "evidence", "gateway", "startup", "wall", "between", "hostile",
+    "ways", "postgres", "scaling", "jobs",
 )  # fmt: skip
 """Modules of this package that have `MEASUREMENTS` and `run(parts)`."""
 

@@ -96,10 +96,12 @@ def run_all(
     facts = {"start": machine()}
     with scratch_folder() as folder:
         lab = Lab(folder, bool(os.environ.get("QUICK")), find_yardstick())
-        for part in list(parts) or list(measurements):
-            findings += measurements[part](lab)
+        try:
+            for part in list(parts) or list(measurements):
+                findings += measurements[part](lab)
+        finally:  # a part that breaks does not take the others' figures with it
+            print(table(findings))
     write_results(name, findings, {**facts, "end": machine()})
-    print(table(findings))
     print(f"\n{verdict(findings)}")
     if lab.yardstick is None:
         print(HOW_TO)

@@ -17,7 +17,19 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from . import agent, between, gateway, kills, measure, postgres, recall_rivals, startup, store, wall
+from . import (
+    agent,
+    between,
+    gateway,
+    jobs,
+    kills,
+    measure,
+    postgres,
+    recall_rivals,
+    startup,
+    store,
+    wall,
+)
 from .chart import draw
 from .lab import Lab
 from .measure import Finding, progress, scratch_folder, verdict, within
@@ -61,6 +73,7 @@ STEPS = (
         Step(f"postgres.{part}", postgres.MEASUREMENTS[part], compares=False)
         for part in postgres.MEASUREMENTS
     ),
+    *(Step(f"jobs.{part}", jobs.MEASUREMENTS[part], compares=False) for part in jobs.MEASUREMENTS),
     Step("recall", recall_rivals.rivals),
     Step("kills", kills.kills, compares=False),
 )  # fmt: skip

@@ -28,6 +28,7 @@ LAYERS = (
     ("agent",),
     ("conversation",),
     ("gateway", "tui_gateway"),
+    ("web",),
     ("hermes_cli",),
 )
 """From the bottom up: each may import what is below it, and nothing beside or above it. A tree that

@@ -32,7 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
     seeds.configure(config)
     skips.find_programs_of_venv()
     summary.choose_seed()
+    start_up.note_whole_run(config)
     config.addinivalue_line("markers", "long: takes many seconds, and so is begun first")
+    config.addinivalue_line("markers", "by_name: only where its file or folder is named")
     config.addinivalue_line("markers", "sqlite: about SQLite's files, pages and logs alone")
     config.addinivalue_line("markers", "postgres: with its stores on a server, also by default")
     if server_store.is_wanted():
@@ -65,6 +67,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    start_up.leave_out(config, items)
     start_up.begin_with_longest(items)
     seeds.select(config, items)
 

@@ -16,6 +16,25 @@ import pytest
 from .state.memory import MEMORY
 
 _TESTS = Path(__file__).parent
+_WHOLE = "HERMES_TEST_WHOLE_RUN"
+"""Set for the processes that share the tests, which cannot tell from their arguments."""
+
+
+def note_whole_run(config: pytest.Config) -> None:
+    """Note whether everything is run, or what the command line names."""
+    if not hasattr(config, "workerinput"):
+        is_whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+        os.environ[_WHOLE] = "1" if is_whole else ""
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests marked `by_name` out of a run of everything; `.ci/run` names them."""
+    if not os.environ.get(_WHOLE):
+        return
+    left_out = [item for item in items if item.get_closest_marker("by_name")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("by_name")]
 
 
 def share_rewriting(config: pytest.Config) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +91,24 @@ def test_the_longest_are_begun_first_and_the_others_stay_in_order() -> None:
     items: Any = [Item(name) for name in ("a", "b long", "c", "d long", "e")]
     start_up.begin_with_longest(items)
     assert [item.name for item in items] == ["b long", "d long", "a", "c", "e"]
+
+
+@pytest.mark.parametrize(("named", "run"), [([], "1 passed, 1 deselected"), (["."], "2 passed")])
+def test_what_runs_by_name_is_left_out_of_a_run_of_everything(
+    tmp_path: Path, named: list[str], run: str
+) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "from tests import start_up\n"
+        "def pytest_configure(config):\n"
+        "    config.addinivalue_line('markers', 'by_name: x')\n"
+        "    start_up.note_whole_run(config)\n"
+        "def pytest_collection_modifyitems(config, items):\n"
+        "    start_up.leave_out(config, items)\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\ndef test_a(): pass\n@pytest.mark.by_name\ndef test_b(): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", ".", *named]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert run in done.stdout

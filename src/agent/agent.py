@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_base import session_context
-from hermes_state import Owner, SessionDB, at_hand, person_of
+from hermes_state import Limit, Owner, SessionDB, at_hand, person_of
 from tools.base import Asker, Mode, NobodyToAsk, ToolContext, TurnFacts, Workspace
+from tools.memory_scope import MemoryScope, Space, Spaces, may_be_told, written_down
+from tools.permissions import EVERYTHING, Permissions
 from tools.registry import Registry
 from tools.services import Services
 
@@ -30,6 +33,7 @@ from .compression.result import CompressionResult
 from .config.schema import CompressionSettings
 from .delegation import Delegation
 from .events import Event, Watcher, watch_all, watch_text
+from .goals import Goals
 from .ids import new_session_id
 from .journal import Journal, Look
 from .learning.learner import OFF, Learner, LearningSettings
@@ -51,6 +55,7 @@ log = logging.getLogger(__name__)
 
 StreamCallback = Callable[[str], None]
 FindLimits = Callable[[], "LimitTable | None"]
+FindPermissions = Callable[[], Permissions]
 
 __all__ = ["AIAgent", "TurnRunningError"]
 
@@ -72,7 +77,7 @@ class AIAgent:
         user_id: str | None = None,
         owner: Owner | None = None,
         tools: Registry | None = None,
-        system_prompt: str | Callable[[], str] = "",
+        system_prompt: str | Callable[[Spaces], str] = "",
         max_iterations: int = 90,
         on_event: Watcher | None = None,
         session_facts: dict[str, Any] | None = None,
@@ -86,8 +91,12 @@ class AIAgent:
         learning: LearningSettings | None = None,
         memory_providers: Iterable[Any] = (),
         limits: LimitTable | FindLimits | None = None,
+        permissions: Permissions = EVERYTHING,
+        find_permissions: FindPermissions | None = None,
+        memory: MemoryScope | None = None,
     ) -> None:
-        """`system_prompt` may be a function: it is called once, for the session's first turn.
+        """`system_prompt` may be a function: it is called for the session's first turn, with the
+        spaces whose memories may be told, and again if those become fewer.
 
         `user_id` is the person whose conversation it is (None: the operator), `owner` whose past
         conversations its tools may look into: that person's unless said otherwise.
@@ -100,6 +109,9 @@ class AIAgent:
         `learning` says what is done beside the turns (titles, reviews), nothing by default;
         `memory_providers` are further places to remember in. `limits` are what may be used, or
         a function that finds them when the first turn begins; they hold where there is a store.
+        `permissions` are what the person may use, `find_permissions` finds them anew for each turn;
+        the tools that the model is told of stay those of the beginning.
+        `memory` says whose memories and skills there are; by default those of `user_id`.
         """
         self.llm = model
         self.platform = platform
@@ -116,16 +128,30 @@ class AIAgent:
         self._prompt_source = system_prompt
         self._cached_system_prompt: str | None = None
         self._prompt_is_new = False
+        self.persona = ""
+        """Whom a person chose for this conversation; empty for the configured one."""
+        self._prompt_is_checked = False
+        """Whether what the prompt tells may still be told, as far as is known."""
+        self._prompt_of: tuple[Space, ...] = ()
+        """Whose memories it tells, if it was built here."""
         self._request_options = dict(request_options or {})
         self.user_id = user_id
         self.owner: Owner = owner if owner is not None else person_of(user_id)
+        self.memory = memory or MemoryScope(person_of(user_id), is_operator=user_id is None)
         self.workspace = workspace or Workspace(Path.home() / ".hermes", Path.cwd())
+        self.permissions = permissions
+        self._find_permissions = find_permissions
         self._mode, self._folders = self.workspace.mode, list(self.workspace.folders)
+        self.workspace.mode = permissions.nearest_mode(self._mode)
         self.asker: Asker = asker or NobodyToAsk()
         self.auxiliary = auxiliary
         self._find_limits = limits if callable(limits) and db is not None else None
         self.limits: LimitTable | None = None
         self.limiter: Limiter | None = None
+        self.job_limits: list[Limit] = []
+        """What the scheduled job may spend that it works for."""
+        self.job_depth = 0
+        """How far it is from a person: 1 for a job that a person made."""
         if not callable(limits):
             self._use_limits(limits)
         self.side_calls = SideCalls(self)
@@ -134,6 +160,7 @@ class AIAgent:
         self.learner = Learner(self, learning or OFF, providers, self.announce)
         self.delegation = Delegation(self)
         self.notes = Notes(self)
+        self.goals = Goals(self)
         own = Services(
             delegate=self.delegation,
             call_tool=CodeCalls(self.tools, self._tool_context),
@@ -235,6 +262,11 @@ class AIAgent:
 
             self.limiter = Limiter(limits, self)
 
+    async def follow_permissions(self) -> None:
+        """Find what the person may use by now, if that may have changed since the last turn."""
+        if self._find_permissions is not None:
+            self.permissions = await at_hand(self.db, self._find_permissions)
+
     async def find_limits(self) -> None:
         """Find what may be used, if that was left for the first turn."""
         find, self._find_limits = self._find_limits, None
@@ -261,16 +293,17 @@ class AIAgent:
     def set_mode(self, mode: Mode) -> None:
         """Choose the conversation's mode; its turns follow, in any process, from the next one."""
         if self.db is None:
-            self._mode = self.workspace.mode = mode
+            self._mode = self.workspace.mode = self.permissions.nearest_mode(mode)
         else:
             self.db.set_wall_mode(self.session_id, mode)
 
     def follow_wall(self) -> None:
-        """Take over what the person decided about this conversation's wall, in any process."""
+        """Take over what was decided about this conversation's wall, in any process, as far as it
+        may be chosen."""
         if self.db is None:
             return
         kept = self.db.get_wall_settings(self.session_id)
-        self.workspace.mode = kept["mode"] or self._mode
+        self.workspace.mode = self.permissions.nearest_mode(kept["mode"] or self._mode)
         self.workspace.folders = [*self._folders, *map(Path, kept["folders"])]
         for child in self.delegation.children:
             child.inherit_wall(self.workspace)
@@ -282,8 +315,22 @@ class AIAgent:
 
     def spend_for(self, parent: AIAgent) -> None:
         """Let the model calls count for the chat of the agent that this one works for."""
-        key, source = parent._journal.spends_for
-        self._journal.works_for = SpendsFor(key, source or parent.platform)
+        key, source, job = parent._journal.spends_for
+        self._journal.works_for = SpendsFor(key, source or parent.platform, job)
+
+    @property
+    def session_facts(self) -> Mapping[str, Any]:
+        """What the session's row is created with."""
+        return self._journal.facts
+
+    @property
+    def job_id(self) -> str | None:
+        """The scheduled job that it works for."""
+        return self._journal.job
+
+    def spend_for_job(self, job_id: str, limits: list[Limit]) -> None:
+        """Let the model calls count for a scheduled job, within its own limits too."""
+        self._journal.job, self.job_limits = job_id, limits
 
     def _tool_context(self, call_id: str, progress: Callable[[str], None]) -> ToolContext:
         return ToolContext(
@@ -294,6 +341,8 @@ class AIAgent:
             db=self.db,
             user_id=self.user_id,
             owner=self.owner,
+            permissions=self.permissions,
+            memory=self.memory,
             asker=self.turn_asker(),
             turn=self.turn_facts,
             services=self._turn_services(),
@@ -320,7 +369,10 @@ class AIAgent:
         self.watchers[name] = watcher
 
     async def _prepare(self, conversation_history: Iterable[Message] | None = None) -> None:
-        self._journal.take_in(*await at_hand(self.db, self._look))
+        session, view = await at_hand(self.db, self._look)
+        if view is not None and session is not None and not session["system_prompt"]:
+            self._prompt_is_checked = False  # what it tells may be told no longer
+        self._journal.take_in(session, view)
         if conversation_history is None:
             return
         history = list(conversation_history)
@@ -345,24 +397,42 @@ class AIAgent:
 
     async def _system_prompt(self, instructions: str = "") -> str:
         """The session's prompt; one that is built now ends with the instructions."""
-        if self._cached_system_prompt is None:
-            db = self.db
-            stored = await at_hand(db, db.get_session, self.session_id) if db else None
-            if stored and stored["system_prompt"]:
-                self._cached_system_prompt = str(stored["system_prompt"])
-            else:
-                source = self._prompt_source
-                built = source if isinstance(source, str) else await at_hand(db, source)
-                remembered = await self.learner.providers.system_prompt_block()
-                parts = (built, instructions, remembered)
-                self._cached_system_prompt = "\n\n".join(filter(None, parts))
-                self._prompt_is_new = True
-                if stored and db and self._cached_system_prompt:
-                    prompt = self._cached_system_prompt
-                    await at_hand(db, db.update_system_prompt, self.session_id, prompt)
-                    await self._journal.refresh()
-        self._journal.facts["system_prompt"] = self._cached_system_prompt or None
+        if self._cached_system_prompt is None or not self._prompt_is_checked:
+            await self._find_prompt(instructions)
+            self._prompt_is_checked = True
+        assert self._cached_system_prompt is not None
         return self._cached_system_prompt
+
+    async def _find_prompt(self, instructions: str) -> None:
+        """Take the stored prompt, if what it tells may be told here; else build one.
+
+        One that was built because of that in another's conversation, or in a chat that the
+        conversation was brought to, is not stored: where it came from it goes on as it was.
+        """
+        db, facts = self.db, self._journal.facts
+        stored = await at_hand(db, db.get_session, self.session_id) if db else None
+        spaces = await at_hand(db, self.memory.spaces, db, self.session_id)
+        kept = str(stored["system_prompt"] or "") if stored else ""
+        if stored and kept and may_be_told(stored["memory_of"], kept, spaces):
+            self._cached_system_prompt = kept
+            facts |= {"system_prompt": kept, "memory_of": stored["memory_of"]}
+            return
+        if self._cached_system_prompt is not None and not kept and self._prompt_of == spaces.read:
+            return  # not stored yet, or without a store
+        source = self._prompt_source
+        built = source if isinstance(source, str) else await at_hand(db, _built, source, spaces)
+        remembered = await self.learner.providers.system_prompt_block()
+        prompt = "\n\n".join(filter(None, (built, instructions, remembered)))
+        self._cached_system_prompt, self._prompt_of = prompt, spaces.read
+        self._prompt_is_new = not kept
+        if kept and spaces.write is None:
+            facts |= {"system_prompt": None, "memory_of": None}
+            return
+        told = "[]" if isinstance(source, str) else written_down(spaces.read)
+        facts |= {"system_prompt": prompt or None, "memory_of": told}
+        if stored and db and prompt:
+            await at_hand(db, db.update_system_prompt, self.session_id, prompt, told)
+            await self._journal.refresh()
 
     # Compression
 
@@ -380,6 +450,8 @@ class AIAgent:
         used.use_model(self.llm)
         extended = Registry(self.tools)
         for tool in used.tools(lambda: list(self._journal.messages)):
+            if not self.permissions.allow_tool(tool):
+                continue
             if extended.get(tool.name) is None:
                 extended.add(tool)
             else:
@@ -459,13 +531,13 @@ class AIAgent:
             self.db.wake.ring()  # for a turn that still waits for another one to end
         return is_running
 
-    def make_way(self) -> bool:
+    def make_way(self, fence: int | None = None) -> bool:
         """Interrupt the running turn for a further message of the person; False if none runs.
 
         If nothing was answered yet, the history says that the question is still open, so that the
-        next turn answers both.
+        next turn answers both. With a `fence` only the turn whose lease has that number is stopped.
         """
-        return self._busy.interrupt(message_waits=True)
+        return self._busy.interrupt(message_waits=True, fence=fence)
 
     def join(self, content: Content, inbox_id: str | None = None) -> bool:
         """Let the running turn answer a further message together with its question, as long as the
@@ -516,6 +588,14 @@ class AIAgent:
         if self.db is not None:
             self.db.update_session_model(self.session_id, model.name)
 
+    def rebuild_prompt(self) -> None:
+        """Build the session's prompt anew with the next turn: something in it was chosen."""
+        self._busy.require_free("This cannot be changed while a turn is running.")
+        self._cached_system_prompt = None
+        if self.db is not None and self.db.get_session(self.session_id) is not None:
+            self.db.update_system_prompt(self.session_id, "")
+            self._journal.refresh_blocking()
+
     def set_request_option(self, name: str, value: Any) -> None:
         """Set a field of every further request (reasoning_effort, …); None takes it away."""
         options = {key: given for key, given in self._request_options.items() if key != name}
@@ -544,6 +624,7 @@ class AIAgent:
     def close(self) -> None:
         """End what the conversation's tools have left running, and what is done beside it."""
         self.learner.close()
+        self.goals.close()
         self._leave_engine()
         terminal = sys.modules.get("tools.terminal.tool")  # not imported: nothing can be running
         if terminal is not None:
@@ -562,3 +643,8 @@ def _enter_session(rotation: Rotation) -> None:
 
 def _ids(inbox_id: str | None) -> tuple[str, ...]:
     return () if inbox_id is None else (inbox_id,)
+
+
+def _built(source: Callable[..., str], spaces: Any) -> str:
+    """A prompt from whoever builds it; scripts' own builders need not know of memories."""
+    return source(spaces) if inspect.signature(source).parameters else source()

@@ -47,18 +47,26 @@ class OpenQuestions:
     """The questions of an agent's turn that may be answered from elsewhere; for threads."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Callable[[str], bool]] = {}
+        self._open: dict[str, tuple[Callable[[str], bool], list[str]]] = {}
 
-    def answer(self, request_id: str, answer: str) -> bool:
-        """Answer a question; False if it is not open any more, or somebody was first."""
-        give = self._open.get(request_id)
-        return give is not None and give(answer)
+    def answer(self, request_id: str | None, answer: str) -> bool:
+        """Answer a question, or the oldest one; False if it is not open any more, or somebody was
+        first. The oldest may be answered with the number of a choice."""
+        if request_id is None:
+            request_id = next(iter(list(self._open)), "")
+            choices = self._open.get(request_id, (None, []))[1]
+            if answer.strip().isdigit() and 1 <= int(answer) <= len(choices):
+                answer = choices[int(answer) - 1]
+        known = self._open.get(request_id)
+        return known is not None and known[0](answer)
 
     @contextmanager
-    def until_closed(self, request_id: str, give: Callable[[str], bool] | None) -> Iterator[None]:
+    def until_closed(
+        self, request_id: str, give: Callable[[str], bool] | None, choices: list[str]
+    ) -> Iterator[None]:
         """Let a question be answered with `give` for the length of a `with` block."""
         if give is not None:
-            self._open[request_id] = give
+            self._open[request_id] = give, choices
         try:
             yield
         finally:
@@ -110,7 +118,7 @@ class WatchedAsker:
             name, "clarify", redact(question), shown, 0.0, self._platform,
             answerable=give is not None,
         )  # fmt: skip
-        with self._questions.until_closed(name, give):
+        with self._questions.until_closed(name, give, choices):
             self._emit(asked)
             try:
                 return asker.clarify(question, choices)

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes_base import plugins
-from hermes_state import NOBODY, Owner, Person, SessionDB, person_of
+from hermes_state import EVERYONE, NOBODY, OPERATOR, Limit, Owner, Person, SessionDB, person_of
 from tools import shared_files
 from tools.base import Asker, Mode, Workspace
+from tools.memory_scope import MemoryScope, Spaces
+from tools.permissions import EVERYTHING
 from tools.plugin_tools import plugin_tools
 from tools.registry import Registry
 from tools.services import Services
 from tools.toolset_names import ALL, NONE, understand, unwanted_in, wanted_on
 from tools.toolsets import default_tools, toolset_list
 
+from .access import OPERATORS, Access, as_mode, find_access
 from .agent import AIAgent
 from .auxiliary import build_auxiliary
 from .config import Config, ConfigError, ModelSettings
@@ -80,6 +83,9 @@ def build_agent(
     services: Services | None = None,
     platform_hint: str = "",
     person: Person | None = None,
+    job: tuple[str, list[Limit]] | None = None,
+    access: Access | None = None,
+    group: str | None = None,
 ) -> AIAgent:
     """An agent as configured, for a new conversation or, with `session_id`, an old one.
 
@@ -88,10 +94,17 @@ def build_agent(
     small for tools gets none. `asker` is whom tools ask before they do something dangerous;
     `services` is what they are lent besides the agent's own. `platform_hint` says in a new
     conversation's system prompt what to know about the place where answers are read. `person` is
-    who `user_id` is, if that was looked up; their limits hold.
+    who `user_id` is, if that was looked up; their limits hold. `job` is the scheduled job that it
+    works for, with what that may spend. `access` is what the person may use; it is looked up, and
+    followed from turn to turn, if it is not given. `group` is the chat in
+    which others read along ("telegram:-100"), whose memory is read and written instead of the
+    person's.
     """
     load_plugins(config.raw, config.home, config.environ)
-    llm = model or build_models(config)
+    find = None if access is not None else _access_finder(config, db, user_id, person)
+    allowed = access or (find() if find is not None else _operators(config))
+    may = allowed.permissions
+    llm = model or build_models(config, allowed.model or None)
     small = is_small(llm)
     where = cwd or Path(os.getcwd())  # noqa: PTH109 - Path.cwd() resolves links people chose
     settings = tool_settings(config, platform)
@@ -100,11 +113,13 @@ def build_agent(
         tools = Registry()
     elif tools is None:
         tools = usable_tools(config, platform)
-    elif not config.memory.enabled:
-        tools = tools.usable(lambda tool: tool.toolset != "memory")
+    elif unwanted := _unwanted_toolsets(config):
+        tools = tools.usable(lambda tool: tool.toolset not in unwanted)
+    if may is not EVERYTHING:
+        tools = Registry(tool for tool in tools if may.allow_tool(tool))
 
-    def prompt() -> str:
-        shared_files.refresh(db, config.home)
+    def prompt(spaces: Spaces) -> str:
+        shared_files.refresh(db, config.home, spaces.prefixes)
         return build_system_prompt(
             config.home,
             where,
@@ -112,9 +127,13 @@ def build_agent(
             llm.name,
             hint=platform_hint,
             small=small,
-            memory=config.memory.enabled,
+            memory=config.memory.enabled and may.allow_toolset("memory"),
+            skills=may.allow_toolset("skills"),
+            spaces=spaces.read,
             user_profile=config.memory.user_profile,
             skill_choice=config.skills,
+            persona=agent.persona or allowed.persona,
+            further=allowed.prompt,
         )
 
     options: dict[str, Any] = {}
@@ -135,16 +154,31 @@ def build_agent(
         on_event=on_event,
         session_facts={"cwd": str(where), **(session_facts or {})},
         request_options=options,
-        workspace=_workspace(config, where, settings),
+        workspace=_workspace(config, where, settings, allowed),
         asker=asker,
         services=services,
         auxiliary=build_auxiliary(config, lambda: agent.llm),
         compression=config.compression,
         compression_timeout=config.auxiliary.compression.timeout,
-        learning=learning_settings(config),
-        memory_providers=() if small else memory_providers(config),
-        limits=_limits(config, db, NOBODY if owner == NOBODY else user_id, person),
+        learning=learning_settings(
+            config,
+            remembers=may.allow_toolset("memory"),
+            searches=may.allow_toolset("session_search"),
+        ),
+        memory_providers=()
+        if small or not may.allow_toolset("memory")
+        else memory_providers(config),
+        limits=_limits(config, db, NOBODY if owner == NOBODY else user_id, person, job),
+        permissions=may,
+        find_permissions=None if find is None else lambda: find().permissions,
+        memory=_memory_scope(user_id, owner, person, group),
     )
+    if job is not None:
+        agent.spend_for_job(*job)
+    if "cronjob" in {tool.name for tool in tools}:
+        from .jobs.service import JobService
+
+        agent.services = dataclasses.replace(agent.services, jobs=JobService(config, agent))
     if config.context.engine != "compressor":
         engine = plugins.get_context_engine(config.context.engine)
         if engine is None:
@@ -156,9 +190,18 @@ def build_agent(
 
 
 def _limits(
-    config: Config, db: SessionDB | None, owner: str | None, person: Person | None
+    config: Config,
+    db: SessionDB | None,
+    owner: str | None,
+    person: Person | None,
+    job: tuple[str, list[Limit]] | None,
 ) -> LimitTable | Callable[[], LimitTable | None] | None:
     """What may be used; found with the first turn if it is not known yet who it is."""
+    if job is not None and db is not None:
+        from .limits import LimitTable, role_of
+
+        role = role_of(config, owner, person)
+        return limits_of(config, owner, person) or LimitTable(config.limits, owner, role=role)
     if db is None or person is not None:
         return None if db is None else limits_of(config, owner, person)
 
@@ -169,10 +212,45 @@ def _limits(
     return find
 
 
-def _workspace(config: Config, where: Path, settings: dict[str, Any]) -> Workspace:
+def _operators(config: Config) -> Access:
+    """What holds for whoever sits at the machine: everything, and what is set for them."""
+    return find_access(config, None, None) if config.access.people else OPERATORS
+
+
+def _access_finder(
+    config: Config, db: SessionDB | None, user_id: str | None, person: Person | None
+) -> Callable[[], Access] | None:
+    """Finds what somebody may use, as it is by then; None for the operator."""
+    if user_id is None:
+        return None
+
+    def find() -> Access:
+        known, doors = person, []
+        if db is not None:
+            known = db.get_person(person_of(user_id))
+            doors = db.list_doors(person_of(user_id)) if config.access.people else []
+        return find_access(config, user_id, known, doors)
+
+    return find
+
+
+def _memory_scope(
+    user_id: str | None, owner: Owner | None, person: Person | None, group: str | None
+) -> MemoryScope:
+    """Whose memories a conversation has."""
+    who = None if owner == NOBODY else person_of(user_id)
+    return MemoryScope(
+        who,
+        group,
+        is_operator=who == OPERATOR if person is None else person.is_operator,
+        is_local=owner is None or owner == EVERYONE,
+    )
+
+
+def _workspace(config: Config, where: Path, settings: dict[str, Any], access: Access) -> Workspace:
     """Where a conversation works, and what it may do there at first."""
     terminal = config.terminal
-    mode = cast(Mode, terminal.mode)
+    mode = as_mode(access.mode) or cast(Mode, terminal.mode)
     folders = [Path(folder).expanduser() for folder in terminal.folders]
     return Workspace(config.home, where, settings=settings, folders=folders, mode=mode)
 
@@ -184,11 +262,17 @@ def usable_tools(config: Config, platform: str = "cli") -> Registry:
     """
     load_plugins(config.raw, config.home, config.environ)
     tools = default_tools(tool_settings(config, platform), config.home, plugin_tools())
-    if not config.memory.enabled:
-        tools = tools.usable(lambda tool: tool.toolset != "memory")
+    if unwanted := _unwanted_toolsets(config):
+        tools = tools.usable(lambda tool: tool.toolset not in unwanted)
     if not list(tools) and _chooses(config, platform):
         raise ConfigError(_no_tools(config, platform))
     return tools
+
+
+def _unwanted_toolsets(config: Config) -> set[str]:
+    """What the settings of memory leave out."""
+    off = set() if config.memory.enabled else {"memory"}
+    return off | {"session_search"} if config.memory.recall == "off" else off
 
 
 def check_tool_choice(config: Config, platform: str = "cli") -> None:
@@ -219,12 +303,16 @@ def _no_tools(config: Config, platform: str) -> str:
     )
 
 
-def learning_settings(config: Config) -> LearningSettings:
-    """What an agent does beside its turns, as configured."""
+def learning_settings(
+    config: Config, *, remembers: bool = True, searches: bool = True
+) -> LearningSettings:
+    """What an agent does beside its turns, as configured; `remembers` is whether it may keep
+    anything from one conversation to the next, `searches` whether it may look into earlier ones."""
     return LearningSettings(
         titles=config.auxiliary.title_generation.enabled,
-        review_every=config.memory.review_every if config.memory.enabled else 0,
+        review_every=config.memory.review_every if config.memory.enabled and remembers else 0,
         review_seconds=config.auxiliary.review.timeout,
+        recall=searches and config.memory.recall == "on",
     )
 
 

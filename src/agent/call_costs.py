@@ -26,6 +26,8 @@ class SpendsFor(NamedTuple):
     """The chat, if it is in one."""
     source: str | None = None
     """Where it is, for an agent that works for another."""
+    job: str | None = None
+    """The scheduled job that it works for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class EndedCall:
             outcome=self.outcome,
             session_key=spends_for.session_key if spends_for else None,
             source=spends_for.source if spends_for else None,
+            job=spends_for.job if spends_for else None,
             id=reservation.id if reservation else None,
         )
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from hermes_base.redaction import redact
 from tools.base import Tool, ToolContext, ToolError
+from tools.modes import check_mode
 from tools.objects.in_texts import localize
+from tools.permissions import check_permitted
 from tools.registry import Registry
 from tools.schema import fit
 
@@ -40,6 +42,8 @@ class CodeCalls:
         if tool is None:
             raise ToolError(self._registry.suggest(name))
         context = self._new_context(f"code_{name}", lambda text: None)
+        check_permitted(context, tool)
+        check_mode(context, tool)
         fitting = fit(arguments, tool.parameters, name)
         watch = hooks_tools.watch(context, name)
         if watch is not None:

@@ -176,6 +176,10 @@ class Delegation:
             compression=parent.compression,
             compression_timeout=parent.compression_timeout,
             limits=parent.limits,
+            permissions=parent.permissions,
+            memory=dataclasses.replace(
+                parent.memory, conversation=parent.memory.conversation or parent.session_id
+            ),
         )
         child.spend_for(parent)
         self._children.add(child)

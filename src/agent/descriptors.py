@@ -2,7 +2,9 @@
 
 A listener that runs out of descriptors must go on: it drops a stranger (a connection that has not
 authenticated yet) and tries again. Strangers are few at any time, so that they can never hold all
-the descriptors; the oldest is dropped first, since a client with a key shows it at once.
+the descriptors; the oldest is dropped first, since a client with a key shows it at once. Where
+many clients may connect in the same moment, nobody is dropped before `GRACE_SECONDS`: those who
+do not fit yet wait in the listener's queue.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
+import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -19,6 +22,8 @@ RETRY_SECONDS = 0.05
 """How long a listener waits before it accepts again after that."""
 ENOUGH = 65_536
 """What the limit is raised to at most: some programs walk through all descriptors there may be."""
+GRACE_SECONDS = 0.5
+"""How long a stranger is not dropped to make room: a client's key may be on its way."""
 _ASSUMED = 256
 """The limit where it cannot be asked for."""
 
@@ -51,17 +56,21 @@ def raise_descriptor_limit() -> int:
 class Strangers:
     """Connections that have not authenticated yet, in the order they came; safe for threads."""
 
-    def __init__(self, most: int, descriptors_each: int = 1) -> None:
-        """At most `most` at once, and never with more than a quarter of all descriptors."""
+    def __init__(self, most: int, descriptors_each: int = 1, grace: float = 0.0) -> None:
+        """At most `most` at once, and never with more than a quarter of all descriptors.
+
+        To make room, nobody is dropped who came less than `grace` seconds ago.
+        """
+        self._grace = grace
         self.most = max(2, min(most, descriptor_limit() // 4 // descriptors_each))
-        self._drops: dict[Hashable, Callable[[], None] | None] = {}
-        """How each is dropped; None if it has been, and has not ended yet."""
+        self._drops: dict[Hashable, tuple[float, Callable[[], None] | None]] = {}
+        """When each came, and how it is dropped; None if it has been, and has not ended yet."""
         self._lock = threading.Lock()
 
     def add(self, connection: Hashable, drop: Callable[[], None]) -> None:
         """Count a connection. `drop` makes it end soon, and may be called in any thread."""
         with self._lock:
-            self._drops[connection] = drop
+            self._drops[connection] = time.monotonic(), drop
 
     def discard(self, connection: Hashable) -> None:
         """A connection has authenticated, or has ended."""
@@ -69,19 +78,27 @@ class Strangers:
             self._drops.pop(connection, None)
 
     def make_room(self) -> bool:
-        """Whether one more may come; if not, the oldest are dropped: retry when they ended."""
+        """Whether one more may come; if not, the oldest are dropped: retry in a moment."""
         if len(self._drops) < self.most:
             return True
-        self.drop(self.most // 2)
+        self._drop_oldest(self.most // 2, time.monotonic() - self._grace)
         return False
 
-    def drop(self, count: int | None = None) -> None:
-        """Drop the `count` oldest, by default the older half. Those dropped before count too."""
+    def drop(self) -> None:
+        """Drop the older half, whenever they came: there are no descriptors left."""
+        self._drop_oldest(max(1, len(self._drops) // 2), time.monotonic())
+
+    def _drop_oldest(self, count: int, came_until: float) -> None:
+        """Drop up to `count` of those that had come by then. Those dropped before count too."""
         with self._lock:
-            count = len(self._drops) // 2 if count is None else max(1, count)
-            dropping = [(oldest, self._drops[oldest]) for oldest in list(self._drops)[:count]]
-            self._drops.update((connection, None) for connection, _ in dropping)
-        for _, drop in dropping:
+            dropping = []
+            for connection in list(self._drops)[:count]:
+                came, drop = self._drops[connection]
+                if came > came_until:
+                    break
+                self._drops[connection] = came, None
+                dropping.append(drop)
+        for drop in dropping:
             if drop is not None:
                 drop()
 

@@ -1,4 +1,4 @@
-"""Signals to turns of other processes, through the store: stop, steer, answer a question.
+"""Signals to turns of other processes, through the store: stop, steer, make way, answer a question.
 
 A process that runs turns gets a notification and polls every few seconds besides, so an answer may
 take that long. A message for such a turn stays in the inbox until the turn has read it; a stop that
@@ -16,8 +16,10 @@ from hermes_state import SIGNALS
 if TYPE_CHECKING:
     from hermes_state import SessionDB
 
-STOP, STEER, ANSWER = "stop", "steer", "answer"
+STOP, STEER, ANSWER, MAKE_WAY = "stop", "steer", "answer", "make-way"
 """Kinds of signals."""
+UNANSWERED = (STEER, MAKE_WAY)
+"""Those that nobody waits for an answer to."""
 
 TAKEN, ENDED, UNKNOWN = "taken", "ended", "unknown"
 """Outcomes of a signal: the turn got it, the turn had ended by then, its process does not know the
@@ -61,9 +63,21 @@ def steer_elsewhere(
     return db.send_signal(session_id, STEER, payload, started_at) is not None
 
 
-def answer_elsewhere(db: SessionDB, session_id: str, request_id: str, answer: str) -> bool:
-    """Answer a question (not an approval) that the turn of another process asks; False if it is
-    not open any more, or somebody was first.
+def make_way_elsewhere(
+    db: SessionDB, session_id: str, inbox_id: str, started_at: float | None = None
+) -> bool:
+    """Have the turn of another process make way for a message of the inbox that came while it ran;
+    False if none runs, or it began after the message had come.
+
+    `started_at` as for a stop. Does not wait: where it is not heard, the message is answered after
+    the turn.
+    """
+    return db.send_signal(session_id, MAKE_WAY, None, started_at, inbox_id) is not None
+
+
+def answer_elsewhere(db: SessionDB, session_id: str, request_id: str | None, answer: str) -> bool:
+    """Answer a question (not an approval) that the turn of another process asks, the oldest one if
+    none is named; False if it is not open any more, or somebody was first.
 
     Waits for that process's answer. Raises NotHeardError.
     """

@@ -21,7 +21,7 @@ from .errors import ModelError, TransientError
 from .hooks import TurnHooks, fire
 from .model import Chunk, Finished, ModelRequest, Restarted, TextDelta, Usage
 from .reply import Reply
-from .threads import in_thread
+from .threads import CallsFromThread, in_thread
 
 if TYPE_CHECKING:
     from .loop import Turn
@@ -200,10 +200,9 @@ async def _wrapped(
     turn: Turn, request: ModelRequest, facts: dict[str, Any]
 ) -> AsyncGenerator[Chunk, None]:
     """The stream of a call that middleware makes; it may replace the answer's text."""
-    loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
     reply = Reply()
-    below: list[Any] = []
+    below = CallsFromThread()
 
     async def ask(changed: ModelRequest) -> dict[str, Any]:
         async with contextlib.aclosing(turn.model.stream(changed)) as stream:
@@ -213,8 +212,8 @@ async def _wrapped(
         return _as_response(reply)
 
     def call(payload: dict[str, Any]) -> Any:
-        below.append(asyncio.run_coroutine_threadsafe(ask(applied(request, payload)), loop))
-        return below[-1].result()
+        changed = applied(request, payload)
+        return below.call(lambda: ask(changed))
 
     run, shown = contextvars.copy_context().run, as_dict(request, turn)
     execute = plugins.get_middleware().execute
@@ -228,15 +227,16 @@ async def _wrapped(
         answer = await work
     finally:
         work.cancel()
-        for future in below:
-            future.cancel()
+        await below.end()
     text = answer.get("content") if isinstance(answer, dict) else answer
     if isinstance(text, str) and text and text != reply.text and not reply.tool_calls():
-        if below:
+        if below.were_made:
             yield Restarted("A plugin changed the answer.", 0.0, 1)
         yield TextDelta(text)
-        yield Finished("stop", reply.usage if below else Usage(), reply.model or turn.model.name)
-    elif not below:
+        yield Finished(
+            "stop", reply.usage if below.were_made else Usage(), reply.model or turn.model.name
+        )
+    elif not below.were_made:
         async with contextlib.aclosing(turn.model.stream(request)) as stream:
             async for chunk in stream:
                 yield chunk

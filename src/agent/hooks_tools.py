@@ -11,9 +11,8 @@ import contextvars
 import json
 import logging
 import re
-import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hermes_base import plugins
@@ -23,14 +22,14 @@ from tools.base import Tool, ToolContext, ToolError
 from tools.schema import fit
 
 from .hooks import fire
-from .threads import in_thread
+from .threads import CallsFromThread, in_thread
 
 log = logging.getLogger(__name__)
 
 _HOOKS = ("pre_tool_call", "post_tool_call", "transform_tool_result", "pre_verify")
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\+\+\+ (?:b/)?(\S+)", re.M)
 
-Run = Callable[[Tool, ToolContext, dict[str, Any]], Awaitable[Any]]
+Run = Callable[[Tool, ToolContext, dict[str, Any]], Coroutine[Any, Any, Any]]
 
 
 class ToolBlocked(ToolError):
@@ -82,22 +81,13 @@ class ToolWatch:
         """Call the tool, through the middleware that wraps it."""
         if not plugins.has_middleware("tool_execution"):
             return await call(tool, context, arguments)
-        loop = asyncio.get_running_loop()
-        below: list[Any] = []
-        is_over = threading.Event()
-
-        async def make(fitting: dict[str, Any]) -> Any:
-            return await call(tool, context, fitting)
+        below = CallsFromThread()
 
         def next_call(payload: dict[str, Any]) -> Any:
             fitting = (
                 arguments if payload == arguments else fit(payload, tool.parameters, tool.name)
             )
-            future = asyncio.run_coroutine_threadsafe(make(fitting), loop)
-            below.append(future)
-            if is_over.is_set():
-                future.cancel()  # the turn was stopped before this was on the list
-            return future.result()
+            return below.call(lambda: call(tool, context, fitting))
 
         run, execute = contextvars.copy_context().run, plugins.get_middleware().execute
         facts = {name: value for name, value in self._facts.items() if name != "args"}
@@ -105,11 +95,8 @@ class ToolWatch:
             return await in_thread(
                 lambda: run(execute, "tool_execution", "args", arguments, facts, next_call)
             )
-        except asyncio.CancelledError:
-            is_over.set()
-            for future in below:
-                future.cancel()
-            raise
+        finally:
+            await below.end()
 
     async def transformed(self, text: str, failure: BaseException | None) -> str:
         """The result as plugins want the model to read it."""

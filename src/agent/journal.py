@@ -67,6 +67,8 @@ class Journal:
         """The live messages; never changed in place once handed out, only extended."""
         self.works_for: SpendsFor | None = None
         """Whose the model calls of a sub-agent are."""
+        self.job: str | None = None
+        """The scheduled job that the calls are for."""
         self._version: int | None = None
         """As it was last seen; None if there is no row yet."""
         self.seen_conversation: str | None = None
@@ -153,7 +155,7 @@ class Journal:
     @property
     def spends_for(self) -> SpendsFor:
         """Whose the model calls are."""
-        return self.works_for or SpendsFor(self.facts.get("session_key"))
+        return self.works_for or SpendsFor(self.facts.get("session_key"), None, self.job)
 
     @property
     def lease(self) -> Lease | None:

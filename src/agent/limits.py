@@ -24,6 +24,7 @@ from hermes_state import (
 )
 from tools.base import Asker, NobodyToAsk, ToolError
 
+from .access import role_of
 from .catalog import Prices, cost_at, cost_usd, dearest_prices, lookup
 from .config.schema import LimitSettings, SpendingLimits
 from .errors import LimitReachedError
@@ -157,21 +158,6 @@ def find_limits(config: Config, db: SessionDB, owner: str | None) -> LimitTable 
     return build_limits(config, owner, person)
 
 
-def role_of(config: Config, owner: str | None, person: Person | None) -> str:
-    """What a session's owner is: operator, member or guest. A platform's admins are operators."""
-    if owner == NOBODY:
-        return "guest"  # nobody knows who they are
-    if owner is None or (person is not None and person.is_operator):
-        return "operator"
-    platform, _, identifier = owner.partition(":")
-    section = config.section("platforms").get(platform)
-    admins = section.get("admins") if isinstance(section, Mapping) else None
-    names = admins if isinstance(admins, list | tuple) else [admins]
-    if identifier and identifier in {str(name) for name in names if name is not None}:
-        return "operator"
-    return "member" if person is None else person.role
-
-
 def list_chat_limits(settings: LimitSettings) -> list[Limit]:
     """The limits of the chats that are named."""
     chats = settings.chats
@@ -228,7 +214,7 @@ class Limiter:
         is one beside it that takes no longer. The operator is asked whether to go on.
         """
         journal, table = self._agent._journal, self._table
-        limits = table.list_limits(journal.spends_for.session_key)
+        limits = table.list_limits(journal.spends_for.session_key) + self._agent.job_limits
         at_once = table.turns_at_once if is_first and journal.works_for is None else None
         if input_tokens is None:
             input_tokens = _estimated(request)
@@ -284,7 +270,7 @@ class Limiter:
         known = lookup(model.name)
         most = request.max_tokens or (known.max_output_tokens if known else None)
         usage = Usage(input_tokens, most or min(model.context_length, UNKNOWN_OUTPUT))
-        key, source = self._agent._journal.spends_for
+        key, source, job = self._agent._journal.spends_for
         return ModelCall(
             task=task,
             model=model.name,
@@ -295,6 +281,7 @@ class Limiter:
             assumed_cost_usd=self._table.assumed_cost(usage, model.name, model.provider),
             session_key=key,
             source=source,
+            job=job,
         )
 
     async def _may_go_on(self, use: LimitUse) -> bool:

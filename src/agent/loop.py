@@ -316,7 +316,7 @@ def _ended_call(turn: Turn, outcome: CallOutcome) -> EndedCall:
 def owe(turn: Turn, message: Message) -> None:
     """Enqueue an answer for delivery, in the step that stores it."""
     target = turn.deliver_to
-    if target is not None:
+    if target is not None and target.wants(str(message["content"])):
         message[OUTBOX] = {"id": f"{target.id}:{turn.api_calls}", "to": dict(target.to)}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import OPERATOR, Merge, NoLink, Person, PersonError
@@ -59,6 +60,7 @@ def describe(db: SessionDB, me: str, wanted: str) -> str:
         f"Doors: {', '.join(facts['doors']) or 'none yet'}",
         f"Conversations: {facts['conversations']}, last used {_day(facts['last_active'])}",
         f"Limits: {limits or 'none'}",
+        *([f"Workspace: {person.workspace}"] if person.workspace else ()),
         *(
             f"Merged with {merge.merged} ({', '.join(merge.doors) or 'no door'}) on"
             f" {_day(merge.made_at)}; people unmerge {merge.id} undoes that"
@@ -138,6 +140,22 @@ def set_limit(db: SessionDB, me: str, wanted: str, limit: str, amount: str) -> s
     return f"{person.name}: {limit} {kept:g} holds from their next message on."
 
 
+def set_workspace(db: SessionDB, me: str, wanted: str, folder: str) -> str:
+    """Where the agent works for somebody."""
+    person = find(db, me, wanted)
+    if folder == "default":
+        db.set_person_workspace(person.id, None)
+        return f"{person.name} has a folder as everybody has."
+    path = Path(folder).expanduser()
+    if not path.is_absolute() or not path.is_dir():
+        raise PersonError(f"{folder!r} is no folder: give a whole path that exists, or default.")
+    db.set_person_workspace(person.id, str(path))
+    return (
+        f"The agent works for {person.name} in {path} from now on, where gateway.workspaces is set."
+        " Restart the gateway, so that nobody else's agent sees it."
+    )
+
+
 def remove(db: SessionDB, me: str, wanted: str) -> str:
     """Somebody who is let in no longer."""
     person = find(db, me, wanted)
@@ -205,6 +223,12 @@ _ACTIONS: dict[str, tuple[str, int, int, _Act]] = {
     "unmerge": ("unmerge NAME", 1, 1, lambda db, words, me: unmerge(db, *words)),
     "role": ("role NAME ROLE", 2, 2, lambda db, words, me: set_role(db, me, *words)),
     "limit": ("limit NAME KIND AMOUNT", 3, 3, lambda db, words, me: set_limit(db, me, *words)),
+    "workspace": (
+        "workspace NAME FOLDER",
+        2,
+        2,
+        lambda db, words, me: set_workspace(db, me, *words),
+    ),
     "remove": ("remove NAME", 1, 1, lambda db, words, me: remove(db, me, *words)),
     "code": ("code", 0, 0, lambda db, words, me: code_for(db, me)),
     "join": ("join CODE", 1, 1, lambda db, words, me: join(db, me, *words)),

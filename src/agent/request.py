@@ -31,6 +31,10 @@ class DeliverTo:
     under: PlatformLease | None = None
     """The lease under which the chat is ours: without it the turn is not begun."""
 
+    def wants(self, answer: str) -> bool:
+        """Whether an answer is delivered: a job may say that nothing is to be said."""
+        return not (self.id.startswith("job:") and answer.lstrip().startswith("[SILENT]"))
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

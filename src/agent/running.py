@@ -21,6 +21,7 @@ from tools.modes import PLAN_NOTE
 
 from .events import Noticed, TurnFinished, TurnStarted, Watcher
 from .hooks import TurnHooks
+from .learning.shown import shown_memory
 from .loop import Turn, close, note, run_turn
 from .model import Message
 from .outcome import NotStarted, TurnOutcome, outcome_of
@@ -60,6 +61,7 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
     hooks = turn.hooks = TurnHooks(agent, facts, prompt)
     broken: Exception | None = None
     try:
+        await agent.follow_permissions()
         await begin(agent, turn, request)
         agent._busy.name_turn(agent._journal.fence)
         session_context.set_current_session_id(agent.session_id)
@@ -95,6 +97,8 @@ async def run(agent: AIAgent, request: TurnRequest, watch: Watcher | None) -> Tu
     turn.emit(TurnFinished(agent.session_id, outcome.status, outcome.text))
     await hooks.turn_ends(outcome)
     agent.learner.turn_ended(hooks.user_message, outcome)
+    target = request.deliver_to
+    await agent.goals.turn_ended(outcome, None if target is None else target.to)
     return outcome
 
 
@@ -112,7 +116,7 @@ async def begin(agent: AIAgent, turn: Turn, request: TurnRequest) -> None:
     instructions = request.instructions if isinstance(request, Question) else ""
     turn.system = await agent._system_prompt(instructions)
     if not isinstance(request, TakenOver):
-        if isinstance(request, Question) and request.mode is not None:
+        if isinstance(request, Question) and request.mode in agent.permissions.modes:
             await at_hand(agent.db, agent.set_mode, request.mode)
         await take_turn(agent, turn, request)
         turn.has_begun = True
@@ -186,10 +190,11 @@ async def recall_and_run(agent: AIAgent, turn: Turn, request: TurnRequest) -> No
             return
         open_calls = unanswered_calls(messages)
     recalled = await agent.learner.recall(turn.asked["content"] if turn.asked else "", messages)
+    shown = await shown_memory(agent)
     context = await turn.hooks.context(messages) if turn.hooks else ""
     plan = PLAN_NOTE if agent.workspace.mode == "plan" else ""
     turn.overlay = "\n\n".join(
-        filter(None, (recalled, context, note_of(request, turn.system), plan))
+        filter(None, (shown, recalled, context, note_of(request, turn.system), plan))
     )
     await run_turn(turn, open_calls)
 

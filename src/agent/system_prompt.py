@@ -7,12 +7,18 @@ only thing that time changes is the date, which stands near the end.
 
 from __future__ import annotations
 
+import logging
 import platform as system
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from agent.context_files import ContextFile, project_files, read_file, shorten
+from agent.personas import persona_path
+from tools.memory_scope import OPERATORS, SHARED, Space
 from tools.skills.index import SkillChoice, skills_of
+
+log = logging.getLogger(__name__)
 
 IDENTITY = """\
 You are Hermes, a capable and honest assistant that runs on its user's own machine. You help with \
@@ -56,53 +62,82 @@ def build_system_prompt(
     hint: str = "",
     skills: bool = True,
     memory: bool = True,
+    spaces: Sequence[Space] = (OPERATORS, SHARED),
     user_profile: bool = True,
     skill_choice: SkillChoice | None = None,
     context: bool = True,
     now: datetime | None = None,
     small: bool = False,
+    persona: str = "",
+    further: str = "",
 ) -> str:
     """The system prompt of a new session.
 
     `hint` says what to know about the platform, if not what `PLATFORM_HINTS` says of it.
     `cwd` is the folder the conversation is about, if any; `context=False` leaves its files out.
-    `user_profile=False` leaves USER.md out, `skill_choice` says which skills are listed. `small`
-    gives the few lines that a very small model can follow.
+    `spaces` are whose memories and skills it tells, `user_profile=False` leaves USER.md out,
+    `skill_choice` says which skills are listed. `small` gives the few lines that a very small model
+    can follow. `persona` names who the agent is, if not whom SOUL.md describes; `further` is what
+    is configured for the chat or the person.
     """
     now = now or datetime.now()
     if small:
-        return _small_prompt(home, now)
-    parts = [_identity(home), hint or PLATFORM_HINTS.get(platform, "")]
+        return "\n\n".join(filter(None, (_small_prompt(home, now, persona), further)))
+    parts = [_identity(home, persona), further, hint or PLATFORM_HINTS.get(platform, "")]
     if memory:
-        parts.append(_memory(home, user_profile))
+        parts += remembered(home, spaces, user_profile)
     if context and cwd is not None:
         parts.append(_project(cwd))
     if skills:
-        parts.append(_skills(home, skill_choice))
+        parts.append(skill_list(home, spaces, skill_choice))
     parts.append(_circumstances(cwd, model, now))
     return "\n\n".join(part for part in parts if part)
 
 
-def _identity(home: Path) -> str:
-    soul = read_file(home / "SOUL.md", name="SOUL.md", limit=_SOUL_LIMIT)
+def _soul(home: Path, persona: str) -> ContextFile | None:
+    path = persona_path(home, persona) if persona else None
+    if persona and path is None:
+        log.warning("There is no persona %s in %s", persona, home / "personas")
+    if path is None:
+        return read_file(home / "SOUL.md", name="SOUL.md", limit=_SOUL_LIMIT)
+    return read_file(path, name=f"personas/{path.name}", limit=_SOUL_LIMIT)
+
+
+def _identity(home: Path, persona: str) -> str:
+    soul = _soul(home, persona)
     if soul is None:
         return IDENTITY
     return soul.text or f"{IDENTITY}\n\n{_note(soul)}"
 
 
-def _memory(home: Path, user_profile: bool) -> str:
-    folder = home / "memories"
+_TITLES = {
+    ("person", "MEMORY.md"): "# Memory\nWhat you noted in earlier conversations:",
+    ("person", "USER.md"): "# The user\nWhat you know about the person you talk to:",
+    ("chat", "MEMORY.md"): "# Memory\nWhat you noted in earlier conversations in this chat:",
+    ("chat", "USER.md"): "# The people here\nWhat you know about those who write in this chat:",
+    ("shared", "MEMORY.md"): "# Shared memory\nWhat holds for everybody you talk to:",
+}
+_SEVERAL = "\n§\n"
+"""Between the memories of one person that were two persons' once."""
+
+
+def remembered(home: Path, spaces: Sequence[Space], user_profile: bool) -> list[str]:
+    """The parts of a prompt that tell what is remembered."""
     parts = []
-    for name, title in (
-        ("MEMORY.md", "# Memory\nWhat you noted in earlier conversations:"),
-        ("USER.md", "# The user\nWhat you know about the person you talk to:"),
-    ):
+    for (kind, name), title in _TITLES.items():
         if name == "USER.md" and not user_profile:
             continue
-        file = read_file(folder / name, name=f"memories/{name}", limit=_MEMORY_LIMIT)
-        if file is not None:
-            parts.append(f"{title}\n{file.text or _note(file)}")
-    return "\n\n".join(parts)
+        texts = []
+        for space in spaces:
+            if space.kind == kind:
+                path, shown = space.folder(home) / "memories" / name, f"memories/{name}"
+                file = read_file(path, name=shown, limit=_MEMORY_LIMIT)
+                if file is not None:
+                    texts.append(file.text or _note(file))
+        if texts:
+            text = shorten(_SEVERAL.join(texts), _MEMORY_LIMIT * 2) if texts[1:] else texts[0]
+            parts.append(f"{title}\n{text}")
+    return parts
 
 
 def _project(cwd: Path) -> str:
@@ -117,8 +152,9 @@ def _project(cwd: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _skills(home: Path, choice: SkillChoice | None) -> str:
-    skills = skills_of(home, choice)
+def skill_list(home: Path, spaces: Sequence[Space], choice: SkillChoice | None) -> str:
+    """The part of a prompt that names the skills."""
+    skills = skills_of(home, choice, spaces)
     if not skills:
         return ""
     lines = [f"- {skill.name}: {skill.description}" for skill in skills]
@@ -137,8 +173,8 @@ def _circumstances(cwd: Path | None, model: str, now: datetime) -> str:
     return "\n".join(lines)
 
 
-def _small_prompt(home: Path, now: datetime) -> str:
-    soul = read_file(home / "SOUL.md", name="SOUL.md", limit=_SOUL_LIMIT)
+def _small_prompt(home: Path, now: datetime, persona: str) -> str:
+    soul = _soul(home, persona)
     identity = shorten(soul.text, _SMALL_SOUL_LIMIT) if soul and soul.text else SMALL_IDENTITY
     return f"{identity} Today is {_day(now)}."
 

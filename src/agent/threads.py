@@ -8,6 +8,7 @@ make the next turn's first token come sooner.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import queue
 import threading
@@ -56,6 +57,54 @@ def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None)
         done.set_exception(error)
     else:
         done.set_result(result)
+
+
+class CallsFromThread:
+    """Coroutines that code in a thread runs on this event loop, and that end with whoever waits.
+
+    Made on the event loop. After `end` none is begun any more, and none is left half-way on a loop
+    that may not turn again before the next turn, if ever.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._futures: list[concurrent.futures.Future[Any]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_over = threading.Event()
+
+    @property
+    def were_made(self) -> bool:
+        """Whether any was asked for."""
+        return bool(self._futures)
+
+    def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """From a thread: run what `make` gives on the loop; CancelledError after `end`."""
+        if self._is_over.is_set():
+            raise concurrent.futures.CancelledError
+        future = asyncio.run_coroutine_threadsafe(self._run(make), self._loop)
+        self._futures.append(future)
+        if self._is_over.is_set():
+            future.cancel()  # `end` came before this was on the list
+        return future.result()
+
+    async def _run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._is_over.is_set():
+            raise asyncio.CancelledError  # a cancelled task is begun all the same
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await make()
+        finally:
+            self._tasks.discard(task)
+
+    async def end(self) -> None:
+        """Cancel what still runs and wait until it has ended, as for a coroutine awaited here."""
+        self._is_over.set()
+        for future in self._futures:
+            future.cancel()  # which cancels its task, once
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:

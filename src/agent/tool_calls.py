@@ -26,6 +26,7 @@ from tools.objects import are_shared
 from tools.objects.in_texts import localize, may_name_objects, put_output
 from tools.output import shortened
 from tools.own_folders import OUTPUT_FOLDER, output_folder
+from tools.permissions import check_permitted
 from tools.registry import Registry
 from tools.schema import fit
 
@@ -154,6 +155,7 @@ class ToolRunner:
         failure: Exception | None = None
         try:
             tool, arguments = self._prepare(call)
+            check_permitted(context, tool)
             if watch is not None:
                 arguments = await watch.before(tool, arguments)
             running[call_id] = context
@@ -222,6 +224,7 @@ class ToolRunner:
 
 async def call_tool(tool: Tool, context: ToolContext, arguments: dict[str, Any]) -> Any:
     """Run a tool: a coroutine here, anything else in a thread that knows the session."""
+    check_permitted(context, tool)
     check_mode(context, tool)
     if are_shared(context.db) and may_name_objects(arguments):
         arguments = await in_thread(lambda: localize(context, arguments))

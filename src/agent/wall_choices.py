@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tools.modes import MODES
 
+from .access import OPERATORS, Access
+
 if TYPE_CHECKING:
     from hermes_state import SessionDB
     from tools.base import Mode
@@ -31,10 +33,12 @@ def mode_named(name: str) -> Mode:
     return word
 
 
-def mode_of(db: SessionDB, config: Config, session_id: str) -> Mode:
-    """The mode of a session's conversation: the chosen one, or the configured one."""
+def mode_of(db: SessionDB, config: Config, session_id: str, access: Access = OPERATORS) -> Mode:
+    """The mode of a session's conversation: the chosen one, or the configured one, as far as its
+    person may use it."""
     kept = db.get_wall_settings(session_id)["mode"]
-    return cast("Mode", kept if kept in MODES else config.terminal.mode)
+    configured = access.mode or config.terminal.mode
+    return access.permissions.nearest_mode(cast("Mode", kept if kept in MODES else configured))
 
 
 def choose_mode(db: SessionDB, session_id: str, mode: Mode, agent: Any = None) -> None:

@@ -43,6 +43,8 @@ class Broadcast:
         self._waiting: list[Numbered] = []
         self._newcomers: dict[str, int] = {}
         self._served: set[str] = set()
+        self._last = 0
+        """The number of the last batch that was stored."""
         self._is_urgent = False
         self._is_over = False
         self._stop = events.subscribe(events.number, self._put)
@@ -86,8 +88,9 @@ class Broadcast:
                 if not self._write():
                     return
             if self._write():
+                last = self._last
                 time.sleep(GRACE_SECONDS)
-                self._db.drop_events(self._conversation_id)
+                self._db.drop_events(self._conversation_id, last)
         except StoreError as error:
             # The next viewer deletes old events.
             log.info("The events of %s are left in the store: %s", self._conversation_id, error)
@@ -114,6 +117,7 @@ class Broadcast:
         while batches:
             try:
                 self._db.add_events(self._conversation_id, batches)
+                self._last = max(self._last, *(batch.number for batch in batches))
                 return True
             except StoreClosedError:
                 return False

@@ -182,8 +182,9 @@ class Door(Generic[W]):
         """Another process runs a turn; `text` says so."""
 
     async def offer(self, work: W, turn: Mapping[str, Any]) -> None:
-        """While a turn of another process is waited for, at every look: let it read what waits
-        here, if that is what messages are to do while a turn runs."""
+        """While a turn of another process is waited for, at every look, or once before an agent
+        waits for it: let it read what waits here, or make way for it, if that is what messages are
+        to do while a turn runs."""
 
     def gives_up(self, work: W) -> bool:
         """Whether the person does not want to wait any longer."""

@@ -170,8 +170,8 @@ class Logs:
         with self._lock:
             log = self._logs.get(conversation_id)
             if log is None:
-                log = self._logs[conversation_id] = ConversationLog()
                 self._forget_oldest()
+                log = self._logs[conversation_id] = ConversationLog()
             self._logs.move_to_end(conversation_id)
             return log
 
@@ -181,7 +181,7 @@ class Logs:
 
     def _forget_oldest(self) -> None:
         idle = [name for name, log in self._logs.items() if not log.is_running]
-        for name in idle[: max(0, len(self._logs) - MAX_LOGS)]:
+        for name in idle[: max(0, len(self._logs) + 1 - MAX_LOGS)]:
             if not self._logs[name]._subscribers:
                 del self._logs[name]
 

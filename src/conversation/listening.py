@@ -13,7 +13,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent.elsewhere import ANSWER, ENDED, STEER, STOP, TAKEN, UNKNOWN
+from agent.elsewhere import (
+    ANSWER,
+    ENDED,
+    MAKE_WAY,
+    STEER,
+    STOP,
+    TAKEN,
+    UNANSWERED,
+    UNKNOWN,
+)
 from hermes_state import SIGNALS, StoreClosedError, StoreError
 
 from .broadcast import Broadcasts
@@ -107,7 +116,7 @@ class Listener:
                 is_done = False
             elif self._db.take_signal(signal["id"]):
                 outcome = act(agent, signal)
-                if signal["kind"] == STEER:  # nobody waits for its answer
+                if signal["kind"] in UNANSWERED:
                     self._db.withdraw_signal(signal["id"])
                 else:
                     self._db.settle_signal(signal["id"], outcome)
@@ -131,6 +140,8 @@ def act(agent: Any, signal: dict[str, Any]) -> str:
     fence, payload = signal["fence"], signal["payload"]
     if signal["kind"] == STOP:
         return TAKEN if agent.interrupt(fence) else ENDED
+    if signal["kind"] == MAKE_WAY:
+        return TAKEN if agent.make_way(fence) else ENDED
     if signal["kind"] == STEER:
         return TAKEN if agent.steer(payload["text"], payload["inbox_id"], fence) else ENDED
     if signal["kind"] == ANSWER:

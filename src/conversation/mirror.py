@@ -1,4 +1,4 @@
-"""What is said in a conversation, shown in the chats that are linked to it, wherever it was said.
+"""What is said in a conversation, shown in the chats that are linked to it or follow it.
 
 The texts are deliveries of the store's outbox, each under a name of its own. The gateway sends
 them, whichever process wrote them, and looks at that moment whether the chat may still see them.
@@ -64,10 +64,11 @@ class LinkedChats:
         self._version = changes.version
         for key, binding in changes.changed.items():
             self._chats.pop(key, None)
-            if '"linked"' in binding.entry_json:
+            if '"linked"' in binding.entry_json or '"follows"' in binding.entry_json:
                 entry = json.loads(binding.entry_json)
                 origin = entry.get("origin") or {}
-                if entry.get("linked") and origin.get("chat_id"):
+                is_shown = entry.get("linked") or entry.get("follows")
+                if is_shown and origin.get("chat_id"):
                     names = ("platform", "chat_id", "thread_id")
                     chat = {"session_key": key, **{name: origin.get(name) for name in names}}
                     self._chats[key] = (entry["session_id"], chat)
@@ -100,7 +101,7 @@ class Mirror:
             await self._show(key, session_id, f"{name}:answered", f"🤖 {text[:SHOWN]}")
 
     async def asked(self, key: str, session_id: str, question: QuestionAsked) -> None:
-        """Show what the turn asks the person: an approval is answered in any of these chats."""
+        """Show what the turn asks the person, which is answered in any of these chats."""
         text = _question(question, self._db.sync.clock)
         await self._show(key, session_id, f"{question.request_id}:asked", text)
 
@@ -136,8 +137,10 @@ def _question(question: QuestionAsked, now: float) -> str:
             f"🔐 May I do this? ({where})\n{fenced(question.subject)}\n{question.text}\n"
             f"/approve{longer} or /deny (within {minutes} min)"
         )
-    choices = "".join(f"\n- {choice}" for choice in question.choices)
-    return f"❓ {question.text[:SHOWN]}{choices}\n({where}, and answered there)"
+    numbered = enumerate(question.choices, 1)
+    choices = "".join(f"\n{number}. {choice}" for number, choice in numbered)
+    how = "/answer TEXT answers it here" if question.answerable else "and answered there"
+    return f"❓ {question.text[:SHOWN]}{choices}\n({where}; {how})"
 
 
 def _who(origin: Origin) -> str:

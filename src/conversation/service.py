@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent.events import Event, QuestionAsked, Watcher, watch_all
@@ -55,6 +56,13 @@ LOOK_SECONDS = 1.0
 
 LAST_SECONDS = 5.0
 """How long a turn that was interrupted by a stop may take to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WaitedForByAgent:
+    """A turn of another process that the door leaves to its agent to wait for."""
+
+    turn: Mapping[str, Any]
 
 
 class Conversations:
@@ -199,10 +207,13 @@ class Conversations:
             seen = self._db.wake.number
             async with self.places.turn(door.key, door.session_id) as late:
                 other = await self._find_other(door)
-                if other is None:
+                if isinstance(other, _WaitedForByAgent):
+                    await self._offer(door, work, other.turn)
+                if other is None or isinstance(other, _WaitedForByAgent):
                     if is_told:
                         await door.wait_ends(work, True)
-                    yield late or waited
+                    # Who is being stopped asks again too: it may not begin anything now.
+                    yield late or waited or not self._is_running()
                     return
             waited = True
             if isinstance(other, tuple):
@@ -227,12 +238,12 @@ class Conversations:
 
     async def _find_other(
         self, door: Door[Any]
-    ) -> Mapping[str, Any] | tuple[Door[Any], Abandoned] | None:
+    ) -> Mapping[str, Any] | _WaitedForByAgent | tuple[Door[Any], Abandoned] | None:
         return await self._db.at_hand(self._other_turn, door) if self._is_running() else None
 
     def _other_turn(
         self, door: Door[Any]
-    ) -> Mapping[str, Any] | tuple[Door[Any], Abandoned] | None:
+    ) -> Mapping[str, Any] | _WaitedForByAgent | tuple[Door[Any], Abandoned] | None:
         """The turn of another process that has to end before one of this door begins: one that
         runs, or one that is abandoned with the door that brings it to its end."""
         name = self.places.name(door.session_id())
@@ -241,7 +252,7 @@ class Conversations:
             if turn is None or turn["state"] != TURN_RUNNING or self.is_ours(turn):
                 return None
             if not is_abandoned(turn, self._db.sync.now()):
-                return turn if door.waits_for(turn) else None
+                return turn if door.waits_for(turn) else _WaitedForByAgent(turn)
             for row in self._db.sync.list_abandoned_turns(name):
                 abandoned = Abandoned(row)
                 if (other := door.door_of(abandoned)) is not None:
@@ -461,6 +472,13 @@ class Conversations:
                 self.seconds += time.monotonic() - begun
 
     # The end
+
+    async def finish(self) -> None:
+        """Wait until everything that was begun here has ended, with what is done beside it."""
+        while running := {task for task in self._workers.values() if not task.done()}:
+            await asyncio.wait(running)
+        if self._tasks.running:
+            await asyncio.wait(self._tasks.running, timeout=LAST_SECONDS)
 
     async def drain(self, seconds: float) -> list[str]:
         """Let running turns end; those that take longer are interrupted. Returns their keys."""

@@ -20,6 +20,7 @@ from agent.request import TakenOver
 from agent.running import unknown_outcome
 from conversation import abandoned
 from conversation.door import Abandoned
+from conversation.jobs import find_occurrence
 from hermes_state import person_of
 
 from .config import GatewayConfig, Platform
@@ -80,6 +81,8 @@ class AbandonedTurns:
         for row in await asyncio.to_thread(abandoned.list_to_resume, self.db.sync):
             if conversations.is_ours(row) or await self._is_run_here(row):
                 continue
+            if await self.db.at_hand(find_occurrence, self.db.sync, row) is not None:
+                continue  # the scheduler's
             api = row["source"] == Platform.API_SERVER and not row["deliver_to"]
             if api and Platform.API_SERVER in platforms:
                 await asyncio.to_thread(abandoned.close_turn, self.db.sync, row)

@@ -20,6 +20,7 @@ from .requests import Requests, event_of
 from .session import SessionSource
 
 if TYPE_CHECKING:
+    from agent.access import Access
     from agent.config import Config
     from hermes_state import AsyncSessionDB, PlatformLease, SessionDB
 
@@ -175,6 +176,14 @@ class RequestSide:
         if event.text != before:
             request.content = event.text
         return True
+
+    async def identify(self, source: SessionSource) -> None:
+        """Note with a source who its sender is."""
+        await self._parts.authorization.identify(source)
+
+    def access(self, source: SessionSource, key: str | None = None) -> Access:
+        """What whoever asks may use, in the conversation of that key."""
+        return self._parts.authorization.access(source, key)
 
     def session_for(self, source: SessionSource) -> str:
         """The id of the session that a key is bound to; a new one if there was none."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.limits_of import limits_of
@@ -17,12 +19,16 @@ from tools.toolset_names import wanted_on
 from . import agent_cache
 from .asking import ChatAsker, Questions
 from .config import Platform
+from .media import folder_for
 from .platforms.registry import find_manifest
 from .session import SessionEntry, SessionSource
+from .workspaces import find_folder
 
 if TYPE_CHECKING:
+    from agent.access import Access
     from agent.agent import AIAgent
     from agent.config import Config
+    from agent.workspaces import Workspaces
     from conversation.event_hooks import EventHooks
     from conversation.tasks import Spawn
     from hermes_state import AsyncSessionDB
@@ -51,6 +57,10 @@ class AgentSource:
     delivery: Delivery
     hooks: Callable[[], EventHooks]
     spawn: Spawn
+    access: Callable[[SessionSource, str], Access]
+    """What whoever wrote may use in a chat, and what is set for them there."""
+    workspaces: Workspaces
+    """Where the agent works for whom."""
     toolsets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By platform: those that the configuration names."""
 
@@ -58,7 +68,8 @@ class AgentSource:
         """The chat's agent, in the session its entry says."""
         row = await self.db.get_session(entry.session_id)
         count = int(row["message_count"] or 0) if row else None
-        wanted = self._signature(entry, source)
+        access = self.access(source, key)
+        wanted = self._signature(entry, source, access)
         cached = self.cache.get(key)
         if (
             cached is not None
@@ -71,7 +82,13 @@ class AgentSource:
                 await self.db.at_hand(agent.move_to, entry.session_id)
                 self.cache.keep(key, (agent, wanted, count, entry.session_id))
         else:
-            agent = self._build(key, entry, source)
+            folder = await self.db.at_hand(find_folder, self.workspaces, self.db.sync, source, key)
+            agent = self._build(key, entry, source, access, folder)
+            home, is_free = self.settings.home, access.permissions.may_leave
+            agent.workspace.uploads = folder_for(home, source.platform.value, source.chat_id)
+            if folder is not None:
+                confine = functools.partial(self.workspaces.confine, is_free=is_free)
+                await self.db.at_hand(confine, self.db.sync, agent.workspace)
             if cached is not None:
                 _hand_over(cached[0], agent, entry.session_id)
                 self.cache.evict(key)
@@ -88,7 +105,8 @@ class AgentSource:
             return None
         agent: AIAgent = cached[0]
         is_same = cached[3] == agent.session_id == entry.session_id
-        return agent if is_same and cached[1] == self._signature(entry, source) else None
+        signature = self._signature(entry, source, self.access(source, key))
+        return agent if is_same and cached[1] == signature else None
 
     def keep_uncounted(self, key: str, agent: AIAgent) -> None:
         """Keep an agent without a count of messages, which it looks after itself."""
@@ -96,7 +114,7 @@ class AgentSource:
         if cached is not None and cached[0] is agent and cached[2:] != (None, agent.session_id):
             self.cache.keep(key, (agent, cached[1], None, agent.session_id))
 
-    def _signature(self, entry: SessionEntry, source: SessionSource) -> str:
+    def _signature(self, entry: SessionEntry, source: SessionSource, access: Access) -> str:
         model = self.settings.model
         return agent_cache.signature(
             model=model.default,
@@ -108,7 +126,7 @@ class AgentSource:
             user_id=source.user_id,
             user_id_alt=source.user_id_alt,
             owner=source.owner,
-            role=source.person and source.person.role,
+            access=access.mark,
             limits=source.person and source.person.limits,
         )
 
@@ -125,13 +143,17 @@ class AgentSource:
             return None
         return Share(owner, limits.turns_at_once)
 
-    def _build(self, key: str, entry: SessionEntry, source: SessionSource) -> AIAgent:
+    def _build(
+        self,
+        key: str,
+        entry: SessionEntry,
+        source: SessionSource,
+        access: Access,
+        folder: Path | None,
+    ) -> AIAgent:
         from agent.build import build_agent, build_models
 
-        override = entry.model_override or {}
-        wanted = override.get("model")
-        if wanted and override.get("provider"):
-            wanted = f"{override['provider']}:{wanted}"
+        wanted = _model_of(entry, access)
         agent = build_agent(
             self.settings,
             self.db.sync,
@@ -141,6 +163,9 @@ class AgentSource:
             user_id=source.owner,
             owner=source.owner or NOBODY,
             person=source.person,
+            access=access,
+            cwd=folder,
+            group=source.group,
             session_facts={
                 "session_key": key,
                 "chat_id": source.chat_id,
@@ -181,12 +206,24 @@ class AgentSource:
         return ChatAsker(self.questions, self.adapters, self.delivery, key, source)
 
 
+def _model_of(entry: SessionEntry, access: Access) -> str:
+    """The model that was chosen for a chat, if whoever writes may use it, or the one that is
+    configured for them; empty for the one that all share."""
+    override = entry.model_override or {}
+    chosen = override.get("model") or ""
+    if chosen and override.get("provider"):
+        chosen = f"{override['provider']}:{chosen}"
+    return access.model if not chosen or access.why_no_model(chosen) else chosen
+
+
 def _hand_over(old: Any, new: Any, session_id: str) -> None:
     """Let what runs in the background of a session go on under the agent that takes its place."""
-    if getattr(old, "session_id", None) == session_id:
+    is_same = getattr(old, "session_id", None) == session_id
+    if is_same and old.workspace.root == new.workspace.root:  # the same person's, or chat's
         fresh = new.workspace
         new.workspace = old.workspace
-        new.workspace.settings = fresh.settings
+        new.workspace.settings, new.workspace.others = fresh.settings, fresh.others
+        new.workspace.mode = new.permissions.nearest_mode(new.workspace.mode)
         old.workspace = fresh
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from agent.access import ADMIN, Access, AccessTable
+from hermes_state import NOBODY, is_owned
+
 from .config import GatewayConfig, PlatformConfig
 from .identify import identify
 from .session import SessionSource
@@ -18,15 +21,6 @@ if TYPE_CHECKING:
     from hermes_state import AsyncSessionDB
 
 log = logging.getLogger(__name__)
-
-ADMIN_COMMANDS = frozenset({
-    "restart", "update", "platform", "platforms", "sethome", "debug", "yolo", "reload-mcp",
-    "folder",
-})  # fmt: skip
-"""What concerns the whole gateway, or lets a chat do everything as its account."""
-
-OPERATOR_COMMANDS = frozenset({"people"})
-"""What lets one person be another, and so see everything."""
 
 PAIRING = (
     "I do not know you yet. Your pairing code is {code} (valid for an hour). Whoever runs this"
@@ -37,17 +31,33 @@ PAIRING = (
 class Authorization:
     """Whom this gateway listens to, and whom it obeys."""
 
-    def __init__(self, config: GatewayConfig, db: AsyncSessionDB) -> None:
+    def __init__(
+        self, config: GatewayConfig, db: AsyncSessionDB, table: AccessTable | None = None
+    ) -> None:
+        """`table` says who may use what."""
         self._config = config
         self._db = db
+        self._table = table or AccessTable()
 
     async def admits(self, source: SessionSource) -> bool:
         """Whether a message may go on: its platform vouches for it, or its sender may talk. Then it
         is noted with the source which person that is."""
         if not source.role_authorized and not await self.is_allowed(source):
             return False
-        await identify(self._db, source)
+        await self.identify(source)
         return True
+
+    async def identify(self, source: SessionSource) -> None:
+        """Note with a source who its sender is. Whom a platform vouches for, such as the holder of
+        a key, was let in by the operator: no guest, whatever others are at first."""
+        table = self._table
+        role = "member" if source.role_authorized else table.settings.new_people
+        await identify(self._db, source, role, with_doors=table.names_people)
+
+    async def is_theirs(self, source: SessionSource, session_id: str) -> bool:
+        """Whether a session is of the person who was identified with a source."""
+        session = await self._db.at_hand(self._db.sync.get_session, session_id)
+        return is_owned(session, source.owner or NOBODY)
 
     async def is_allowed(self, source: SessionSource) -> bool:
         """Whether a person is on the list of their platform, or has paired."""
@@ -71,21 +81,29 @@ class Authorization:
         )
         return PAIRING.format(code=code) if code is not None else None
 
-    def may_command(self, source: SessionSource, name: str) -> bool:
-        """Whether a person may use a command; some are for administrators and operators."""
-        if source.person is not None and source.person.is_operator:
-            return True
-        if name in OPERATOR_COMMANDS:
-            return False
-        if name not in ADMIN_COMMANDS:
-            return True
-        return bool({source.user_id, source.user_id_alt} & set(self._of(source).admins))
+    def access(self, source: SessionSource, key: str | None = None) -> Access:
+        """What whoever wrote may use, in the chat of that key."""
+        names = (source.owner, *source.doors) if self._table.names_people else ()
+        return self._table.find(self._role(source), [name for name in names if name], key)
+
+    def _role(self, source: SessionSource) -> str:
+        person = source.person
+        if person is not None and person.is_operator:
+            return "operator"
+        admins = self._of(source).admins
+        if admins and {source.user_id, source.user_id_alt} & set(admins):
+            return ADMIN
+        if person is not None:
+            return person.role
+        # A platform that vouches for what it hands in need not say who it is from.
+        return "member" if source.role_authorized or source.door is not None else "guest"
 
     def keep_wall(self, session_id: str, source: SessionSource) -> bool:
         """End the mode `full` of a conversation that comes into a chat where nobody may choose it;
         whether it was."""
         db = self._db.sync
-        if db.get_wall_settings(session_id)["mode"] != "full" or self.may_command(source, "yolo"):
+        mode = db.get_wall_settings(session_id)["mode"]
+        if mode != "full" or self.access(source).why_no_mode("full") is None:
             return False
         db.set_wall_mode(session_id, "guarded")
         return True

@@ -44,6 +44,8 @@ class Bindings:
         its key is bound to another session, another entry stands here."""
         self.linked: set[str] = set()
         """The keys whose entries are linked."""
+        self.following: set[str] = set()
+        """The keys of chats that are shown what their person says elsewhere."""
         self._known: dict[str, _Known] = {}
         self._unreadable: dict[str, int] = {}
         """The versions of rows that are no entries."""
@@ -197,7 +199,9 @@ class Bindings:
     def _know(self, key: str, version: int, fields: dict[str, Any]) -> None:
         self._known[key] = _Known(version, fields)
         self._unreadable.pop(key, None)
-        (self.linked.add if self.entries[key].linked else self.linked.discard)(key)
+        entry = self.entries[key]
+        (self.linked.add if entry.linked else self.linked.discard)(key)
+        (self.following.add if entry.follows else self.following.discard)(key)
 
     def _merge(self, key: str, version: int, text: str) -> None:
         try:
@@ -222,6 +226,7 @@ class Bindings:
         self._known.pop(key, None)
         self._unreadable.pop(key, None)
         self.linked.discard(key)
+        self.following.discard(key)
 
 
 def _take_over(

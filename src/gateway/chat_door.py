@@ -20,7 +20,7 @@ from agent.request import DeliverTo, Question, TakenOver, TurnRequest, WaitingNo
 from conversation.door import Abandoned, Door, Origin
 from conversation.offering import Offers
 from conversation.patience import retry_until_stored
-from hermes_state import StoreError
+from hermes_state import NOBODY, StoreError, is_owned
 
 from .config import GatewayConfig, Platform
 from .message_parts import merge_parts
@@ -33,7 +33,7 @@ from .streaming import Stream
 if TYPE_CHECKING:
     from agent.events import Event, Watcher
     from conversation.room import Share
-    from hermes_state import AsyncSessionDB
+    from hermes_state import AsyncSessionDB, PlatformLease
 
     from .abandoned_in_chats import AbandonedTurns
     from .agent_source import AgentSource
@@ -69,6 +69,8 @@ class ChatParts:
     """Notes how many messages the session of a chat's agent has now."""
     serves: Callable[[Platform], bool] = lambda platform: True
     """Whether the chats of a platform are this gateway's at this moment."""
+    still_holds: Callable[[PlatformLease | None], bool] = lambda lease: True
+    """Whether what was taken up under a lease is still this gateway's to go on with."""
 
 
 class ChatDoor(Door[Inbound]):
@@ -268,8 +270,10 @@ class ChatDoor(Door[Inbound]):
         return watch
 
     def keeps(self, inbound: Inbound, outcome: NotStarted) -> bool:
-        """A message that a stop of the gateway kept from beginning waits for the next start."""
-        return not outcome.failed and not self._parts.is_running()
+        """A message that a stop of the gateway kept from beginning waits for the next start, and
+        one whose chat is not ours at this moment for whoever has it: we could not tell it why."""
+        inbound.is_kept = not self._parts.serves(inbound.event.source.platform)
+        return inbound.is_kept or (not outcome.failed and not self._parts.is_running())
 
     async def close(self, inbound: Inbound) -> None:
         """Show no more."""
@@ -305,7 +309,7 @@ class ChatDoor(Door[Inbound]):
         """See the answer out, or say why there is none."""
         parts, source, stream = self._parts, inbound.event.source, inbound.stream
         stored, history = outcome.text, len(outcome.messages)
-        if outcome.is_silent:
+        if outcome.is_silent or inbound.is_kept:
             log.info("The turn in %s is answered by another process", self.key)
         elif stored:
             answer_id = f"{inbound.inbox_id}:{outcome.api_calls}"
@@ -368,10 +372,15 @@ class ChatDoor(Door[Inbound]):
         return bool(turn["deliver_to"]) or any(map(self._turns.steers, waiting))
 
     async def offer(self, inbound: Inbound, turn: Mapping[str, Any]) -> None:
-        """Let the turn read what waits here, in its order, if messages are to steer."""
+        """Let the turn read what waits here, in its order, if messages are to steer; have it make
+        way if they are to interrupt."""
         for waiting in await self._waiting():
             name = waiting.inbox_id
             if not await self._parts.db.at_hand(self._turns.steers, waiting):
+                if await self._parts.db.at_hand(self._turns.interrupts, waiting):
+                    await self._offers.make_way(self.session_id(), turn, name)
+                return
+            if not await self._parts.db.at_hand(self._may_steer, waiting):
                 return
             is_new = not self._offers.has_offered(name)
             text = waiting.event.text
@@ -381,16 +390,25 @@ class ChatDoor(Door[Inbound]):
             if is_new:
                 await self.mirror_question(waiting)
 
+    def _may_steer(self, inbound: Inbound) -> bool:
+        """Whether whoever wrote may have a turn read it that another process runs: for whom that is
+        cannot be told, but whose conversation it is."""
+        source, agents = inbound.event.source, self._parts.agents
+        if agents.access(source, self.key).role == "operator":
+            return True
+        row = self._parts.db.sync.get_session(self.session_id())
+        return row is None or is_owned(row, source.owner or NOBODY)
+
     async def _answer_read(self) -> None:
-        """The other turn has ended. Where the chat is not linked, nobody else shows it the answer
-        to what that has read."""
+        """The other turn has ended. Tell a chat that is not shown such turns what was answered to
+        what that has read."""
         parts, entry = self._parts, self._parts.store.entry(self.key)
         rows = await parts.db.list_waiting(session_key=self.key)
         unread = {row["id"] for row in rows}
         names = [name for key, name in self.steered if key == self.key and name not in unread]
         read = [self.admitted[name] for name in names if name in self.admitted]
         text = ""
-        if read and entry is not None and not entry.linked:
+        if read and entry is not None and not (entry.linked or entry.follows):
             tip = await parts.db.at_hand(parts.db.sync.get_compression_tip, entry.session_id)
             messages = await parts.db.get_messages_as_conversation(tip)
             last = messages[-1] if messages else {}
@@ -399,8 +417,8 @@ class ChatDoor(Door[Inbound]):
         if text:
             await parts.delivery.say(read[-1].event.source, self.key, text)
 
-    def door_of(self, turn: Abandoned) -> ChatDoor | None:
-        """The chat that an abandoned turn belongs to."""
+    def door_of(self, turn: Abandoned) -> Door[Any] | None:
+        """The chat or the job that an abandoned turn belongs to."""
         return self._turns.door_of(turn)
 
     async def take_over(self, turn: Abandoned) -> Inbound | None:

@@ -8,10 +8,11 @@ it, so that both are answered. What waits is in the store's inbox, so a restart 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from conversation import busy
-from conversation.door import Abandoned
+from conversation.door import Abandoned, Door
 from conversation.service import Conversations
 
 from .abandoned_in_chats import AbandonedTurn
@@ -40,6 +41,8 @@ class ChatTurns:
         self._db, self._store, self._config = parts.db, parts.store, parts.config
         self._doors: dict[str, ChatDoor] = {}
         self.parts = PartsExpected(parts.config.message_parts_wait)
+        self.job_door: Callable[[Abandoned], Door[Any] | None] = lambda turn: None
+        """The door of an abandoned turn that is a job's."""
 
     def door(self, key: str) -> ChatDoor:
         """The door of a chat."""
@@ -64,8 +67,11 @@ class ChatTurns:
                 ]
             )
 
-    def door_of(self, turn: Abandoned) -> ChatDoor | None:
-        """The door of the chat that an abandoned turn belongs to; None if it is no chat's here."""
+    def door_of(self, turn: Abandoned) -> Door[Any] | None:
+        """The door of the chat or the job that an abandoned turn belongs to; None if it is neither
+        here."""
+        if (job := self.job_door(turn)) is not None:
+            return job
         chat_turn = self._chat_parts.abandoned.chat_of(turn.row)
         return None if chat_turn is None else self.door(chat_turn.key)
 
@@ -82,6 +88,8 @@ class ChatTurns:
         """
         key = inbound.session_key
         holder = await self._find_running(key)
+        if not self._chat_parts.still_holds(inbound.under):
+            return  # it was forgotten with its lease; who has the chat now takes it up anew
         door = self.door(key)
         inbound.steers = mode == "steer"
         door.admitted[inbound.inbox_id] = inbound
@@ -96,6 +104,8 @@ class ChatTurns:
             return
         mode = mode or await self._find_busy_mode(key)
         agent = self.conversations.agents.get(running.key)
+        if mode == "steer" and not self._is_asker_equal(inbound, running):
+            return  # what one may have done, another must not ask for in their turn
         if mode == "steer" and hasattr(agent, "steer") and not inbound.event.media:
             waiting = await self._db.list_waiting(session_key=key, limit=LOOK_AHEAD)
             if not door.is_waiting(inbound):
@@ -109,6 +119,14 @@ class ChatTurns:
             await self.join_waiting(door, running.key)
             if door.is_waiting(inbound) and (key, inbound.inbox_id) not in running.steered:
                 busy.make_way(agent)
+
+    def _is_asker_equal(self, inbound: Inbound, running: ChatDoor) -> bool:
+        """Whether whoever wrote may use the same as the person whose turn runs."""
+        source, asker, access = inbound.event.source, running.asker, self._chat_parts.agents.access
+        if asker is None or asker.owner == source.owner:
+            return True
+        own, theirs = access(source, inbound.session_key), access(asker, running.key)
+        return own.role == theirs.role or own.role == "operator"
 
     async def join_waiting(self, door: ChatDoor, holder: str) -> None:
         """Let what waits in a chat join the turn that runs there, where that has not said anything.
@@ -193,6 +211,13 @@ class ChatTurns:
         if inbound.waited or inbound.is_noted or inbound.event.media:
             return False
         return inbound.steers or self._busy_mode(inbound.session_key) == "steer"
+
+    def interrupts(self, inbound: Inbound) -> bool:
+        """Whether a turn that another process runs is to make way for a message; for threads
+        too."""
+        if inbound.waited or inbound.is_noted or inbound.steers:
+            return False
+        return self._busy_mode(inbound.session_key) == "interrupt"
 
     async def queue(self, inbound: Inbound, message: str) -> int:
         """Let a message wait for the end of the running turn, whatever others of its chat do;

@@ -14,11 +14,11 @@ from agent.slash.dispatch import is_command
 from hermes_state import plain_text
 
 from .asking import Questions
-from .authorization import OPERATOR_COMMANDS
 from .restart import Restart
 from .session import SessionSource
 
 if TYPE_CHECKING:
+    from agent.access import Access
     from agent.slash.results import Prefill
     from hermes_state import AsyncSessionDB
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def is_answer(questions: Questions, inbound: Inbound) -> bool:
-    """Hand a pressed button or an answer to the open question; False if there is none."""
+def is_answer(questions: Questions, inbound: Inbound, access: Callable[[], Access]) -> bool:
+    """Hand a pressed button or an answer to the open question; False if there is none. Approval
+    is for those who may use /approve, as their `access` says."""
     event = inbound.event
     if event.button is not None:
-        return _pressed(questions, inbound.session_key, event.button)
+        return _pressed(questions, inbound.session_key, event.button, access())
     text = event.text.strip()
     if questions.waiting(inbound.session_key, "clarify") and not text.startswith("/"):
         return questions.answer(inbound.session_key, "clarify", text) > 0
@@ -77,12 +78,9 @@ class Commands:
         name = parse(line)[0]
         command = lookup(name, "gateway")
         name = command.name if command else name  # an alias is no way around what it stands for
-        if not parts.authorization.may_command(source, name):
-            where = f"platforms.{source.platform.value}.admins in config.yaml"
-            answer = f"/{name} is for administrators of this gateway: those named under {where}."
-            if name in OPERATOR_COMMANDS:
-                answer = f"/{name} is for the operator. If that is you: hermes people code"
-            await delivery.say(source, key, answer)
+        access = parts.authorization.access(source, key)
+        if refusal := access.why_no_command(name):
+            await delivery.say(source, key, refusal)
             return
         if name == "last":
             await delivery.say(source, key, await _last_answer(parts.store, parts.db, key))
@@ -132,7 +130,7 @@ async def _last_answer(store: SessionStore, db: AsyncSessionDB, session_key: str
     return "There is no answer in this conversation yet."
 
 
-def _pressed(questions: Questions, session_key: str, data: str) -> bool:
+def _pressed(questions: Questions, session_key: str, data: str, access: Access) -> bool:
     """A button under a question: "approval:<id>:<choice>" or "clarify:<id>:<number>"."""
     kind, _, rest = data.partition(":")
     question_id, _, answer = rest.rpartition(":")
@@ -140,6 +138,9 @@ def _pressed(questions: Questions, session_key: str, data: str) -> bool:
         return False
     if kind == "clarify":
         answer = str(int(answer) + 1) if answer.isdigit() else answer
+    if kind == "approval" and answer != "deny" and access.why_no_command("approve"):
+        log.info("Somebody who may not approve pressed a button in %s", session_key)
+        return True
     if not questions.answer(session_key, kind, answer, id=question_id):
         log.info("A button of an answered question was pressed in %s", session_key)
     return True

@@ -116,6 +116,9 @@ class GatewayConfig:
     reset_by_type: dict[str, ResetPolicy] = field(default_factory=dict)
     reset_by_platform: dict[str, ResetPolicy] = field(default_factory=dict)
     reset_triggers: tuple[str, ...] = ("/new", "/reset")
+    workspaces: str = ""
+    """Where the agent works for each person, with `{person}` for their folder; empty: for all where
+    the gateway was started."""
     group_sessions_per_user: bool = True
     thread_sessions_per_user: bool = False
     max_concurrent_sessions: int | None = None

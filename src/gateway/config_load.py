@@ -69,12 +69,21 @@ def _set(target: GatewayConfig, name: str, value: Any) -> None:
         log.warning("gateway.%s: %r cannot be used; it stays %r", name, value, default)
 
 
+WEB = "web"
+
+
 def _platforms(
     section: Mapping[str, Any], environ: Mapping[str, str], allow_all: bool
 ) -> dict[Platform, PlatformConfig]:
     platforms = {}
     manifests = all_manifests()
     for name in sorted({str(name) for name in section} | manifests.keys()):
+        if name == WEB:  # the page is served by a command of its own, which reads its section
+            if _mapping(section.get(name)).get("enabled"):
+                log.warning(
+                    "platforms.web.enabled: a gateway does not serve the page; run hermes web"
+                )
+            continue
         try:
             platform = Platform.of(name)
         except ValueError:

@@ -80,6 +80,8 @@ class Delivery:
         self._left: list[dict[str, Any]] = []
         """Deliveries that dead processes were sending; settled when their platform is connected."""
         self.working_directory = Path(os.getcwd())  # noqa: PTH109 - as the agents are built
+        self.folder_of: Callable[[str], Path | None] = lambda session_key: None
+        """Where the agent works in a chat, if that is not the same for all."""
         self.delivered = 0
         self.failed = 0
 
@@ -210,7 +212,7 @@ class Delivery:
                 self.wake_chat(row["session_key"])
 
     async def _settle_unsure(self, row: dict[str, Any]) -> None:
-        db, repeats = self._db, self._may_repeat(row)
+        db, repeats = self._db, await self._may_repeat(row)
         if not repeats:
             await self._tell_unsure(row, UNSURE)
         state, reason = ("pending", "restarted") if repeats else ("failed", "unknown: restarted")
@@ -227,7 +229,7 @@ class Delivery:
         )
         await self.say(source, row["session_key"], text, name=f"{row['obligation_id']}:unsure")
 
-    def _may_repeat(self, row: dict[str, Any]) -> bool:
+    async def _may_repeat(self, row: dict[str, Any]) -> bool:
         """Whether a text is sent again that may have been shown.
 
         A notice always is: twice does no harm, and /last could not bring it back. An answer is
@@ -243,7 +245,7 @@ class Delivery:
             return False
         if not adapter.capabilities.media:
             return True
-        return not self._outgoing(row["content"])[1]
+        return not (await self._outgoing(row["content"], row["session_key"]))[1]
 
     def wake_chat(self, session_key: str) -> asyncio.Task[None]:
         """Have what a chat is owed sent now."""
@@ -359,7 +361,7 @@ class Delivery:
         text: str = row["content"]
         files: list[Path] = []
         if adapter.capabilities.media and not delivery_id.startswith("say:"):
-            text, files = self._outgoing(text)
+            text, files = await self._outgoing(text, row["session_key"])
         parts = split_message(text, adapter.capabilities.max_length, adapter.measure)
         if files and not text:
             parts = []
@@ -422,11 +424,12 @@ class Delivery:
         await self.forget_preview(turn)
         return message_id is not None
 
-    def _outgoing(self, text: str) -> tuple[str, list[Path]]:
-        """An answer, and the files that it names."""
+    async def _outgoing(self, text: str, session_key: str) -> tuple[str, list[Path]]:
+        """An answer, and the files that it names, in the folder in which the agent works."""
         if not any(mark in text for mark in FILE_MARKS):
             return text, []
-        return outgoing(text, self.working_directory, self._home)
+        folder = await self._db.at_hand(self.folder_of, session_key)
+        return outgoing(text, folder or self.working_directory, self._home)
 
     def _adapter(self, platform: str) -> PlatformAdapter | None:
         try:

@@ -2,7 +2,7 @@
 
 Its lease is looked at in the moment before a message is sent or changed, by our own clock: a
 replica that was suspended or disconnected for longer than its lease sends nothing when it comes
-back.
+back. Clients of adapters look once more, right before bytes go out (`platforms.last_look`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .platforms.base import PlatformAdapter, SendError
+from .platforms.last_look import LOST, fenced_by
 
 EFFECTS = ("send", "edit", "typing", "react", "send_media")
 """What a platform's people see."""
-LOST = "another replica may hold this platform by now"
 
 
 def fence_effects(adapter: PlatformAdapter, is_sure: Callable[[], bool]) -> None:
@@ -31,6 +31,7 @@ def _fenced(
     async def fenced(*args: Any, **kwargs: Any) -> Any:
         if not is_sure():
             raise SendError(LOST)
-        return await effect(*args, **kwargs)
+        with fenced_by(is_sure):
+            return await effect(*args, **kwargs)
 
     return fenced

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from hermes_state import NOBODY, is_owned
 
-from .identify import identify
 from .link_codes import LinkCodeError, offer_code, take_code
 from .session import SessionEntry, SessionSource
 
@@ -78,7 +77,7 @@ class Links:
         if mine.linked and await self._are_one(mine.session_id, first.session_id):
             return "This chat is in that conversation already."
         if first.origin is not None:
-            await identify(self._db, first.origin)
+            await self._authorization.identify(first.origin)
             await self._db.at_hand(_begin, self._db.sync, first, first.origin)
         await self._chats.switch_chat(key, first.session_id, source)
         await self._db.at_hand(store.mark_linked, key)
@@ -129,12 +128,17 @@ class Links:
 
 
 async def may_see(store: SessionStore, authorization: Authorization, key: str) -> bool:
-    """Whether a chat is still linked, and its person may still talk here: whoever is shut out reads
-    nothing more either."""
+    """Whether a chat is still linked, or follows what is its person's, and that person may still
+    talk here: whoever is shut out reads nothing more either."""
     entry = store.entry(key)
-    if entry is None or not entry.linked or entry.origin is None:
+    if entry is None or entry.origin is None or not (entry.linked or entry.follows):
         return False
-    return await authorization.admits(entry.origin)
+    source = entry.origin
+    if not await authorization.admits(source):
+        return False
+    if entry.linked:
+        return True
+    return source.chat_type == "dm" and await authorization.is_theirs(source, entry.session_id)
 
 
 def _begin(db: SessionDB, entry: SessionEntry, source: SessionSource) -> None:

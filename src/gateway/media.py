@@ -44,6 +44,11 @@ def safe_name(name: str, fallback: str = "file") -> str:
     return f"{stem[:80] or fallback}.{ending[:12]}"
 
 
+def folder_for(home: Path, platform: str, chat_id: str) -> Path:
+    """Where the files of a chat are kept."""
+    return home / "media" / safe_name(platform) / safe_name(chat_id, "chat")
+
+
 async def keep(
     home: Path,
     platform: str,
@@ -56,7 +61,7 @@ async def keep(
 
     The same name in the same chat is the same file: one that is delivered again replaces itself.
     """
-    folder = home / "media" / safe_name(platform) / safe_name(chat_id, "chat")
+    folder = folder_for(home, platform, chat_id)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / safe_name(name)
     # Not flushed: every chat would wait for the disk.

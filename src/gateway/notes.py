@@ -14,6 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hermes_state.goals import ACTIVE, step_id
+
 from .config import Platform
 from .pipeline import Inbound
 from .platforms.base import MessageEvent
@@ -40,6 +42,8 @@ class NoteTurns:
     turns: ChatTurns
     resting_until: dict[str, float] = field(default_factory=dict)
     """By key: until when no further such turn is begun."""
+    steps: dict[str, str] = field(default_factory=dict)
+    """By key: the step of its goal that was begun last; the next one need not rest."""
 
     async def look(self, platforms: Collection[Platform]) -> int:
         """Begin a turn in every idle chat with waiting notes; returns how many.
@@ -47,8 +51,10 @@ class NoteTurns:
         An API client is told with its next request: there is nobody to answer before.
         """
         from agent.abandoned_work import end_abandoned_tasks
+        from agent.goals import advance_stalled
 
         await asyncio.to_thread(end_abandoned_tasks, self.db.sync)
+        await self.db.at_hand(advance_stalled, self.db.sync)
         begun = 0
         for session_id in await self.db.list_noted():
             tip = await self.db.get_compression_tip(session_id)
@@ -61,7 +67,9 @@ class NoteTurns:
             if not await self.authorization.admits(source):
                 continue  # whoever may no longer talk here is told nothing either
             key = entry.session_key
-            if time.monotonic() < self.resting_until.get(key, 0.0):
+            step = await self.db.at_hand(self._goal_step, tip)
+            is_new_step = bool(step) and step != self.steps.get(key)
+            if time.monotonic() < self.resting_until.get(key, 0.0) and not is_new_step:
                 continue
             name = f"note:{key}:{os.urandom(6).hex()}"
             inbound = Inbound(MessageEvent("", source), key, name, is_noted=True)
@@ -69,5 +77,11 @@ class NoteTurns:
                 # If the turn fails before it has taken the notes, it must not be retried all the
                 # time.
                 self.resting_until[key] = time.monotonic() + AGAIN_SECONDS
+                self.steps[key] = step
                 begun += 1
         return begun
+
+    def _goal_step(self, session_id: str) -> str:
+        """The step that the goal of a conversation is at; empty without one that goes on."""
+        goal = self.db.sync.get_goal(session_id)
+        return step_id(goal) if goal is not None and goal["status"] == ACTIVE else ""

@@ -31,6 +31,7 @@ from .session import SessionEntry, SessionSource
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agent.access import Access
     from hermes_state import AsyncSessionDB, PlatformLease, TakenTurn
 
     from .asking import Questions
@@ -69,6 +70,8 @@ class Inbound:
     """What the chat sees of its turn, once that is prepared."""
     began_in: str = ""
     """The session its turn began in."""
+    is_kept: bool = False
+    """Its turn could not begin, and the chat could not be told: it waits on in the inbox."""
     under: PlatformLease | None = None
     """Where several gateways share the store: the lease under which it was taken up. Its turn is
     not begun under another: so messages of a chat stay in order when it changes hands."""
@@ -95,11 +98,13 @@ class Pipeline:
         commands: Commands,
         serves: Callable[[Platform], bool] = lambda platform: True,
         lease_of: Callable[[Platform], PlatformLease | None] = lambda platform: None,
+        still_holds: Callable[[PlatformLease | None], bool] = lambda lease: True,
         home: Path | None = None,
     ) -> None:
-        """`serves` says whether a platform's chats are this gateway's, and `lease_of` under which
-        lease; what others' chats send is stored, and theirs to go on with. Files that another
-        gateway took in are brought to `home`."""
+        """`serves` says whether a platform's chats are this gateway's, `lease_of` under which
+        lease, and `still_holds` whether they are still under that one; what others' chats send is
+        stored, and theirs to go on with. Files that another gateway took in are brought to
+        `home`."""
         self._config = config
         self._db, self._store = db, store
         self._authorization = authorization
@@ -111,6 +116,7 @@ class Pipeline:
         self._commands = commands
         self._serves = serves
         self._lease_of = lease_of
+        self._still_holds = still_holds
         self._home = home
         self._under_way: dict[str, Platform] = {}
         """What was taken up here and may still wait in the inbox, by its id."""
@@ -240,10 +246,14 @@ class Pipeline:
         Who is stopped in here has not begun: it waits in the inbox for the next start.
         """
         admitted = await self._authorise(inbound) and await self._run_hooks(inbound)
+        if not self._still_holds(inbound.under):
+            # It was forgotten with its lease. If the chat is ours again, it was taken up again, and
+            # waits behind this; what came after it must not find one of the two gone.
+            return None
         if not self._may_go_on(inbound):
             self._put_back(inbound)
             return None
-        if not admitted or is_answer(self._questions, inbound):
+        if not admitted or is_answer(self._questions, inbound, lambda: self._access(inbound)):
             await self._conversations.drop(inbound.inbox_id)
         elif (line := command_line(self._config.reset_triggers, inbound)) is not None:
             return line
@@ -252,6 +262,9 @@ class Pipeline:
                 await self._bring_files(inbound.event)
             await self._turns.take(inbound)
         return None
+
+    def _access(self, inbound: Inbound) -> Access:
+        return self._authorization.access(inbound.event.source, inbound.session_key)
 
     async def _bring_files(self, event: MessageEvent) -> None:
         """Have the files of a message here, also those that another gateway took in."""

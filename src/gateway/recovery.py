@@ -20,6 +20,7 @@ from .session import SessionSource
 
 if TYPE_CHECKING:
     from agent.config import Config
+    from conversation.scheduler import Scheduler
     from hermes_state import AsyncSessionDB
 
     from .abandoned_in_chats import AbandonedTurns
@@ -55,6 +56,7 @@ class Recovery:
     notes: NoteTurns
     turns: ChatTurns
     pipeline: Pipeline
+    jobs: Scheduler
     recovered: set[Platform] = field(default_factory=set)
     """Platforms whose chats were recovered."""
     seen: set[Platform] = field(default_factory=set)
@@ -92,6 +94,8 @@ class Recovery:
                 await self.abandoned.look(platforms, self.turns.begin_with)
                 await self.notes.look(platforms)
                 await self.delivery.look()
+                if self.settings.jobs.enabled:
+                    await self.jobs.recover()
                 # Other gateways may have accepted something, or be gone.
                 if self.db.sync.is_on_server:
                     await self._tell_begun(platforms)

@@ -21,14 +21,13 @@ from agent.request import Question, TurnRequest
 from conversation.busy import BusyMode, offer
 from conversation.door import Abandoned, Door, Origin
 from conversation.offering import Offers
+from conversation.stored_turns import stored_outcome
 from conversation.watching import LOGS
 from hermes_state import LEASE_SECONDS, StoreError
 
 from .config import Platform
-from .identify import identify
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource, build_session_key
-from .stored_turns import stored_outcome
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     from .agent_source import AgentSource
     from .asking import Questions
+    from .authorization import Authorization
     from .chat_turns import ChatTurns
 
 log = logging.getLogger(__name__)
@@ -72,10 +72,15 @@ class StoppingError(RequestError):
         self.accepted = accepted
 
 
-def _source(owner: str, conversation_id: str, person: Person | None = None) -> SessionSource:
+def _source(
+    owner: str,
+    conversation_id: str,
+    person: Person | None = None,
+    doors: tuple[str, ...] = (),
+) -> SessionSource:
     return SessionSource(
         Platform.API_SERVER, owner, user_id=owner, user_name=owner,
-        thread_id=conversation_id, role_authorized=True, person=person,
+        thread_id=conversation_id, role_authorized=True, person=person, doors=doors,
     )  # fmt: skip
 
 
@@ -109,6 +114,13 @@ class Request:
     """What the agent may do from this message on; as it is with the conversation if None."""
     person: Person | None = None
     """Whose key it is."""
+    doors: tuple[str, ...] = ()
+    """Theirs, where what they may use depends on that."""
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether a turn that another process runs is to make way for it."""
+        return self.busy_mode == "interrupt"
 
     @property
     def steers(self) -> bool:
@@ -118,7 +130,7 @@ class Request:
     @property
     def source(self) -> SessionSource:
         """Where it comes from."""
-        return _source(self.owner, self.conversation_id, self.person)
+        return _source(self.owner, self.conversation_id, self.person, self.doors)
 
     @property
     def key(self) -> str:
@@ -151,6 +163,7 @@ class RequestParts:
     """Those of the chats; a request may find one abandoned in its conversation."""
     is_running: Callable[[], bool]
     """False once the gateway is being stopped."""
+    authorization: Authorization
 
 
 class RequestDoor(Door[_Asked]):
@@ -291,10 +304,14 @@ class RequestDoor(Door[_Asked]):
         return bool(turn["deliver_to"]) or (bool(queue) and queue[0].request.steers)
 
     async def offer(self, asked: _Asked, turn: Mapping[str, Any]) -> None:
-        """Let the turn read the messages that are to steer it, in their order."""
+        """Let the turn read the messages that are to steer it, in their order, or have it make way
+        for the next one."""
+        offers = self._requests.offers_of(self.key)
         for waiting in list(self._conversations.queue(self.key)):
             request = waiting.request
-            if not request.steers or not await self._requests.offers_of(self.key).offer(
+            if request.interrupts:
+                await offers.make_way(self.session_id(), turn, request.id)
+            if not request.steers or not await offers.offer(
                 self.session_id(), turn, request.content, request.id
             ):
                 return
@@ -385,8 +402,8 @@ class Requests:
                 row["platform_message_id"], stored=True, mode=facts.get("mode"),
             )  # fmt: skip
             source = request.source
-            await identify(db, source)
-            request.person = source.person
+            await self._parts.authorization.identify(source)
+            request.person, request.doors = source.person, source.doors
             self._append(self._new(request))
 
     async def _line_up(self, request: Request) -> _Asked:
@@ -397,8 +414,8 @@ class Requests:
         if ahead > MOST_WAITING:
             raise TooManyWaitingError(ahead - 1)
         asked = self._new(request)
-        if request.steers and request.message_id is None:
-            # Another process's turn may read it: it is found again by this name.
+        if (request.steers or request.interrupts) and request.message_id is None:
+            # Another process's turn may read it, or make way for it: it is found by this name.
             request.message_id = request.id.rpartition(":")[2]
         is_kept = request.durable or request.message_id is not None
         if ahead or is_kept:

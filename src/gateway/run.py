@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent.abandoned_work import end_abandoned_tasks
+from agent.access import table_of
 from agent.outcome import outcome_from_dict
+from agent.workspaces import Workspaces
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
 from conversation.tasks import Tasks
@@ -40,6 +42,7 @@ from .delivery import Delivery
 from .dispatch_hook import DispatchHook
 from .expiry import Expiry, prune, watch_expiry
 from .handoff import Handoffs
+from .jobs import GatewayJobs
 from .links import Links, may_see
 from .notes import NoteTurns
 from .pipeline import Pipeline
@@ -53,6 +56,7 @@ from .session import SessionEntry, SessionSource
 from .session_store import SessionStore
 from .supervision import Supervisor
 from .surface import CommandParts
+from .workspaces import folder_of_chat
 
 if TYPE_CHECKING:
     from agent.config import Config
@@ -106,7 +110,7 @@ class GatewayRunner:
             session_db, shared_settings(settings), settings.replicas.address or None,
             settings.replicas.prefer,
         )  # fmt: skip
-        self.authorization = Authorization(config, session_db)
+        self.authorization = Authorization(config, session_db, table_of(settings))
         self.delivery = Delivery(
             session_db, self.adapters, config, home, self._tasks.spawn,
             may_see=functools.partial(may_see, self.session_store, self.authorization),
@@ -135,9 +139,12 @@ class GatewayRunner:
         places = self.conversations.places
         chats = ChatSessions(store, db, self._evict_cached_agent)
         options = ChatOptions(store, places, {"reasoning": settings.model.reasoning_effort})
+        workspaces = Workspaces(config.workspaces, self.home)
+        delivery.folder_of = functools.partial(folder_of_chat, workspaces, db.sync, store)
         agents = AgentSource(
             self.agents, db, store, settings, self.shared_model, options, adapters, self.questions,
-            delivery, lambda: self.hooks, self._tasks.spawn,
+            delivery, lambda: self.hooks, self._tasks.spawn, authorization.access,
+            workspaces,
         )  # fmt: skip
         links = Links(store, db, self.conversations, authorization, delivery, chats)
         abandoned = AbandonedTurns(
@@ -153,6 +160,7 @@ class GatewayRunner:
                 follow=lambda *chat: self._follow_rotation(*chat),
                 recount=lambda *chat: self._refresh_agent_cache_message_count(*chat),
                 serves=lambda platform: self.supervisor.serves(platform),
+                still_holds=lambda lease: self.supervisor.still_holds(lease),
             ),
         )  # fmt: skip
         commands = Commands(
@@ -167,16 +175,33 @@ class GatewayRunner:
         self.pipeline = Pipeline(
             config, db, store, authorization, delivery, self.questions, self.turns, self.hook,
             commands, serves=lambda platform: self.supervisor.serves(platform),
-            lease_of=lambda platform: self.supervisor.lease_of(platform), home=settings.home,
+            lease_of=lambda platform: self.supervisor.lease_of(platform),
+            still_holds=lambda lease: self.supervisor.still_holds(lease), home=settings.home,
         )  # fmt: skip
-        self.request_parts = RequestParts(db, agents, self.questions, self.turns, self.is_running)
+        self.request_parts = RequestParts(
+            db, agents, self.questions, self.turns, self.is_running, authorization
+        )
         self.handoffs = Handoffs(
             db, store, config, adapters, authorization, delivery, places, chats.switch_chat,
             self._evict_cached_agent, lambda platform: self.supervisor.is_elsewhere(platform),
         )  # fmt: skip
         notes = NoteTurns(db, store, authorization, self.turns)
+        jobs = GatewayJobs(
+            db, settings, store, agents, adapters, self.questions, delivery, self.turns,
+            self.is_running,
+        )  # fmt: skip
+        self.turns.job_door = jobs.door_of
+        self.scheduler = jobs.scheduler()
         self.recovery = Recovery(
-            db, store, settings, delivery, abandoned, notes, self.turns, self.pipeline
+            db,
+            store,
+            settings,
+            delivery,
+            abandoned,
+            notes,
+            self.turns,
+            self.pipeline,
+            self.scheduler,
         )
         self.supervisor = Supervisor(
             config.platforms, adapters, self._make_adapter, recover=self.recovery.recover,
@@ -202,6 +227,9 @@ class GatewayRunner:
         self.spawn(self._session_expiry_watcher())
         self.spawn(self.handoffs.watch(self.is_running))
         self.spawn(self.recovery.watch(self.adapters, self.is_running))
+        if self.settings.jobs.enabled:
+            await self.scheduler.recover(with_own=True)
+            self.spawn(self.scheduler.watch(self.is_running))
         self.spawn(self.replica.keep_tidy(end_abandoned_tasks))
         self.spawn(self.balance.watch(self.is_running))
         self._update_runtime_status("running")

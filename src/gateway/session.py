@@ -48,6 +48,8 @@ class SessionSource:
     delivered_via_upstream_relay: bool = False
     person: Person | None = field(default=None, compare=False)
     """Who the sender is, once that was looked up; not kept, since it may change."""
+    doors: tuple[str, ...] = field(default=(), compare=False)
+    """Every door of theirs, if that was looked up too; not kept either."""
 
     @property
     def guild_id(self) -> str | None:
@@ -65,6 +67,12 @@ class SessionSource:
         """The id of the person whose history this is. Until they are looked up it is their door,
         which is the id of whoever has no other."""
         return self.person.id if self.person is not None else self.door
+
+    @property
+    def group(self) -> str | None:
+        """The chat, if others read along in it ("telegram:-100")."""
+        is_alone = self.chat_type in ("", "dm") or not self.chat_id
+        return None if is_alone else f"{self.platform.value}:{self.chat_id}"
 
     def to_dict(self) -> dict[str, Any]:
         """As it is kept; what is empty is left out."""
@@ -142,6 +150,8 @@ class SessionEntry:
     origin: SessionSource | None = None
     linked: bool | None = None
     """Whether other chats are (or were) in the same conversation on purpose, and see this one."""
+    follows: bool | None = None
+    """Whether the chat is shown what its person says elsewhere in the conversation it is in."""
     options: dict[str, str] | None = None
     """What a person set for the conversation, with that conversation's name (`chat_options`)."""
     wished_title: str | None = None
@@ -207,11 +217,11 @@ def _kept(kind: type, *left_out: str) -> dict[str, None]:
     return {field.name: None for field in dataclasses.fields(kind) if field.name not in left_out}
 
 
-_SOURCE_FIELDS = _kept(SessionSource, "delivered_via_upstream_relay", "person")
+_SOURCE_FIELDS = _kept(SessionSource, "delivered_via_upstream_relay", "person", "doors")
 _ENTRY_FIELDS = _kept(SessionEntry, "finalize_failures")
 _ZONE = "utc_offset"
 """How many seconds the clock of whoever wrote `updated_at` is ahead of UTC."""
-OPTIONAL = ("model_override", "origin", "linked", "options", "wished_title")
+OPTIONAL = ("model_override", "origin", "linked", "follows", "options", "wished_title")
 """The fields that are kept only if they are not None."""
 
 

@@ -214,6 +214,7 @@ class SessionStore:
             model_override=None if reason else entry.model_override,
             origin=source or entry.origin,
             linked=True if others else None,
+            follows=entry.follows,
             wished_title=entry.wished_title if reason else None,
         )
         return fresh if self._bindings.rebind(entry, fresh, others, RESET_REASON) else None
@@ -266,6 +267,10 @@ class SessionStore:
         """Let a chat see what is said in its conversation elsewhere, and the others see it."""
         return self._change(session_key, linked=True) is not None
 
+    def set_follows(self, source: SessionSource, follows: bool) -> None:
+        """Say whether a chat is shown what its person says elsewhere in the same conversation."""
+        self._change(self.get_or_create_session(source).session_key, follows=follows or None)
+
     def linked_with(self, session_id: str, session_key: str) -> list[SessionEntry]:
         """The entries of other chats that see what is said in a session."""
         entries = self._entries
@@ -281,9 +286,17 @@ class SessionStore:
                 "chat_id": entry.origin.chat_id,
                 "thread_id": entry.origin.thread_id,
             }
-            for entry in self.linked_with(session_id, session_key)
+            for entry in self._shown(session_id, session_key)
             if entry.origin is not None
         ]
+
+    def _shown(self, session_id: str, session_key: str) -> list[SessionEntry]:
+        """The entries of other chats that see what is said in a session, or follow it."""
+        entries, bindings = self._entries, self._bindings
+        seeing = {
+            key: entries[key] for key in bindings.linked | bindings.following if key in entries
+        }
+        return sharing(seeing, session_key, session_id)
 
     def update_session(self, session_key: str, last_prompt_tokens: int | None = None) -> None:
         """The session was used now."""
@@ -387,11 +400,19 @@ class SessionStore:
         anew, or was first.
         """
         with self._lock:
+            if entry.expiry_finalized:
+                return False  # another was first, and this process has read so meanwhile
+            model_override = entry.model_override
             entry.expiry_finalized = True
             if clear_model_override:
                 entry.model_override = None
-            if not self._bindings.save(entry, "updated_at", "expiry_finalized"):
-                return False
+            try:
+                if not self._bindings.save(entry, "updated_at", "expiry_finalized"):
+                    return False
+            except Exception:
+                # Nothing was stored: the next round finds the entry as it was.
+                entry.expiry_finalized, entry.model_override = False, model_override
+                raise
         self._db.set_expiry_finalized(entry.session_id)
         self._db.end_session(entry.session_id, RESET_REASON)
         return True

@@ -96,6 +96,11 @@ class Supervisor:
             raise LeaseLostError(name)
         return lease
 
+    def still_holds(self, lease: PlatformLease | None) -> bool:
+        """Whether what was taken up under a lease is still ours to go on with; one that was lost
+        and taken again has another number."""
+        return lease is None or self._replica.lease(lease.name) == lease
+
     def serves(self, platform: Platform) -> bool:
         """Whether the chats of a platform are this replica's at this moment."""
         if platform not in self._names:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent.slash.surface import CommandError, Surface
 from conversation.abandoned import runs_elsewhere
 from hermes_state import NOBODY, is_owned
+from tools.memory_scope import MemoryScope
 
 from . import handoff
 from .link_codes import LinkCodeError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from agent.agent import AIAgent
     from agent.config import Config
     from hermes_state import AsyncSessionDB
-    from tools.base import Mode
 
     from .agent_source import AgentSource
     from .asking import Questions
@@ -69,7 +69,15 @@ class ChatSurface(Surface):
         self._source: SessionSource = inbound.event.source
         self.platform = self._source.platform.value
         self.user_id = self._source.owner
+        self.access = parts.authorization.access(self._source, self._key)
         self.options = options
+
+    @property
+    def memory(self) -> MemoryScope:
+        """Whose memories and skills there are: the person's, or in a group the group's."""
+        source = self._source
+        is_operator = source.person is not None and source.person.is_operator
+        return MemoryScope(source.owner, source.group, is_operator=is_operator, is_local=False)
 
     @property
     def session_id(self) -> str:
@@ -136,9 +144,28 @@ class ChatSurface(Surface):
         """Leave a conversation that is shared, or send the others out of it."""
         return self._refusable(self._parts.links.leave(self._key, self._source, everybody))
 
+    def follow(self, wanted: bool | None) -> bool:
+        """Be shown here what the person says elsewhere in the chat's conversation, or no longer."""
+        store, source = self._parts.store, self._source
+        if source.chat_type != "dm" or source.person is None:
+            raise CommandError("Others would read it here. Write /follow to me directly.")
+        if wanted is not None:
+            store.set_follows(source, wanted)
+        return bool(store.get_or_create_session(source).follows)
+
     def set_home(self) -> str:
         """Make this chat the one that conversations are handed over to."""
         return handoff.set_home(self.db, self._source)
+
+    def job_place(self) -> dict[str, Any]:
+        """In this chat, in whatever conversation it is in then."""
+        source = self._source
+        self._parts.store.get_or_create_session(source)
+        to = {
+            "session_key": self._key, "platform": source.platform.value,
+            "chat_id": source.chat_id, "thread_id": source.thread_id,
+        }  # fmt: skip
+        return {"where": "chat", "session_key": self._key, "deliver": "chat", "to": to}
 
     def queue(self, text: str) -> int:
         """Keep a message until the running turn is over; returns how many wait in this chat."""
@@ -158,16 +185,21 @@ class ChatSurface(Surface):
         count = self._parts.questions.answer(self._key, "approval", choice, all=everything)
         return count or self._answer_asked(choice, everything)
 
+    def answer_question(self, text: str) -> bool:
+        """Answer a question that was asked in this chat, or elsewhere in its conversation."""
+        is_own = self._parts.questions.answer(self._key, "clarify", text) > 0
+        return is_own or super().answer_question(text)
+
     def _answer_asked(self, choice: str, everything: bool) -> int:
         session_id = self.session_id
-        waiting = self.db.list_asked_approvals(session_id)
+        waiting = self.here.asked(session_id)
         chosen = waiting if everything else waiting[:1]
         if choice == "always" and not all(
             is_owned(asked, self.user_id or NOBODY) for asked in chosen
         ):
             raise CommandError("Only whose question it is can allow it for good.")
         return sum(
-            self.db.decide_asked_approval(asked["id"], session_id, choice, self.user_id)
+            self.here.answer_asked(asked["id"], session_id, choice, self.user_id)
             for asked in chosen
         )
 
@@ -176,15 +208,6 @@ class ChatSurface(Surface):
         self.config.model_named(name)
         self._parts.store.set_model_override(self._key, {"model": name})
         return name
-
-    def set_mode(self, mode: Mode) -> None:
-        """Choose what the agent may do; without a wall, only for administrators."""
-        if mode == "full" and not self._parts.authorization.may_command(self._source, "yolo"):
-            where = f"platforms.{self.platform}.admins in config.yaml"
-            raise CommandError(
-                f"/mode full is for administrators of this gateway: those named under {where}."
-            )
-        super().set_mode(mode)
 
     def say(self, text: str) -> None:
         """Tell the chat something while a slow command works."""

@@ -74,6 +74,9 @@ class TerminalDoor(Door[TurnRequest]):
         rows = self._chat.db.list_abandoned_turns(self._chat.agent.conversation_id)
         if rows:
             self.work(Abandoned(rows[0]))
+        from agent.goals import advance_stalled
+
+        advance_stalled(self._chat.db)
 
     def stop(self) -> bool:
         """Stop the worker: no new turn, no waiting; False if it is idle.

@@ -18,7 +18,17 @@ from typing import Any, NamedTuple
 
 from agent import made_pages
 from agent.config.foreign import RENAMED
-from agent.config.schema import GATEWAY_KEYS, KEYS, SECTIONS, WITHIN, Key, Limits, StoreSettings
+from agent.config.schema import (
+    GATEWAY_KEYS,
+    KEYS,
+    SECTIONS,
+    WITHIN,
+    AccessEntry,
+    Key,
+    Limits,
+    StoreSettings,
+    keys_of,
+)
 from gateway.config import GatewayConfig, ResetPolicy
 from gateway.platforms.manifest import Manifest
 from gateway.platforms.registry import own_manifests
@@ -113,6 +123,10 @@ REST: tuple[Row, ...] = (
     Row("platforms.<name>.home_channel", "text or section", "", "the chat that `/handoff` goes to:"
         " its id, or `{chat_id, name, chat_type}`"),
     Row("platforms.<name>.reactions", "true or false", "false", "mark messages that were seen"),
+    Row("platforms.web.host", "text", "127.0.0.1", "where `hermes web` listens"),
+    Row("platforms.web.port", "whole number", "8643", "and on which port"),
+    Row("platforms.web.hosts", "list of texts", "", "names under which the page is reached, beside"
+        " this machine's own"),
     Row("gateway.streaming.enabled", "true or false", "false", "show answers while they grow, where"
         " messages can be edited"),
     Row("gateway.streaming.edit_interval", "number", "0.8", "seconds between edits"),
@@ -128,12 +142,18 @@ REST: tuple[Row, ...] = (
         " session key, or `*` for each; holds beside the limits of people"),
     Row("limits.prices.<model>", "section", "", "what limits count for a model: `input` and"
         " `output`, dollars per million tokens"),
+    Row("access.people.<person>", "section", "", "as for a role, for one person, by any of their"
+        " doors (`telegram:42`, `operator`); wins over their role"),
+    Row("access.chats.<chat>", "section", "", "the same for everybody in one chat, by its session"
+        " key (`telegram:group:-100`, `*` stands for any text); takes away, and never adds"),
     Row("reset_triggers", "list of texts", "/new, /reset", "what begins a new conversation"),
     Row("max_live_sessions", "whole number", "64", "sessions one server may have open"),
 )  # fmt: skip
 """Keys that are read piece by piece, from sections that the schema hands on as they are."""
 
 _GATEWAY_TEXTS = {
+    "workspaces": "[a folder for each person](gateway.md#a-folder-for-each-person), such as"
+    " `~/hermes-work/{person}`; without it all share the one the gateway was started in",
     "max_concurrent_sessions": "turns at once; as many as come without it",
     "group_sessions_per_user": "everybody in a group has a conversation of their own",
     "thread_sessions_per_user": "also within a thread of a group",
@@ -176,13 +196,15 @@ VARIABLES = {
     "HTTPS_PROXY": "a proxy for models; likewise `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`",
     "SSL_CERT_FILE": "certificates to trust for the web tools; likewise `SSL_CERT_DIR`",
     "NO_COLOR": "no colours in what commands print",
+    "TZ": "the time zone of jobs whose schedule names none, unless `jobs.timezone` does",
 }
 """What is read from the environment beside keys of providers and platforms."""
 
 
 def documented() -> dict[str, Row]:
     """Every key on the page by its name."""
-    rows = {row.name: row for row in (*map(_schema_row, KEYS), *_gateway_rows())}
+    schema = (*KEYS, *keys_of(AccessEntry, "access.roles.<role>"))
+    rows = {row.name: row for row in (*map(_schema_row, schema), *_gateway_rows())}
     for row in (*REST, *_platform_rows()):
         rows.setdefault(row.name, row)
     return rows

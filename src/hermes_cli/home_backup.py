@@ -29,14 +29,15 @@ from hermes_cli.command_run import NotDone, UserError
 from hermes_cli.secret_free import SecretFree, is_secret_file, without_secrets
 from hermes_state import StoreError
 from hermes_state.backup.point import list_points
+from tools import shared_files
 
 MANIFEST = "backup.json"
 STORE = "state.db"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 SECRETS = (".env", "auth.json")
 KEPT = (
-    "config.yaml", "SOUL.md", "memories", "skills", "skill-bundles", "plugins", "hooks", "cron",
-    "scripts", "shell-hooks-allowlist.json", *SECRETS,
+    "config.yaml", "SOUL.md", "personas", "memories", "skills", "shared", "people", "groups",
+    "skill-bundles", "plugins", "hooks", "cron", "scripts", "shell-hooks-allowlist.json", *SECRETS,
 )  # fmt: skip
 """What cannot be rebuilt, besides the store; the rest is derived, or belongs to a run."""
 
@@ -104,6 +105,8 @@ def kept_files(
         for path in paths:
             # A link may lead anywhere, and caches and locks are made again.
             if path.is_symlink() or not path.is_file() or path.suffix in (".pyc", ".lock"):
+                continue
+            if path.name == shared_files.MANIFEST:  # says what this home has got from a server
                 continue
             inner = path.relative_to(home).as_posix()
             if scratch is None:

@@ -14,6 +14,7 @@ from .errors import (
     AlreadyTakenError,
     ConversationBusyError,
     InvalidMessageError,
+    JobError,
     LeaseLostError,
     NewerStoreError,
     ObjectLostError,
@@ -37,8 +38,9 @@ if TYPE_CHECKING:
     from .codec import plain_text
     from .connection import damage_marker
     from .db import SessionDB
+    from .devices import DEVICE_SCOPES, Device, NewDevice
     from .inbox import INBOX_ID
-    from .kept_files import KEPT_FILE_BYTES, FileChange, KeptFile
+    from .kept_files import KEPT_FILE_BYTES, FileChange, KeptChanges, KeptFile, KeptHead
     from .lineage import SUB_AGENT
     from .link_codes import LinkOffer, NoLink
     from .locks import EVENTS, SIGNALS
@@ -46,10 +48,19 @@ if TYPE_CHECKING:
     from .model_calls import ModelCall
     from .objects import CHUNK_BYTES, OBJECT_BYTES, BucketSettings, StoredObject, object_names
     from .outbox import OUTBOX
-    from .owners import EVERYONE, NOBODY, OPERATOR, Owner, is_owned, person_of, stored_owner
+    from .owners import (
+        EVERYONE,
+        LOCAL_DOOR,
+        NOBODY,
+        OPERATOR,
+        Owner,
+        is_owned,
+        person_of,
+        stored_owner,
+    )
     from .person_merges import Merge
     from .person_view import PersonView
-    from .persons import LOCAL_DOOR, ROLES, Person
+    from .persons import ROLES, Person
     from .replicas import UNDER, Beat, PlatformLease
     from .reservations import CallRefused, CallReserved, Limit, LimitUse
     from .rotation import Rotation
@@ -65,6 +76,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHUNK_BYTES",
+    "DEVICE_SCOPES",
     "EVENTS",
     "EVERYBODY",
     "EVERYONE",
@@ -91,10 +103,14 @@ __all__ = [
     "CallRefused",
     "CallReserved",
     "ConversationBusyError",
+    "Device",
     "EventBatch",
     "FileChange",
     "InvalidMessageError",
+    "JobError",
+    "KeptChanges",
     "KeptFile",
+    "KeptHead",
     "Lease",
     "LeaseLostError",
     "Limit",
@@ -102,6 +118,7 @@ __all__ = [
     "LinkOffer",
     "Merge",
     "ModelCall",
+    "NewDevice",
     "NewerStoreError",
     "NoLink",
     "ObjectLostError",
@@ -143,9 +160,10 @@ __all__ = [
     "stored_owner",
 ]
 
-PUBLIC_MODULES = ("address", "backup", "history", "move", "notes", "server_report")
+PUBLIC_MODULES = ("address", "backup", "goals", "history", "jobs", "move", "notes", "server_report")
 """What other packages may import besides the names above: addresses of servers and how one is,
-copies of a store, moving one, what makes a history valid, and the kinds of notes. Everything else
+copies of a store, moving one, what makes a history valid, the kinds of notes, and what a claim of a
+job consists of. Everything else
 in here is this package's own business."""
 
 # Each is loaded when it is first used: code that needs only an error or a name does not load
@@ -155,6 +173,8 @@ _LATER = {
     "Beat": "replicas",
     "BucketSettings": "objects",
     "CHUNK_BYTES": "objects",
+    "DEVICE_SCOPES": "devices",
+    "Device": "devices",
     "EVENTS": "locks",
     "EVERYBODY": "watches",
     "EVERYONE": "owners",
@@ -162,9 +182,11 @@ _LATER = {
     "FileChange": "kept_files",
     "INBOX_ID": "inbox",
     "KEPT_FILE_BYTES": "kept_files",
+    "KeptChanges": "kept_files",
     "KeptFile": "kept_files",
+    "KeptHead": "kept_files",
     "LEASE_SECONDS": "turns",
-    "LOCAL_DOOR": "persons",
+    "LOCAL_DOOR": "owners",
     "Lease": "turns",
     "CallRefused": "reservations",
     "CallReserved": "reservations",
@@ -173,6 +195,7 @@ _LATER = {
     "LinkOffer": "link_codes",
     "Merge": "person_merges",
     "NOBODY": "owners",
+    "NewDevice": "devices",
     "NoLink": "link_codes",
     "OBJECT_BYTES": "objects",
     "ModelCall": "model_calls",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .dialect import Connection, row, rows, tuples, value
+from .owners import asked_owner, owned
 from .spending import QUARTER, list_spent, local_day, local_time
 
 
@@ -53,6 +54,71 @@ def activity_since(
                 given,
             )
         ),
+    }
+
+
+def activity_by(
+    conn: Connection, since: float, by: str = "model", user_id: str | None = None
+) -> dict[str, Any]:
+    """What happened since then, for charts: tokens and cost per day and model (or person),
+    messages per day, tools, sources, and what people sent by weekday (0 is Sunday) and hour.
+
+    With `user_id`, only what is one person's.
+    """
+    condition, values = owned("s.user_id", asked_owner(user_id))
+    said = (
+        " FROM messages m JOIN sessions s ON s.id = m.session_id WHERE m.timestamp >= ?1"
+        " AND m.origin_id IS NULL" + condition.replace("?", "?2")
+    )
+    given = (since, *values)
+    messages: dict[str, int] = {}
+    times: dict[tuple[int, int], int] = {}
+    for quarter, talked, asked in tuples(
+        conn,
+        f"SELECT FLOOR(m.timestamp / {QUARTER}.0) AS quarter,"
+        " COUNT(*) FILTER (WHERE m.role IN ('user', 'assistant')),"
+        f" COUNT(*) FILTER (WHERE m.role = 'user'){said} GROUP BY quarter",
+        given,
+    ):
+        at, day = local_time(quarter), local_day(quarter)
+        messages[day] = messages.get(day, 0) + talked
+        if asked:
+            place = ((at.tm_wday + 1) % 7, at.tm_hour)
+            times[place] = times.get(place, 0) + asked
+    parts: dict[tuple[str, str], dict[str, Any]] = {}
+    for spent in list_spent(conn, since, user_id).parts:
+        group = spent.model if by == "model" else spent.user_id or ""
+        day = local_day(spent.quarter)
+        none = {"day": day, "group": group, "calls": 0, "tokens": 0, "cost_usd": 0.0}
+        part = parts.setdefault((day, group), none)
+        part["calls"] += spent.api_calls
+        part["tokens"] += spent.input_tokens + spent.output_tokens
+        part["cost_usd"] += spent.cost_usd
+    return {
+        "messages": dict(sorted(messages.items())),
+        "spent": [parts[key] for key in sorted(parts)],
+        "times": [
+            {"weekday": weekday, "hour": hour, "messages": count}
+            for (weekday, hour), count in sorted(times.items())
+        ],
+        "tools": [
+            {"name": name, "uses": uses}
+            for name, uses in tuples(
+                conn,
+                f"SELECT COALESCE(m.tool_name, '?') AS name, COUNT(*) AS uses{said}"
+                " AND m.role = 'tool' GROUP BY name ORDER BY uses DESC, name LIMIT 20",
+                given,
+            )
+        ],
+        "sources": [
+            {"name": name, "messages": count}
+            for name, count in tuples(
+                conn,
+                f"SELECT s.source AS name, COUNT(*) AS uses{said}"
+                " AND m.role IN ('user', 'assistant') GROUP BY name ORDER BY uses DESC, name",
+                given,
+            )
+        ],
     }
 
 

@@ -192,6 +192,7 @@ class AsyncSessionDB:
     ensure_session = _InThread(SessionDB.ensure_session)
     get_session = _InThread(SessionDB.get_session)
     resolve_session_id = _InThread(SessionDB.resolve_session_id)
+    resolve_owned_id = _InThread(SessionDB.resolve_owned_id)
     give_conversation = _InThread(SessionDB.give_conversation)
     end_session = _InThread(SessionDB.end_session)
     reopen_session = _InThread(SessionDB.reopen_session)
@@ -248,6 +249,7 @@ class AsyncSessionDB:
     end_turn = _Grouped(turn_log.end_turn)
     beat_turns = _InThread(SessionDB.beat_turns)
     list_abandoned_turns = _InThread(SessionDB.list_abandoned_turns)
+    list_running = _InThread(SessionDB.list_running)
     get_turn = _InThread(SessionDB.get_turn)
     now = _InThread(SessionDB.now)
     list_tool_runs = _InThread(SessionDB.list_tool_runs)
@@ -316,9 +318,9 @@ class AsyncSessionDB:
     offer_link = _InThread(SessionDB.offer_link)
     take_link = _InThread(SessionDB.take_link)
 
-    def view(self, owner: Owner) -> PersonView:
+    def view(self, owner: Owner, within: str | None = None) -> PersonView:
         """What may be shown to a person; its methods are plain calls, for threads."""
-        return self._db.view(owner)
+        return self._db.view(owner, within)
 
     # Persons
     find_person = _InThread(SessionDB.find_person)
@@ -329,6 +331,8 @@ class AsyncSessionDB:
     rename_person = _InThread(SessionDB.rename_person)
     set_person_role = _InThread(SessionDB.set_person_role)
     set_person_limit = _InThread(SessionDB.set_person_limit)
+    set_person_workspace = _InThread(SessionDB.set_person_workspace)
+    list_workspaces = _InThread(SessionDB.list_workspaces)
     remove_person = _InThread(SessionDB.remove_person)
     list_persons = _InThread(SessionDB.list_persons)
     list_doors = _InThread(SessionDB.list_doors)
@@ -338,10 +342,22 @@ class AsyncSessionDB:
     list_merges = _InThread(SessionDB.list_merges)
     find_merge = _InThread(SessionDB.find_merge)
     join_door = _InThread(SessionDB.join_door)
+    list_memory_spaces = _InThread(SessionDB.list_memory_spaces)
+    list_shown_spaces = _InThread(SessionDB.list_shown_spaces)
+    show_memory = _InThread(SessionDB.show_memory)
     offer_person_code = _InThread(SessionDB.offer_person_code)
     join_by_code = _InThread(SessionDB.join_by_code)
+    offer_device_code = _InThread(SessionDB.offer_device_code)
+    make_device = _InThread(SessionDB.make_device)
+    find_device = _InThread(SessionDB.find_device)
+    get_device = _InThread(SessionDB.get_device)
+    list_devices = _InThread(SessionDB.list_devices)
+    note_device_used = _InThread(SessionDB.note_device_used)
+    rename_device = _InThread(SessionDB.rename_device)
+    revoke_device = _InThread(SessionDB.revoke_device)
 
     # Files that are one for all machines
+    get_kept_head = _InThread(SessionDB.get_kept_head)
     list_kept_files = _InThread(SessionDB.list_kept_files)
     change_kept_files = _InThread(SessionDB.change_kept_files)
     find_blob = _InThread(SessionDB.find_blob)
@@ -366,6 +382,33 @@ class AsyncSessionDB:
     has_notes = _InThread(SessionDB.has_notes)
     list_noted = _InThread(SessionDB.list_noted)
 
+    # Jobs
+    add_job = _InThread(SessionDB.add_job)
+    get_job = _InThread(SessionDB.get_job)
+    list_jobs = _InThread(SessionDB.list_jobs)
+    change_job = _InThread(SessionDB.change_job)
+    remove_job = _InThread(SessionDB.remove_job)
+    write_notepad = _InThread(SessionDB.write_notepad)
+    next_job_at = _InThread(SessionDB.next_job_at)
+    list_due_jobs = _InThread(SessionDB.list_due_jobs)
+    claim_job = _InThread(SessionDB.claim_job)
+    start_run = _InThread(SessionDB.start_run)
+    begin_run = _InThread(SessionDB.begin_run)
+    settle_run = _InThread(SessionDB.settle_run)
+    list_open_runs = _InThread(SessionDB.list_open_runs)
+    list_job_runs = _InThread(SessionDB.list_job_runs)
+
+    # Goals
+    get_goal = _InThread(SessionDB.get_goal)
+    set_goal = _InThread(SessionDB.set_goal)
+    resume_goal = _InThread(SessionDB.resume_goal)
+    pause_goal = _InThread(SessionDB.pause_goal)
+    clear_goal = _InThread(SessionDB.clear_goal)
+    own_goal = _InThread(SessionDB.own_goal)
+    judge_goal = _InThread(SessionDB.judge_goal)
+    advance_goal = _InThread(SessionDB.advance_goal)
+    list_stalled_goals = _InThread(SessionDB.list_stalled_goals)
+
     # Usage
     record_auxiliary_usage = _InThread(SessionDB.record_auxiliary_usage)
     reserve_call = _Grouped(reservations.reserve_call)
@@ -374,6 +417,7 @@ class AsyncSessionDB:
     list_limit_uses = _InThread(SessionDB.list_limit_uses)
     count_other_turns = _InThread(SessionDB.count_other_turns)
     usage_since = _InThread(SessionDB.usage_since)
+    activity_by = _InThread(SessionDB.activity_by)
     activity_since = _InThread(SessionDB.activity_since)
     store_stats = _InThread(SessionDB.store_stats)
 
@@ -476,6 +520,8 @@ class AsyncSessionDB:
     update_session_billing_route = _InThread(SessionDB.update_session_billing_route)
     archive_and_compact = _InThread(SessionDB.archive_and_compact)
     append_message = _InThread(SessionDB.append_message)
+    get_message_page = _InThread(SessionDB.get_message_page)
+    list_turns = _InThread(SessionDB.list_turns)
     get_messages_around = _InThread(SessionDB.get_messages_around)
     get_ancestor_display_prefix = _InThread(SessionDB.get_ancestor_display_prefix)
     list_recent_user_messages = _InThread(SessionDB.list_recent_user_messages)

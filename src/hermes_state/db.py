@@ -21,19 +21,24 @@ from . import (
     checkup,
     compression_state,
     delegations,
+    devices,
     family,
+    goals,
     inbox,
     insights,
+    jobs,
     kept_files,
     lineage,
     link_codes,
     listing,
+    memory_spaces,
     messages,
     named_files,
     newer,
     notes,
     objects,
     outbox,
+    pages,
     pairing,
     person_merges,
     persons,
@@ -52,6 +57,7 @@ from . import (
     tool_runs,
     transfer,
     turn_log,
+    turn_trace,
     turns,
     usage,
     views,
@@ -279,6 +285,7 @@ class SessionDB:
     ensure_session = _writes(sessions.ensure_session)
     get_session = _reads_once(sessions.get_session)
     resolve_session_id = _reads(sessions.resolve_session_id)
+    resolve_owned_id = _reads(sessions.resolve_owned_id)
     give_conversation = _writes(sessions.give_conversation)
     end_session = _writes(sessions.end_session)
     reopen_session = _writes(sessions.reopen_session)
@@ -318,6 +325,8 @@ class SessionDB:
     get_anchored_view = _reads(views.get_anchored_view)
     get_messages_as_conversation = _reads(views.get_messages_as_conversation)
     get_resume_conversations = _reads(views.get_resume_conversations)
+    get_message_page = _reads(pages.get_message_page)
+    list_turns = _reads(turn_trace.list_turns)
     message_count = _reads(messages.message_count)
     list_named_files = _reads(named_files.list_named_files)
     list_naming_conversations = _reads(named_files.list_naming_conversations)
@@ -337,6 +346,7 @@ class SessionDB:
     beat_turns = _writes(turns.beat)
     list_abandoned_turns = _reads(turns.list_abandoned)
     get_turn = _reads_once(turns.get_turn)
+    list_running = _reads_once(turns.list_running)
     now = _reads(turns.read_clock)
     list_tool_runs = _reads(tool_runs.list_tool_runs)
 
@@ -415,6 +425,8 @@ class SessionDB:
     rename_person = _writes(persons.rename_person)
     set_person_role = _writes(persons.set_person_role)
     set_person_limit = _writes(persons.set_person_limit)
+    set_person_workspace = _writes(persons.set_person_workspace)
+    list_workspaces = _reads(persons.list_workspaces)
     remove_person = _writes(person_merges.remove_person)
     list_persons = _reads(persons.list_persons)
     list_doors = _reads(persons.list_doors)
@@ -424,16 +436,29 @@ class SessionDB:
     list_merges = _reads(person_merges.list_merges)
     find_merge = _reads(person_merges.find_merge)
     join_door = _writes(person_merges.join_door)
+    list_memory_spaces = _reads_once(memory_spaces.list_memory_spaces)
+    list_shown_spaces = _reads(memory_spaces.list_shown_spaces)
+    show_memory = _writes(memory_spaces.show_memory)
     offer_person_code = _writes(link_codes.offer_person_code)
     join_by_code = _writes(link_codes.join_by_code)
+    offer_device_code = _writes(devices.offer_device_code)
+    make_device = _writes(devices.make_device)
+    find_device = _reads_once(devices.find_device)
+    get_device = _reads_once(devices.get_device)
+    list_devices = _reads_once(devices.list_devices)
+    note_device_used = _writes(devices.note_device_used)
+    rename_device = _writes(devices.rename_device)
+    revoke_device = _writes(devices.revoke_device)
 
-    def view(self, owner: Owner) -> PersonView:
-        """What may be shown to a person, or (EVERYONE) to the operator."""
+    def view(self, owner: Owner, within: str | None = None) -> PersonView:
+        """What may be shown to a person, or (EVERYONE) to the operator; with the conversation of
+        the session `within`, which they were let into."""
         from .person_view import PersonView
 
-        return PersonView(self, owner)
+        return PersonView(self, owner, within)
 
     # Files that are one for all machines
+    get_kept_head = _reads_once(kept_files.get_kept_head)
     list_kept_files = _reads(kept_files.list_kept_files)
     change_kept_files = _writes(kept_files.change_kept_files)
     find_blob = _reads(objects.find_blob)
@@ -458,10 +483,38 @@ class SessionDB:
     has_notes = _reads(notes.has_notes)
     list_noted = _reads(notes.list_noted)
 
+    # Jobs
+    add_job = _writes(jobs.add_job)
+    get_job = _reads_once(jobs.get_job)
+    list_jobs = _reads_once(jobs.list_jobs)
+    change_job = _writes(jobs.change_job)
+    remove_job = _writes(jobs.remove_job)
+    write_notepad = _writes(jobs.write_notepad)
+    next_job_at = _reads_once(jobs.next_job_at)
+    list_due_jobs = _reads_once(jobs.list_due_jobs)
+    claim_job = _writes(jobs.claim_job)
+    start_run = _writes(jobs.start_run)
+    begin_run = _writes(jobs.begin_run)
+    settle_run = _writes(jobs.settle_run)
+    list_open_runs = _reads_once(jobs.list_open_runs)
+    list_job_runs = _reads_once(jobs.list_job_runs)
+
+    # Goals
+    get_goal = _reads(goals.get_goal)
+    set_goal = _writes(goals.set_goal)
+    resume_goal = _writes(goals.resume_goal)
+    pause_goal = _writes(goals.pause_goal)
+    clear_goal = _writes(goals.clear_goal)
+    own_goal = _writes(goals.own_goal)
+    judge_goal = _writes(goals.judge_goal)
+    advance_goal = _writes(goals.advance_goal)
+    list_stalled_goals = _reads(goals.list_stalled_goals)
+
     # Usage
     record_auxiliary_usage = _writes(usage.record_auxiliary_usage)
     usage_since = _reads(insights.usage_since)
     activity_since = _reads(activity.activity_since)
+    activity_by = _reads(activity.activity_by)
     reserve_call = _writes(reservations.reserve_call)
     settle_call = _writes(reservations.settle_call)
     waive_limit = _writes(reservations.waive_limit)
@@ -737,12 +790,16 @@ class SessionDB:
         since: float | None = None,
         until: float | None = None,
         one_per_conversation: bool = False,
+        related: bool = True,
+        explain: bool = False,
     ) -> list[dict[str, Any]]:
         """Messages (and titles) that match what a person typed, best first.
 
-        Words are all required, "phrases" in quotes, `begin*`, `this OR that`, `-without`. Every
-        text is a valid query. `sort` may be "newest" or "oldest"; `since` and `until` are times in
-        seconds; `user_id` keeps to one owner. The index first catches up with the store.
+        Those that have all words, then (unless `related` is False) those that fit what a question
+        is about. "Phrases" in quotes, `begin*`, `this OR that`, `-without` are exact. Every text is
+        a valid query. `sort` may be "newest" or "oldest"; `since` and `until` are times in seconds;
+        `user_id` keeps to one owner; with `explain`, each hit says `why` it was found. The index
+        first catches up with the store.
         """
         self._database.require_open()
         return self.search_index.search_messages(
@@ -760,6 +817,8 @@ class SessionDB:
             since=since,
             until=until,
             one_per_conversation=one_per_conversation,
+            related=related,
+            explain=explain,
         )
 
     def optimize_fts(self) -> int:

@@ -15,7 +15,8 @@
     ├── UnknownSessionError      no session with that id
     ├── SessionEndedError        the session was ended meanwhile
     ├── InvalidMessageError      a message the store cannot keep as it is
-    └── PersonError              no such person, or it cannot be done with them
+    ├── PersonError              no such person, or it cannot be done with them
+    └── JobError                 no such job, or it cannot be kept
 
 A refused title is a plain ValueError, as its callers have always expected.
 """
@@ -103,6 +104,10 @@ class InvalidMessageError(StoreError, ValueError):
 
 class PersonError(StoreError, ValueError):
     """There is no such person, or what was wanted cannot be done with them."""
+
+
+class JobError(StoreError, ValueError):
+    """There is no such job, or it cannot be kept."""
 
 
 class ConversationBusyError(StoreError):

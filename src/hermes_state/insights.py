@@ -6,14 +6,14 @@ from typing import Any
 
 from .dialect import Connection, row
 from .owners import asked_owner, owned
-from .spending import Spent, list_spent, local_day, sum_by
+from .spending import Spent, list_spent, list_spent_by_chat, local_day, sum_by
 
 
 def usage_since(
     conn: Connection, since: float, user_id: str | None = None, source: str | None = None
 ) -> dict[str, Any]:
     """Conversations, messages and tool calls since then, and what was used: by model (`models`), by
-    owner (`people`) and by day where the person is (`per_day`).
+    owner (`people`), by chat (`chats`) and by day where the person is (`per_day`).
 
     `user_id` and `source` keep to one person and one place; None is everybody, everywhere. What
     sub-agents did counts too, unless `source` is given: theirs is "tool". Model calls count when
@@ -37,6 +37,7 @@ def usage_since(
         **(totals or {}),
         "models": sum_by(spent.parts, lambda part: part.model, "model"),
         "people": sum_by(spent.parts, lambda part: part.user_id, "user_id"),
+        "chats": list_spent_by_chat(conn, since, user_id, source),
         "per_day": sum_by_day(spent.parts),
         "exact_since": spent.exact_since,
     }

@@ -9,7 +9,7 @@ their order. (With a store in a file, the files of the home are the only ones, a
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hermes_base.process import this_process
@@ -56,18 +56,37 @@ class KeptChanges(NamedTuple):
     """Whether these are all files there are, not only what changed."""
 
 
-def list_kept_files(conn: Connection, since: int = 0) -> KeptChanges:
-    """The files that changed after version `since`, with those that were deleted."""
+class KeptHead(NamedTuple):
+    """Which store this is, and the number of the last change to its files."""
+
+    store: str
+    version: int
+
+
+def get_kept_head(conn: Connection) -> KeptHead:
+    """What tells, in one statement, whether a copy of the files is current."""
+    known: dict[str, str] = dict(
+        tuples(conn, "SELECT key, value FROM state_meta WHERE key IN ('store_id', ?)", (_VERSION,))
+    )
+    return KeptHead(str(known.get("store_id")), int(known.get(_VERSION) or 0))
+
+
+def list_kept_files(
+    conn: Connection, since: int = 0, folders: Sequence[str] = ("",)
+) -> KeptChanges:
+    """The files below `folders` ("memories/") that changed after version `since`, with those that
+    were deleted."""
     version = int(get_meta(conn, _VERSION) or 0)
     # A store that was put back from a backup may have a lower number: everything counts as changed.
     after = since if since <= version else 0
+    below = " OR ".join("substr(path, 1, CAST(? AS INTEGER)) = ?" for _ in folders)
     changed = [
         KeptFile(path, _decoded(content, encoding), bool(executable), number)
         for path, content, encoding, executable, number in tuples(
             conn,
             "SELECT path, content, encoding, executable, version FROM kept_files"
-            " WHERE version > ? ORDER BY version",
-            (after,),
+            f" WHERE version > ? AND ({below}) ORDER BY version",
+            (after, *(part for folder in folders for part in (len(folder), folder))),
         )
     ]
     return KeptChanges(version, changed, after == 0)

@@ -52,6 +52,8 @@ CONVERSATION: dict[str, str] = {
             "fail_handoff",
             "record_compression_failure_cooldown", "clear_compression_failure_cooldown",
             "set_compression_fallback_streak",
+            "set_goal", "resume_goal", "pause_goal", "clear_goal", "own_goal", "judge_goal",
+            "advance_goal",
         ),
         _SESSION,
     ),
@@ -62,7 +64,7 @@ CONVERSATION: dict[str, str] = {
 """Writes that need a conversation's lock."""
 
 ROWS: frozenset[str] = frozenset({
-    "set_meta", "beat_turns", "waive_limit",
+    "set_meta", "beat_turns", "waive_limit", "note_device_used",
     "accept_message", "claim_message", "begin_command", "drop_message", "forget_taken",
     "add_delivery", "revise_delivery", "begin_delivery", "finish_delivery", "settle_delivery",
     "forget_delivered",
@@ -82,15 +84,24 @@ ROWS: frozenset[str] = frozenset({
 
 _LINK_CODES = ConversationId("link codes")
 _OBJECTS = ConversationId("objects")
+_JOBS = ConversationId("jobs")
 NAMED: dict[str, Scope] = {
+    **dict.fromkeys(
+        (
+            "add_job", "change_job", "remove_job", "write_notepad", "claim_job", "start_run",
+            "begin_run", "settle_run",
+        ),
+        _JOBS,
+    ),
     "set_running_turns": ConversationId("turns of all replicas"),
     "offer_link": _LINK_CODES,
     "take_link": _LINK_CODES,
+    "offer_device_code": _LINK_CODES,
     "change_kept_files": ConversationId("kept files"),
     "reserve_call": ConversationId("model calls"),
     "put_object": _OBJECTS,
     "release_objects": _OBJECTS,
-}
+}  # fmt: skip
 """Writes that exclude each other, by a named lock."""
 
 WHOLE_STORE: frozenset[str] = frozenset({
@@ -98,9 +109,9 @@ WHOLE_STORE: frozenset[str] = frozenset({
     "rewind_to_message", "restore_rewound", "replace_messages", "clear_messages",
     "offer_pairing", "approve_pairing", "revoke_pairing",
     "ensure_person", "add_person", "rename_person", "set_person_role", "set_person_limit",
-    "remove_person", "adopt_owners", "merge_persons", "unmerge_persons", "join_door",
-    "give_conversation",
-    "offer_person_code", "join_by_code",
+    "set_person_workspace", "remove_person", "adopt_owners", "merge_persons", "unmerge_persons",
+    "join_door", "give_conversation", "show_memory",
+    "offer_person_code", "join_by_code", "make_device", "rename_device", "revoke_device",
     "save_gateway_routing_entry", "replace_gateway_routing_entries",
     "delete_gateway_routing_entries", "create_bindings", "rebind_key", "move_bindings",
     "forget_bindings", "import_sessions", "archive_sessions",
@@ -115,7 +126,7 @@ QUIET: frozenset[str] = frozenset({
     "refresh_compression_lock",
     "update_system_prompt", "forget_taken", "forget_delivered",
     "take_signal", "withdraw_signal", "renew_watch", "drop_events",
-    "begin_blob", "add_chunk", "put_object", "release_objects", "drop_blob",
+    "begin_blob", "add_chunk", "put_object", "release_objects", "drop_blob", "note_device_used",
 })  # fmt: skip
 """Writes that wake no other process."""
 

@@ -15,6 +15,8 @@ from typing import Any, Final
 
 OPERATOR: Final = "operator"
 """The person at the machine."""
+LOCAL_DOOR: Final = "terminal:local"
+"""The door of whoever sits at the machine."""
 NOBODY: Final = ""
 """Stands for a sender who is not known: nothing is theirs."""
 

@@ -1,16 +1,17 @@
 """Two persons who turn out to be one: what one has goes to the other, and back if it was wrong.
 
-One transaction moves the doors, the conversations with their approvals, and what was allowed for
-good. What was moved is kept by its names, so that an undoing moves exactly that back; what was
-begun after the merge stays with the person who was left, and so does the cost of conversations that
-were deleted since. Chats that are then in a conversation which is another's begin anew.
+One transaction moves the doors, the conversations with their approvals, the memories, and what was
+allowed for good. What was moved is kept by its names, so that an undoing moves exactly that back;
+what was begun or learnt after the merge stays with the person who was left, and so does the cost of
+conversations that were deleted since. Chats that are then in a conversation which is another's
+begin anew.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from . import persons
@@ -18,6 +19,7 @@ from .bindings import delete_gateway_routing_entries
 from .codec import encode_text
 from .dialect import Connection, column, row, rows, tuples
 from .errors import PersonError
+from .memory_spaces import move_memories, return_memories
 from .owners import OPERATOR, is_owned, owner_key, stored_owner
 from .persons import Person
 from .titles import make_room_for_title
@@ -63,7 +65,9 @@ def merge_persons(conn: Connection, merged_id: str, into_id: str) -> Merge:
         "SELECT pattern_key, granted_at FROM approval_grants WHERE granted_by = ?",
         (merged.id,),
     )
+    jobs = column(conn, "SELECT id FROM jobs WHERE user_id = ? ORDER BY id", (merged.id,))
     _move_sessions(conn, merged.id, person.id, None)
+    _move_jobs(conn, jobs, merged.id, person.id)
     for table in _FOLLOWING:
         conn.execute(
             f"UPDATE {table} SET user_id = ? WHERE user_id = ?",
@@ -72,13 +76,16 @@ def merge_persons(conn: Connection, merged_id: str, into_id: str) -> Merge:
     new_grants = _move_grants(conn, [list(grant) for grant in grants], merged.id, person.id)
     conn.execute("UPDATE doors SET person_id = ? WHERE person_id = ?", (person.id, merged.id))
     conn.execute("DELETE FROM link_codes WHERE owner = ?", (merged.id,))
+    memories = move_memories(conn, merged.id, person.id)
     conn.execute("DELETE FROM persons WHERE id = ?", (merged.id,))
     merge_id = os.urandom(6).hex()
     moved = {
         "person": kept,
         "doors": doors,
+        "jobs": jobs,
         "conversations": conversations,
         "grants": new_grants,
+        "memories": memories,
     }
     conn.execute(
         "INSERT INTO person_merges (id, person_id, merged, made_at) VALUES (?, ?, ?, ?)",
@@ -127,6 +134,7 @@ def unmerge_persons(conn: Connection, merge_id: str) -> Person:
     conn.execute("UPDATE person_merges SET undone_at = ? WHERE id = ?", (conn.now(), merge_id))
     if persons.get_person(conn, moved["person"]["id"]) is not None:
         raise PersonError(f"{moved['person']['name']} is there again already.")
+    return_memories(conn, moved.get("memories", []), person.id, moved["person"]["id"])
     back = persons.insert_person(conn, moved["person"])
     for door in moved["doors"]:
         kind, _, identifier = door.partition(":")
@@ -144,15 +152,25 @@ def unmerge_persons(conn: Connection, merge_id: str) -> Person:
                 (stored_owner(back.id), stored_owner(person.id), *conversations),
             )
     _move_grants(conn, moved["grants"], person.id, back.id)
+    _move_jobs(conn, moved.get("jobs") or (), person.id, back.id)
     conn.execute("DELETE FROM link_codes WHERE owner IN (?, ?)", (person.id, back.id))
     release_chats(conn, [*moved["doors"], *persons.list_doors(conn, person.id)])
     return back
 
 
+def _move_jobs(conn: Connection, jobs: Iterable[str], before: str, person_id: str) -> None:
+    conn.executemany(
+        "UPDATE jobs SET user_id = ? WHERE id = ? AND user_id IS NOT DISTINCT FROM ?",
+        [(stored_owner(person_id), job_id, stored_owner(before)) for job_id in jobs],
+    )
+
+
 def remove_person(conn: Connection, person_id: str) -> list[str]:
     """Forget a person and let their chat accounts in no longer; returns their doors.
 
-    Their conversations stay, nobody else's: whoever comes by the same door again finds them. Raises
+    Their conversations stay, and their jobs, paused; nobody else's: whoever comes by the same door
+    again finds them. Raises
+    again finds them. Raises
     PersonError for the operator.
     """
     if person_id == OPERATOR:
@@ -164,10 +182,20 @@ def remove_person(conn: Connection, person_id: str) -> list[str]:
         conn.execute(
             "DELETE FROM paired_users WHERE platform = ? AND user_id = ?", (kind, identifier)
         )
+    conn.execute(
+        "DELETE FROM web_devices WHERE id IN"
+        " (SELECT identifier FROM doors WHERE kind = 'web' AND person_id = ?)",
+        (person_id,),
+    )
     conn.execute("DELETE FROM doors WHERE person_id = ?", (person_id,))
     conn.execute("DELETE FROM person_merges WHERE person_id = ?", (person_id,))
     conn.execute("DELETE FROM link_codes WHERE owner = ?", (person_id,))
     conn.execute("DELETE FROM persons WHERE id = ?", (person_id,))
+    conn.execute(
+        "UPDATE jobs SET state = 'paused', version = version + 1"
+        " WHERE user_id = ? AND state = 'active'",
+        (person_id,),
+    )
     release_chats(conn, doors)
     return doors
 

@@ -17,13 +17,11 @@ from typing import Any, NamedTuple
 
 from .changes import note_session_changed
 from .codec import encode_text
-from .dialect import Connection, row, rows, tuples, value
+from .dialect import Connection, column, row, rows, tuples, value
 from .errors import PersonError
-from .owners import OPERATOR, person_of, stored_owner
+from .owners import LOCAL_DOOR, OPERATOR, person_of, stored_owner
 
 ROLES = ("operator", "member", "guest")
-LOCAL_DOOR = "terminal:local"
-"""The door of whoever sits at the machine."""
 LONGEST_NAME = 60
 
 _OWNER_NAME = re.compile(r"[a-z][a-z0-9_]*:.")
@@ -61,9 +59,14 @@ def find_person(conn: Connection, door: str) -> Person | None:
         " WHERE d.kind = ? AND d.identifier = ?",
         (kind, identifier),
     )
-    if found is not None and found["person_id"] == OPERATOR and found["id"] is None:
-        return _OPERATOR
-    return None if found is None else _person(found)
+    return None if found is None else person_of_door(found, found["person_id"])
+
+
+def person_of_door(found: dict[str, Any], person_id: str) -> Person | None:
+    """The person of a row that joins a door's `person_id` with their columns."""
+    if person_id == OPERATOR and found["id"] is None:
+        return _OPERATOR  # who has no row of their own
+    return _person(found) if found["id"] is not None else None
 
 
 def get_person(conn: Connection, person_id: str) -> Person | None:
@@ -143,6 +146,22 @@ def set_person_limit(conn: Connection, person_id: str, limit: str, amount: float
         (encode_text(json.dumps(limits, sort_keys=True), "limits"), person_id),
     )
     return _require(conn, person_id)
+
+
+def set_person_workspace(conn: Connection, person_id: str, folder: str | None) -> Person:
+    """Say where the agent works for a person, or (None) where it does for everybody. Raises
+    PersonError."""
+    _require(conn, person_id)
+    conn.execute(
+        "UPDATE persons SET workspace = ? WHERE id = ?",
+        (encode_text(folder, "folder"), person_id),
+    )
+    return _require(conn, person_id)
+
+
+def list_workspaces(conn: Connection) -> list[str]:
+    """The folders that were chosen for single persons."""
+    return column(conn, "SELECT workspace FROM persons WHERE workspace IS NOT NULL ORDER BY 1")
 
 
 def list_doors(conn: Connection, person_id: str) -> list[str]:
@@ -295,6 +314,9 @@ def _insert(conn: Connection, person_id: str, name: str, role: str) -> Person:
             conn.now(),
         ),
     )
+    from .memory_spaces import ensure_memory_space
+
+    ensure_memory_space(conn, person_id)
     return _require(conn, person_id)
 
 

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from .bindings import move_bindings
 from .changes import note_title_changed
 from .codec import decode_content, decode_json, encode_content, encode_json, encode_text
-from .dialect import Connection, column
+from .dialect import Connection, column, value
 from .errors import InvalidMessageError, SessionEndedError
 from .lineage import BRANCH_MARK, conversation_facts, get_compression_tip, get_continuation
 from .messages import append_messages, get_messages, insert_message, message_fields, recount
 from .object_links import copy_links
+from .pages import live_at
 from .sessions import JSON_FIELDS, TEXT_FIELDS, create_new_session, get_session
 from .titles import get_next_title_in_lineage, set_session_title
 from .turns import Lease, require_lease
@@ -215,11 +216,7 @@ def branch_session(
         carried = {name: carried[name] for name in _CARRIED_TO_OTHERS if name in carried}
         carried |= {name: given for name, given in new_owner.items() if given is not None}
     create_new_session(conn, new_session_id, source or parent["source"], **carried)
-    ids = column(
-        conn,
-        "SELECT id FROM messages WHERE session_id = ? AND active = 1 AND id <= ? ORDER BY id",
-        (session_id, until_message_id if until_message_id is not None else 2**62),
-    )
+    ids = _live_until(conn, session_id, until_message_id)
     _copy_rows(conn, ids, new_session_id, repeats=new_owner is None)
     recount(conn, new_session_id)
     carry_wall(conn, session_id, new_session_id, to_another=new_owner is not None)
@@ -237,6 +234,23 @@ def branch_session(
         )
     note_title_changed(conn, new_session_id)
     return new_session_id
+
+
+def _live_until(conn: Connection, session_id: str, message_id: int | None) -> list[int]:
+    """The live messages up to one; for one that was compressed away since, those of its moment."""
+    if message_id is not None:
+        is_archived = value(
+            conn,
+            "SELECT compacted FROM messages WHERE id = ? AND session_id = ?",
+            (message_id, session_id),
+        )
+        if is_archived:
+            return live_at(conn, session_id, message_id)
+    return column(
+        conn,
+        "SELECT id FROM messages WHERE session_id = ? AND active = 1 AND id <= ? ORDER BY id",
+        (session_id, message_id if message_id is not None else 2**62),
+    )
 
 
 _Origins = dict[tuple[str | None, ...], deque[int]]

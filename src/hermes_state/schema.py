@@ -22,11 +22,16 @@ our own are further columns and tables:
                              which conversations have them
 - object_blobs, object_chunks their content, or where it is
 - persons, doors             who owns conversations, and the accounts and keys by which they come
+- web_devices                browsers and phones by the hash of their key, each a door
 - person_merges              which persons were found to be one, so that it can be undone
+- memory_spaces              memories that went to another person with a merge
+- memory_shown               in which groups a person's memories may be read
+- sessions.memory_of         whose memories the system prompt tells (JSON; NULL: not known)
 - signals                    what processes tell the one that runs a conversation's turn
 - watches, watched_events    who watches a turn from another machine, and what they are shown
 - model_calls                one row per model call: when, for whom, what it took and cost; it stays
                              when its conversation is deleted, without naming it
+- jobs, job_runs             work that begins by itself, and what became of each occurrence
 - owner (several tables)     the process that is sending, carrying out, taking over or working
 - needs_format (several)     which format of requests it takes to understand the row (`formats`)
 - search_changes             what the search index has to look at again besides new messages
@@ -37,7 +42,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 17
+OWN_SCHEMA_VERSION = 20
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -93,6 +98,7 @@ SESSION_COLUMNS: dict[str, str] = {
     "version": "INTEGER NOT NULL DEFAULT 0",
     "last_active": "REAL",
     "continuation_of": "TEXT",
+    "memory_of": "TEXT",
 }
 
 MESSAGE_COLUMNS: dict[str, str] = {
@@ -408,6 +414,7 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "owner": "TEXT NOT NULL",
             "expires_at": "REAL NOT NULL",
             "used_at": "REAL",
+            "scope": "TEXT",
         },
         "",
     ),
@@ -432,6 +439,16 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
         },
         "PRIMARY KEY (kind, identifier)",
     ),
+    "web_devices": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "key_hash": "TEXT NOT NULL",
+            "scope": "TEXT NOT NULL",
+            "made_at": "REAL NOT NULL",
+            "used_at": "REAL",
+        },
+        "",
+    ),
     "person_merges": (
         {
             "id": "TEXT PRIMARY KEY",
@@ -441,6 +458,22 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "undone_at": "REAL",
         },
         "",
+    ),
+    "memory_spaces": (
+        {
+            "space": "TEXT PRIMARY KEY",
+            "person_id": "TEXT NOT NULL",
+            "added_at": "REAL NOT NULL",
+        },
+        "",
+    ),
+    "memory_shown": (
+        {
+            "space": "TEXT NOT NULL",
+            "chat": "TEXT NOT NULL",
+            "since": "REAL NOT NULL",
+        },
+        "PRIMARY KEY (space, chat)",
     ),
     "kept_files": (
         {
@@ -487,6 +520,46 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "content": "BLOB NOT NULL",
         },
         "PRIMARY KEY (blob, number)",
+    ),
+    "jobs": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "user_id": "TEXT",
+            "name": "TEXT NOT NULL",
+            "schedule": "TEXT NOT NULL",
+            "timezone": "TEXT NOT NULL",
+            "settings": "TEXT NOT NULL",
+            "state": "TEXT NOT NULL",
+            "next_due": "REAL",
+            "next_at": "REAL",
+            "runs": "INTEGER NOT NULL DEFAULT 0",
+            "failures": "INTEGER NOT NULL DEFAULT 0",
+            "notepad": "TEXT",
+            "last_result": "TEXT",
+            "version": "INTEGER NOT NULL DEFAULT 1",
+            "created_at": "REAL NOT NULL",
+            "updated_at": "REAL NOT NULL",
+        },
+        "",
+    ),
+    "job_runs": (
+        {
+            "id": "TEXT PRIMARY KEY",
+            "job_id": "TEXT NOT NULL",
+            "due_at": "REAL NOT NULL",
+            "until": "REAL NOT NULL",
+            "state": "TEXT NOT NULL",
+            "skipped": "INTEGER NOT NULL DEFAULT 0",
+            "owner": "TEXT",
+            "session_id": "TEXT",
+            "started_at": "REAL",
+            "ended_at": "REAL",
+            "answer": "TEXT",
+            "error": "TEXT",
+            "cost_usd": "REAL",
+            "tokens": "INTEGER",
+        },
+        "",
     ),
     "search_changes": (
         {
@@ -536,10 +609,16 @@ INDEXES: dict[str, str] = {
     "idx_objects_blob": "objects(blob)",
     "idx_object_links_conversation": "object_links(conversation_id)",
     "idx_object_blobs_digest": "object_blobs(digest)",
+    "idx_jobs_next": "jobs(next_at) WHERE state = 'active'",
+    "idx_jobs_user": "jobs(user_id)",
+    "idx_job_runs_due": "job_runs(job_id, due_at)",
+    "idx_job_runs_open": "job_runs(job_id) WHERE state IN ('waiting', 'running')",
+    "idx_model_calls_job": "model_calls(job, made_at) WHERE job IS NOT NULL",
     "idx_async_delegations_delivery": "async_delegations(delivery_state, completed_at)",
 }
 
 UNIQUE_INDEXES: dict[str, str] = {
+    "idx_web_devices_key": "web_devices(key_hash)",
     "idx_sessions_title_owner_unique": (
         "sessions(title, COALESCE(user_id, '')) WHERE title IS NOT NULL"
     ),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
+import queue
 import time
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CONNECTIONS = 8
+CONNECTIONS = 16
 """How many connections a process has at most; further threads wait for one."""
 
 IDLE_SECONDS = 60.0
@@ -80,7 +80,11 @@ class ServerDatabase:
         """Called after every commit of this process."""
         self._idle: list[ServerConnection] = []
         self.connections = connections
-        self._places = threading.BoundedSemaphore(connections)
+        # A permit for each connection. A semaphore of `threading` is written in Python: with more
+        # threads than permits, they would spend their time in its condition.
+        self._permits: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(connections):
+            self._permits.put(None)
         self._closed = False
         self._pid = os.getpid()
         self._is_prepared = False
@@ -118,11 +122,13 @@ class ServerDatabase:
     @contextlib.contextmanager
     def _connection(self) -> Iterator[ServerConnection]:
         """One of the pool's connections; thrown away if it breaks."""
-        if not self._places.acquire(timeout=self.busy_timeout):
+        try:
+            self._permits.get(timeout=self.busy_timeout)
+        except queue.Empty:
             raise StoreBusyError(
                 f"All connections to {self.path} were in use for {self.busy_timeout:.0f} seconds;"
                 " nothing was written. Try again."
-            )
+            ) from None
         try:
             connection = self._take_idle() or self._new_connection()
             try:
@@ -131,7 +137,7 @@ class ServerDatabase:
                 self._clock = connection.forget_clock() or self._clock
                 self._give_back(connection)
         finally:
-            self._places.release()
+            self._permits.put(None)
 
     def _take_idle(self) -> ServerConnection | None:
         while True:
@@ -226,10 +232,15 @@ class ServerDatabase:
         return result
 
     def _commit(self, connection: ServerConnection, tell: bool | str) -> None:
-        """Commit with a mark; _LostCommitError if the outcome is unknown."""
-        notify = f"NOTIFY {CHANNEL}; " if tell else ""
+        """Commit with a mark; _LostCommitError if the outcome is unknown.
+
+        Those who wait are notified right after it, in a transaction of its own but on the same way
+        to the server: a NOTIFY keeps every other one out until its transaction is on disk, so that
+        writers of different conversations could not commit together.
+        """
+        notify = f"; NOTIFY {CHANNEL}" if tell else ""
         if isinstance(tell, str):
-            notify = f"NOTIFY {CHANNEL}, '{tell}'; "
+            notify = f"; NOTIFY {CHANNEL}, '{tell}'"
         is_first = connection.commits == 0
         try:
             if is_first:
@@ -240,7 +251,7 @@ class ServerDatabase:
                 )
             else:
                 marked = f"SELECT hermes_mark('{connection.mark}', {connection.commits + 1})"
-            connection.run_script(f"{notify}{marked}; COMMIT")
+            connection.run_script(f"{marked}; COMMIT{notify}")
             connection.commits += 1
         except pg.SerializationFailure:
             connection.raw.close()  # its mark was taken away: another connection goes on
@@ -251,7 +262,10 @@ class ServerDatabase:
             if _is_lost(error) or connection.raw.broken or connection.raw.closed:
                 raise _LostCommitError(str(error)) from error
             _roll_back(connection)
-            raise
+            if not notify or not self._was_committed(connection):
+                raise
+            connection.raw.close()  # its mark was taken away by the question
+            log.warning("Others were not notified of a write to %s: %s", self.path, error)
         except BaseException:  # Ctrl-C: it may count or not, and so may its mark
             connection.raw.close()
             raise

@@ -220,17 +220,27 @@ class ServerCursor(psycopg.RawCursor[Any]):
     def __iter__(self) -> Any:
         return iter(self.fetchall())
 
+    @property
+    def _has_rows(self) -> bool:
+        """Whether the statement gives rows, if only none; `description` would build them a column
+        each, for every statement."""
+        result = self.pgresult
+        return result is not None and result.status == pq.ExecStatus.TUPLES_OK
+
     def fetchone(self) -> Any:
         """The next row, or None."""
-        return super().fetchone() if self.description is not None else None
+        return super().fetchone() if self._has_rows else None
 
     def fetchall(self) -> list[Any]:
         """All rows that are left."""
-        return super().fetchall() if self.description is not None else []
+        return super().fetchall() if self._has_rows else []
 
     def get_description(self) -> list[tuple[str]]:
         """The names of the columns."""
-        return [(column.name,) for column in self.description or ()]
+        result = self.pgresult
+        if result is None:
+            return []
+        return [((result.fname(number) or b"").decode(),) for number in range(result.nfields)]
 
 
 class ServerConnection:

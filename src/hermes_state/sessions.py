@@ -13,14 +13,14 @@ from .changes import note_session_changed, touch
 from .codec import encode_json, encode_text
 from .dialect import Connection, row, tuples, value
 from .errors import InvalidMessageError, UnknownSessionError
-from .owners import stored_owner
+from .owners import EVERYONE, Owner, owned, stored_owner
 from .persons import current_owner
 from .titles import make_room_for_title
 
 TEXT_FIELDS = (
     "model", "system_prompt", "user_id", "session_key", "chat_id", "chat_type", "thread_id",
     "display_name", "cwd", "git_branch", "git_repo_root", "profile_name", "parent_session_id",
-    "billing_provider", "billing_base_url", "billing_mode",
+    "billing_provider", "billing_base_url", "billing_mode", "memory_of",
 )  # fmt: skip
 JSON_FIELDS = ("model_config", "origin_json")
 _TIME_FIELDS = frozenset({"started_at"})
@@ -40,8 +40,9 @@ def create_session(conn: Connection, session_id: str, source: str, **kwargs: Any
 
     Further facts go in by column name: model, model_config (dict), system_prompt, user_id,
     session_key, chat_id, chat_type, thread_id, display_name, origin_json, parent_session_id, cwd,
-    git_branch, git_repo_root, profile_name, started_at. A child of a compressed session becomes
-    its continuation, if it has none yet and the child is neither a branch nor a delegate.
+    git_branch, git_repo_root, profile_name, memory_of, started_at. A child of a compressed
+    session becomes its continuation, if it has none yet and the child is neither a branch nor a
+    delegate.
     """
     facts, parent_id = _given_facts(session_id, kwargs)
     existing = row(
@@ -140,14 +141,24 @@ def get_session(conn: Connection, session_id: str) -> dict[str, Any] | None:
 
 def resolve_session_id(conn: Connection, session_id_or_prefix: str) -> str | None:
     """The full id for an exact id or an unambiguous prefix; None for none or several."""
-    exact = value(conn, "SELECT id FROM sessions WHERE id = ?", (session_id_or_prefix,))
+    return resolve_owned_id(conn, session_id_or_prefix, EVERYONE)
+
+
+def resolve_owned_id(conn: Connection, session_id_or_prefix: str, owner: Owner) -> str | None:
+    """The same among the sessions of a person: others' make no beginning ambiguous."""
+    condition, values = owned("user_id", owner)
+    exact = value(
+        conn,
+        f"SELECT id FROM sessions WHERE id = ?{condition}",
+        (session_id_or_prefix, *values),
+    )
     if exact is not None or not session_id_or_prefix:
         return exact
     length = len(session_id_or_prefix)
     sessions = tuples(
         conn,
-        "SELECT id FROM sessions WHERE substr(id, 1, CAST(? AS INTEGER)) = ? LIMIT 2",
-        (length, session_id_or_prefix),
+        f"SELECT id FROM sessions WHERE substr(id, 1, CAST(? AS INTEGER)) = ?{condition} LIMIT 2",
+        (length, session_id_or_prefix, *values),
     )
     return sessions[0][0] if len(sessions) == 1 else None
 
@@ -269,11 +280,17 @@ def update_session_meta(
     )
 
 
-def update_system_prompt(conn: Connection, session_id: str, system_prompt: str) -> None:
+def update_system_prompt(
+    conn: Connection, session_id: str, system_prompt: str, memory_of: str | None = None
+) -> None:
     """Keep the system prompt that the session was started with."""
     conn.execute(
-        "UPDATE sessions SET system_prompt = ?, version = version + 1 WHERE id = ?",
-        (encode_text(system_prompt, "system_prompt"), session_id),
+        "UPDATE sessions SET system_prompt = ?, memory_of = ?, version = version + 1 WHERE id = ?",
+        (
+            encode_text(system_prompt, "system_prompt"),
+            encode_text(memory_of, "memory_of"),
+            session_id,
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from hermes_base.process import this_process
 
 from .codec import decode_json, encode_json, encode_text
-from .dialect import Connection, row, rows
+from .dialect import Connection, row, rows, value
 from .formats import needed, understood
 from .turns import TURN_RUNNING, is_ownerless
 
@@ -32,11 +32,13 @@ def send_signal(
     kind: str,
     payload: Mapping[str, Any] | None = None,
     started_at: float | None = None,
+    inbox_id: str | None = None,
 ) -> str | None:
     """Tell the owner of the turn that runs in a session's conversation; returns the signal's id.
 
     None if no turn runs there, or its owner is gone. With `started_at` only the turn that began
-    then is told: None if it has ended, also if a later one runs.
+    then is told: None if it has ended, also if a later one runs. With `inbox_id` the signal is for
+    the sake of a message of the inbox: None unless that waits, and came after the turn had begun.
     """
     now = conn.now()
     turn = row(
@@ -48,6 +50,8 @@ def send_signal(
     if turn is None or turn["state"] != TURN_RUNNING or is_ownerless(turn, now):
         return None
     if started_at is not None and turn["started_at"] != started_at:
+        return None
+    if inbox_id is not None and not _came_after(conn, inbox_id, turn["started_at"]):
         return None
     conn.execute("DELETE FROM signals WHERE made_at < ?", (now - FORGET_SECONDS,))
     signal_id = os.urandom(12).hex()
@@ -65,6 +69,11 @@ def send_signal(
         ),
     )
     return signal_id
+
+
+def _came_after(conn: Connection, inbox_id: str, started_at: float) -> bool:
+    sql = "SELECT 1 FROM inbox WHERE id = ? AND state = 'waiting' AND received_at > ?"
+    return value(conn, sql, (inbox_id, started_at)) is not None
 
 
 def list_signals(conn: Connection) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .dialect import Connection, tuples, value
+from .dialect import Connection, rows, tuples, value
 from .model_calls import COMPLETE, RESERVED
 from .owners import asked_owner, owned
 
@@ -67,6 +67,24 @@ def list_spent(
     )
     parts = [Spent(*part) for part in (*calls, *rest)]
     return Spending(parts, exact_since if rest else None)
+
+
+def list_spent_by_chat(
+    conn: Connection, since: float, user_id: str | None = None, source: str | None = None
+) -> list[dict[str, Any]]:
+    """What was used in each chat since then, by its session key; the dearest first. What is older
+    than the rows of calls is in none."""
+    condition, values = owned("c.user_id", asked_owner(user_id))
+    return rows(
+        conn,
+        "SELECT c.session_key, COUNT(*) AS api_calls, SUM(c.input_tokens) AS input_tokens,"
+        " SUM(c.output_tokens) AS output_tokens, COALESCE(SUM(c.cost_usd), 0) AS cost_usd"
+        f" FROM model_calls c WHERE c.made_at >= ?1 AND c.outcome <> '{RESERVED}'"
+        " AND c.session_key IS NOT NULL AND (CAST(?2 AS TEXT) IS NULL OR c.source = ?2)"
+        + condition.replace("?", "?3")
+        + " GROUP BY c.session_key ORDER BY cost_usd DESC, api_calls DESC, c.session_key",
+        (since, source, *values),
+    )
 
 
 def local_time(quarter: float) -> time.struct_time:

@@ -84,7 +84,7 @@ def close_abandoned_turn(
     if turn is None or lease is None:
         return False
     tip = get_compression_tip(conn, turn["session_id"])
-    append_messages(conn, tip, close_ends(conn, tip, conversation_id))
+    append_messages(conn, tip, close_ends(conn, tip, turn))
     target = decode_json(turn["deliver_to"])
     if notice and target:
         add_delivery(conn, f"{target['id']}:cut-off:{lease.fence}", notice, **target["to"])

@@ -14,14 +14,15 @@ from typing import Any, NamedTuple
 from .codec import decode_content, decode_json, encode_content, encode_json
 from .dialect import Connection, row, tuples, value
 from .errors import LeaseLostError
+from .goals import note_person_spoke, note_step_taken
 from .history import OUTCOME_UNKNOWN, tool_result, unique_calls
-from .inbox import mark_taken
+from .inbox import INBOX_ID, mark_taken
 from .lineage import get_compression_lineage, get_compression_tip
 from .messages import append_messages, load_conversation, message_fields
 from .model_calls import ModelCall, insert_call
 from .notes import has_notes, take_notes
 from .objects import link_taken
-from .outbox import enqueue_deliveries
+from .outbox import add_delivery, enqueue_deliveries
 from .replicas import UNDER, require_platform
 from .sessions import create_session, reopen_session
 from .tool_runs import REPEATABLE, Started, finish_runs, settle_runs, start_runs, unfinished_runs
@@ -35,6 +36,12 @@ from .turns import (
     take_lease,
 )
 from .usage import update_token_counts
+
+OVERTAKEN = (
+    "⚠️ I was stopped in the middle of my answer to a message of yours, and a later one was begun"
+    " with. What I had done is kept; ask again for what is missing."
+)
+"""What the chat is told that waits for the answer of an abandoned turn, if another turn begins."""
 
 ROW_ID = "_row"
 """Key under which a loaded or stored message carries its id, through copies and JSON."""
@@ -107,6 +114,9 @@ def begin_turn(
     returned; ConversationBusyError while another turn runs, except for the caller's own that it has
     `given_up`. `deliver_to` is kept with it; if it names the lease under which the chat is the
     caller's, and that is another's by now, LeaseLostError.
+
+    Front ends resume an abandoned turn before they begin another. Where one could not, the turn is
+    closed here, and the chat that waits for its answer is told.
     """
     if deliver_to is not None and UNDER in deliver_to:
         require_platform(conn, deliver_to[UNDER])
@@ -118,8 +128,15 @@ def begin_turn(
         reopen_session(conn, tip)
     before = None if session is None else session["version"]
     conversation_id = (session or _session(conn, tip) or {})["conversation_id"]
-    added = [] if session is None else close_ends(conn, tip, conversation_id)
+    earlier = None if session is None else get_turn(conn, conversation_id)
+    added = [] if session is None else close_ends(conn, tip, earlier)
     lease = take_lease(conn, conversation_id, tip, deliver_to, given_up) if leased else None
+    if lease is not None and earlier is not None and earlier["state"] == TURN_RUNNING:
+        _tell_closed(conn, earlier, given_up)
+    if message is not None and session is not None and not _is_of_job(message):
+        note_person_spoke(conn, tip)
+    else:
+        note_step_taken(conn, tip)
     added += take_notes(conn, tip)
     if message is not None:
         link_taken(conn, tip, [message])
@@ -127,6 +144,13 @@ def begin_turn(
     ids = append_messages(conn, tip, [*added, *asked])
     others_wrote = tip != session_id or before != seen_version or bool(added)
     return Recorded(tip, ids, _version(conn, tip), others_wrote, lease)
+
+
+def _is_of_job(message: Mapping[str, Any]) -> bool:
+    """Whether a message is the occurrence of a job, and no person's."""
+    named = message.get(INBOX_ID)
+    names = (named,) if isinstance(named, str) else tuple(named or ())
+    return bool(names) and all(str(name).startswith("job:") for name in names)
 
 
 def begin_noted_turn(
@@ -216,18 +240,27 @@ def end_turn(conn: Connection, lease: Lease) -> bool:
     if turn is None or not holds(conn, lease):
         return False
     tip = get_compression_tip(conn, turn["session_id"])
-    append_messages(conn, tip, close_ends(conn, tip, lease.conversation_id))
+    append_messages(conn, tip, close_ends(conn, tip, turn))
     return end_lease(conn, lease)
 
 
-def close_ends(conn: Connection, tip: str, conversation_id: str) -> list[dict[str, Any]]:
+def _tell_closed(conn: Connection, turn: Mapping[str, Any], given_up: Lease | None) -> None:
+    """Tell the chat that waits for the answer of a turn which another has replaced; not if that was
+    the caller's own, whose end it has reported."""
+    target = decode_json(turn["deliver_to"])
+    if target and given_up != (turn["conversation_id"], turn["fence"], turn["owner"]):
+        name = f"{target['id']}:cut-off:{turn['fence'] + 1}"
+        add_delivery(conn, name, OVERTAKEN, **target["to"])
+
+
+def close_ends(conn: Connection, tip: str, turn: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """The messages that make the history of an abandoned turn valid; for the caller to store.
 
     What is known of its tools is settled with it.
     """
-    turn = get_turn(conn, conversation_id)
     if turn is None or turn["state"] != TURN_RUNNING:
         return open_ends(conn, tip)
+    conversation_id = str(turn["conversation_id"])
     runs = unfinished_runs(conn, conversation_id)
     missing = open_ends(conn, tip, runs)
     harmful = [call_id for call_id, effect in runs.items() if effect not in REPEATABLE]

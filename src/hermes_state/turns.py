@@ -203,6 +203,11 @@ def read_clock(conn: Connection) -> float:
     return conn.now()
 
 
+def list_running(conn: Connection) -> set[str]:
+    """The conversations in which a turn runs, in any process; abandoned ones are among them."""
+    return set(column(conn, "SELECT conversation_id FROM turns WHERE state = 'running'"))
+
+
 def get_turn(conn: Connection, conversation_id: str) -> dict[str, Any] | None:
     """The turn a conversation is in, or was in last."""
     return row(conn, "SELECT * FROM turns WHERE conversation_id = ?", (conversation_id,))

@@ -117,6 +117,10 @@ def list_events(
     return [EventBatch(**batch) for batch in batches]
 
 
-def drop_events(conn: Connection, conversation_id: str) -> None:
-    """Delete a turn's events, after everybody has had time to read the last ones."""
-    conn.execute("DELETE FROM watched_events WHERE conversation_id = ?", (conversation_id,))
+def drop_events(conn: Connection, conversation_id: str, until: int) -> None:
+    """Delete a turn's events, up to a number, after everybody has had time to read the last ones;
+    those of the next turn, wherever that runs, have higher numbers."""
+    conn.execute(
+        "DELETE FROM watched_events WHERE conversation_id = ? AND number <= ?",
+        (conversation_id, until),
+    )

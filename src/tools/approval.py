@@ -44,6 +44,7 @@ _STATE = "approved_patterns"
 
 ASKED_EACH_TIME = frozenset({
     "sudo", "unclear", "unclear-script", "obscured", "disguise", "complex", "own-rules", "no-wall",
+    "shared-memory",
 })  # fmt: skip
 """Allowing one of these for longer would allow whatever can be hidden behind it."""
 
@@ -103,6 +104,8 @@ def check_command(
     if needs is not None:
         findings = [*needs.findings(), *findings]
     if findings:
+        leaves = needs is not None and bool(needs.paths or needs.network or needs.no_wall)
+        _check_leaving(context, command, needs.findings() if needs and leaves else [])
         decide(
             context,
             command,
@@ -135,8 +138,11 @@ def guard_write(context: ToolContext, path: Path) -> None:
     danger = write_danger(str(path.absolute()), places)
     if danger and danger.key in ("write-outside", "system-write") and _is_added(workspace, path):
         danger = None
-    findings = [Finding(*danger)] if danger else []
-    decide(context, f"write {path}", findings or _hidden(context, path))
+    findings = ([Finding(*danger)] if danger else []) or _hidden(context, path)
+    if not _is_added(workspace, path):
+        outside = Finding("write-outside", "Writes outside the working directory")
+        _check_leaving(context, f"write {path}", findings or [outside])
+    decide(context, f"write {path}", findings)
     note_written(workspace, [str(path)])
 
 
@@ -145,8 +151,10 @@ def guard_read(context: ToolContext, path: Path) -> None:
     from .danger.paths import read_danger
 
     danger = read_danger(str(path.absolute()), _places(context.workspace))
-    findings = [Finding(*danger)] if danger else []
-    decide(context, f"read {path}", findings or _hidden(context, path))
+    findings = ([Finding(*danger)] if danger else []) or _hidden(context, path)
+    if not _is_added(context.workspace, path):
+        _check_leaving(context, f"read {path}", findings)
+    decide(context, f"read {path}", findings)
 
 
 def needs_approval_to_read(context: ToolContext) -> Callable[[str], bool]:
@@ -168,8 +176,8 @@ def _hidden(context: ToolContext, path: Path) -> list[Finding]:
     assert guardhouse is not None, "there is a wall"
     wall = guardhouse.wall()
     real = path.resolve()
-    if Belongings(context).is_own_output(real):
-        return []  # long output of tools, which the model was told to read there
+    if Belongings(context).is_readable(real):
+        return []
     if wall.may_read(real) and not is_hidden_file(real, wall):
         return []
     return [Finding("hidden", "Touches a file that is hidden from commands")]
@@ -178,6 +186,20 @@ def _hidden(context: ToolContext, path: Path) -> list[Finding]:
 def _is_added(workspace: Workspace, path: Path) -> bool:
     """Whether a file is in a folder that the person added to the workspace."""
     return any(path.resolve().is_relative_to(root) for root in roots_of(workspace))
+
+
+def _check_leaving(context: ToolContext, subject: str, findings: list[Finding]) -> None:
+    """ToolError if something is to leave a person's workspace who cannot allow that: behind it are
+    those of others."""
+    workspace = context.workspace
+    is_free = not workspace.others or workspace.mode == "full" or context.permissions.may_leave
+    if is_free or not findings:
+        return
+    _record(context, subject, findings, "forbidden", approved=False)
+    raise ToolError(
+        f"Refused: {_described(findings)}. Here only operators may let anything leave"
+        f" {workspace.root}; stay inside it."
+    )
 
 
 def decide(

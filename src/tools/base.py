@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from hermes_state import OPERATOR
 
+from .memory_scope import MemoryScope
+from .permissions import EVERYTHING, Permissions
 from .services import Services
 
 if TYPE_CHECKING:
@@ -159,6 +161,11 @@ class Workspace:
     folders: list[Path] = field(default_factory=list)
     """Further folders that the person added."""
     mode: Mode = "guarded"
+    others: tuple[Path, ...] = ()
+    """Folders in which everybody has a workspace, if people do: what is not this conversation's own
+    in there does not exist for it, and only operators may let it leave its root."""
+    uploads: Path | None = None
+    """Where the files are that came with its messages, in a chat; those of others do not exist."""
 
     def __post_init__(self) -> None:
         if self.root == Path():
@@ -208,6 +215,12 @@ class ToolContext:
     """Whose conversation this is; None for the operator."""
     owner: Owner = OPERATOR
     """Whose past conversations may be shown."""
+    permissions: Permissions = EVERYTHING
+    """What may be used for them."""
+    memory: MemoryScope = field(default_factory=MemoryScope)
+    """Whose memories and skills there are."""
+    written_by: str = "agent"
+    """What the tool is used by: the agent in a turn, or a review of the conversation."""
     asker: Asker = field(default_factory=NobodyToAsk)
     turn: TurnFacts = field(default_factory=TurnFacts)
     services: Services = field(default_factory=Services)

@@ -1,7 +1,9 @@
-"""Folders in the Hermes home with a part for each conversation: long output, and checkpoints.
+"""Folders in the Hermes home with a part for each conversation: long output, and checkpoints; and
+folders with a part for each person or chat: workspaces, and files that came with messages.
 
-What one conversation keeps there is nobody else's business. A conversation is known by the id that
-it has for life, and sub-agents belong to the conversation that started them.
+What one keeps there is nobody else's business. A conversation is known by the id that it has for
+life, and sub-agents belong to the conversation that started them. Memories and
+skills are there for the conversations that may read them.
 """
 
 from __future__ import annotations
@@ -11,11 +13,16 @@ import re
 from pathlib import Path
 
 from .base import ToolContext
+from .memory_scope import spaces_of
 
 OUTPUT_FOLDER = "tool-output"
 """What was too long for a result."""
 CHECKPOINT_FOLDER = "checkpoints"
 """What files were before a turn changed them."""
+UPLOAD_FOLDERS = ("media", "uploads", "pastes")
+"""What came with messages."""
+MEMORY_FOLDERS = ("memories", "skills", "people", "groups", "shared")
+"""Whose memories are whose: `memory_scope`."""
 
 
 def conversation_of(context: ToolContext) -> str:
@@ -48,18 +55,51 @@ class Belongings:
     def __init__(self, context: ToolContext) -> None:
         home = context.workspace.home.resolve()
         self._kept = [home / OUTPUT_FOLDER, home / CHECKPOINT_FOLDER]
+        self._uploads = [home / name for name in UPLOAD_FOLDERS]
+        self._real: dict[Path, Path] = {}
+        self._remembered = [home / name for name in MEMORY_FOLDERS]
+        self._home = home
         self._context = context
         self._name: str | None = None
+        self._read: list[Path] | None = None
 
     def is_anothers(self, path: Path) -> bool:
         """Whether a real path is in one of them and not in this conversation's part of it."""
+        if any(path.is_relative_to(folder) for folder in self._remembered):
+            return not self._may_remember(path)
         kept = self._folder_with(path)
-        return kept is not None and not self._is_own(path, kept)
+        if kept is not None:
+            return not self._is_own(path, kept)
+        workspace = self._context.workspace
+        if workspace.uploads is not None and self._is_upload(path):
+            return not self._is_within(path, workspace.uploads)
+        if any(self._is_within(path, folder) for folder in workspace.others):
+            own = (workspace.root, *workspace.folders)
+            return not any(self._is_within(path, folder) for folder in own)
+        return False
 
-    def is_own_output(self, path: Path) -> bool:
-        """Whether a real path is one of this conversation's long output."""
-        kept = self._folder_with(path)
+    def is_readable(self, path: Path) -> bool:
+        """Whether a real path in the home is one that the model was told to read: this
+        conversation's long output, or a file that came with its messages."""
+        kept, uploads = self._folder_with(path), self._context.workspace.uploads
+        if uploads is not None and self._is_within(path, uploads):
+            return True
         return kept == self._kept[0] and self._is_own(path, kept)
+
+    def _is_upload(self, path: Path) -> bool:
+        return any(path.is_relative_to(folder) for folder in self._uploads)
+
+    def _is_within(self, path: Path, folder: Path) -> bool:
+        if folder not in self._real:
+            self._real[folder] = folder.resolve()
+        return path.is_relative_to(self._real[folder])
+
+    def _may_remember(self, path: Path) -> bool:
+        if self._read is None:
+            spaces = spaces_of(self._context)
+            tops = [space.folder(self._home) for space in (*spaces.shown, *spaces.read)]
+            self._read = [top / name for top in tops for name in ("memories", "skills")]
+        return any(path.is_relative_to(folder) for folder in self._read)
 
     def _folder_with(self, path: Path) -> Path | None:
         return next((folder for folder in self._kept if path.is_relative_to(folder)), None)

@@ -7,11 +7,14 @@ everyone's in the operator's terminal.
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hermes_state import plain_text
 
 from .base import Tool, ToolContext, ToolError, tool
+
+if TYPE_CHECKING:
+    from hermes_state import PersonView
 
 LONGEST_MESSAGE = 2000
 LONGEST_ASKED_FOR = 12_000
@@ -35,7 +38,7 @@ def session_search(
     messages around a hit. With around_message_id alone: the messages around #n of this
     conversation. With neither: the most recent conversations.
 
-    query: words (all must occur), "phrases", begin*, this OR that, -without
+    query: a question or words; exact: "phrases", begin*, this OR that, -without
     limit: how many hits or conversations
     sort: relevance, newest or oldest
     session_id: search only in this conversation, or read it around a message
@@ -63,11 +66,12 @@ def find(
 ) -> str:
     """The best hits, with how to read around them."""
     assert context.db is not None
+    mine = _mine(context)
     options: dict[str, Any] = {}
     if session_id is not None:
         own_session(context, session_id)
-        options["conversation_id"] = context.db.get_conversation_root(session_id)
-    hits = context.db.view(context.owner).search(
+        options["conversation_id"] = mine.root(session_id)
+    hits = mine.search(
         query,
         role_filter=role_filter,
         limit=limit,
@@ -87,10 +91,10 @@ def find(
 
 def read_around(context: ToolContext, session_id: str | None, message_id: int, window: int) -> str:
     """The messages around a hit, and how the session began and ended."""
-    assert context.db is not None
-    place = context.db.get_session_of_message(message_id)
+    mine = _mine(context)
+    place = mine.session_of_message(message_id)
     bookend = 3
-    if place in context.db.get_compression_lineage(session_id or context.session_id):
+    if place in mine.lineage(session_id or context.session_id):
         session_id = place  # an earlier stretch of the same conversation
     if not session_id:
         raise ToolError(
@@ -98,9 +102,9 @@ def read_around(context: ToolContext, session_id: str | None, message_id: int, w
             " around_message_id needs the session_id that was given with the hit."
         )
     own_session(context, session_id)
-    if session_id in context.db.get_compression_lineage(context.session_id):
+    if session_id in mine.lineage(context.session_id):
         bookend = 0  # the model knows its own conversation
-    view = context.db.get_anchored_view(session_id, message_id, window, bookend)
+    view = mine.around_message(session_id, message_id, window=window, bookend=bookend)
     if not view["window"]:
         raise ToolError(f"Session {session_id} has no message {message_id}. Search again.")
     parts = []
@@ -116,11 +120,11 @@ def read_around(context: ToolContext, session_id: str | None, message_id: int, w
 
 def recent(context: ToolContext, limit: int) -> str:
     """The conversations last used, apart from this one."""
-    assert context.db is not None
-    current = context.db.get_conversation_root(context.session_id)
+    mine = _mine(context)
+    current = mine.root(context.session_id)
     sessions = [
         session
-        for session in context.db.view(context.owner).list_sessions(
+        for session in mine.list_sessions(
             limit=limit + 1, order_by_last_active=True, min_message_count=1
         )
         if session["conversation_id"] != current
@@ -133,10 +137,16 @@ def recent(context: ToolContext, limit: int) -> str:
     )
 
 
+def _mine(context: ToolContext) -> PersonView:
+    """What the person of this conversation may see; and the conversation itself."""
+    assert context.db is not None
+    return context.db.view(context.owner, context.session_id)
+
+
 def own_session(context: ToolContext, session_id: str) -> None:
     """Raise ToolError unless the session is this person's; others are as if they did not exist."""
     assert context.db is not None
-    if context.db.view(context.owner).get_session(session_id) is None:
+    if context.db.view(context.owner).session(session_id) is None:
         raise ToolError(f"There is no session {session_id!r}. Search for what was said instead.")
 
 

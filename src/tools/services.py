@@ -39,6 +39,8 @@ class Services:
     """Asks a model something beside the conversation."""
     session_environ: Callable[[], Mapping[str, str]] | None = None
     """The session's values as environment variables of a command."""
+    jobs: Callable[[str, Mapping[str, str]], str] | None = None
+    """Makes and changes the person's jobs: an action, and what it needs."""
     sudo_password: Callable[[], str | None] | None = None
     """Asks the person for the password that sudo wants."""
     resolver: Callable[[str, int], Awaitable[list[str]]] | None = None

@@ -37,7 +37,7 @@ MEANS: dict[str, tuple[str, ...]] = {
 """Hermes Agent's names and ours; names that are the same are left out."""
 
 WITHOUT_MEANING = frozenset({
-    "browser", "computer_use", "context_engine", "cronjob", "discord", "discord_admin",
+    "browser", "computer_use", "context_engine", "discord", "discord_admin",
     "feishu_doc", "feishu_drive", "homeassistant", "image_gen", "kanban", "project", "spotify",
     "tts", "video", "video_gen", "vision", "x_search", "yuanbao", "no_mcp",
 })  # fmt: skip

@@ -34,6 +34,7 @@ _MODULES = (
     "planning",
     "skills",
     "delegate",
+    "cronjob",
 )
 
 
@@ -44,8 +45,7 @@ def default_tools(
 
     `added` are tools of plugins, each with whether it may replace one that is there already.
     """
-    tools = [tool for name in _MODULES for tool in importlib.import_module(f"tools.{name}").TOOLS]
-    tools += web_tools(settings)
+    tools = all_tools(settings)
     if settings.get("mcp_servers"):
         from .mcp.client import load_mcp_tools
 
@@ -61,10 +61,15 @@ def default_tools(
     return Registry(selected(tools, settings)).usable()
 
 
+def all_tools(settings: Mapping[str, Any]) -> list[Tool]:
+    """Our own tools, whether or not they can be used here."""
+    tools = [tool for name in _MODULES for tool in importlib.import_module(f"tools.{name}").TOOLS]
+    return tools + web_tools(settings)
+
+
 def toolset_list() -> list[str]:
     """The names of our own toolsets."""
-    tools = [tool for name in _MODULES for tool in importlib.import_module(f"tools.{name}").TOOLS]
-    return sorted({tool.toolset for tool in tools} | {"web"})
+    return sorted({tool.toolset for tool in all_tools({})} | {"web"})
 
 
 def selected(tools: Iterable[Tool], settings: Mapping[str, Any]) -> list[Tool]:

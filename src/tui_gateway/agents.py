@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from conversation.abandoned import GOING_ON
 from hermes_state import EVERYONE, StoreClosedError
 
-from . import fetching, live, walls
+from . import fetching, inbox, live, walls
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def ensure_agent(hub: Hub, sid: str, session: Session) -> Any:
 
 def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     from agent.build import build_agent, build_models
+    from agent.workspaces import workspaces_of
     from conversation.event_hooks import hooks_of
     from conversation.turn_events import compression_events, tell_beside
     from conversation.watching import follow_agent
@@ -55,6 +56,9 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
         wanted = f"{session['provider']}:{wanted}"
     model = build_models(config, wanted) if wanted else None
     asker = SessionAsker(hub, sid, session)
+    folder, workspaces = _own_folder(hub, session.get("user_id")), workspaces_of(config)
+    if folder is not None:
+        session["cwd"] = str(folder)
     agent = build_agent(
         config,
         hub.get_db(),
@@ -67,6 +71,8 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
         asker=asker,
         services=Services(sudo_password=asker.sudo_password),
     )
+    if folder is not None:
+        workspaces.confine(hub.get_db(), agent.workspace, is_free=agent.permissions.may_leave)
     fetching.follow(hub, sid, agent.llm)
     if session.get("reasoning_effort"):
         agent.set_request_option("reasoning_effort", session["reasoning_effort"])
@@ -81,6 +87,14 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     agent.holders.add("event hooks", events)
     session["unfollow"] = follow_agent(agent, translator(hub, sid, session))
     return agent
+
+
+def _own_folder(hub: Hub, user_id: str | None) -> Path | None:
+    """Where the agent works for somebody else than whoever sits at the machine."""
+    from agent.workspaces import workspaces_of
+
+    person = None if user_id is None else hub.get_db().get_person(user_id)
+    return None if person is None else workspaces_of(hub.get_config()).of_person(person)
 
 
 def _follower(hub: Hub, sid: str, session: Session) -> Holder:
@@ -121,16 +135,11 @@ def message_begins(hub: Hub, sid: str, session: Session, timestamp: float | None
 
     prompt = plain_text(session.get("prompt"))
     # A prompt that waits for another process's turn is not what that turn answers.
-    prompt_id = "" if session.get("is_viewing") else own_id(session.get("prompt_id"))
+    prompt_id = "" if session.get("is_viewing") else inbox.own_id(session.get("prompt_id"))
     payload = {"prompt": prompt, "prompt_id": prompt_id, "timestamp": timestamp}
     with session["history_lock"]:
         session["inflight"] = {"user": prompt, "timestamp": timestamp}
         hub.emit("message.start", sid, payload)
-
-
-def own_id(inbox_id: str | None) -> str:
-    """The id a prompt was sent with, as its client knows it."""
-    return (inbox_id or "").removeprefix("tui:")
 
 
 def translator(hub: Hub, sid: str, session: Session) -> Callable[[Event], None]:

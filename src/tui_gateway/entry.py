@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     elif len(arguments) == 2 and arguments[0] == "--ws" and arguments[1].isdecimal():
         from . import ws
 
-        _start_logging()
+        start_logging()
         try:
             stop = ws.serve(int(arguments[1]))
         except ws.CannotServeError as error:
@@ -97,7 +97,7 @@ def _serve_stdio(ending: _Ending) -> Callable[[], object]:
 
     def work() -> None:
         try:
-            _start_logging()
+            start_logging()
             for frame in read_frames(0):
                 if isinstance(frame, Refused):
                     peer.send(frame.response)
@@ -131,7 +131,8 @@ class _LogLater(logging.Handler):
         root.handle(record)
 
 
-def _start_logging() -> None:
+def start_logging() -> None:
+    """Log into the home; the files are opened with the first record."""
     root = logging.getLogger()
     root.addHandler(_LogLater())
     root.setLevel(logging.INFO)

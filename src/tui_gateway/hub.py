@@ -32,6 +32,10 @@ class Hub(Protocol):
         """The configuration, read when it is first needed."""
         ...
 
+    def check_peers(self) -> None:
+        """Disconnect clients whose device was revoked, and show none what is not theirs."""
+        ...
+
     def emit(self, event: str, sid: str, payload: Mapping[str, Any] | None = None) -> None:
         """Send an event to the clients of a session."""
         ...

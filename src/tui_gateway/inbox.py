@@ -21,6 +21,8 @@ from tools.objects.in_texts import put_pastes
 from . import live
 from .hub import Hub, Session
 
+_OF = "\x1f"
+"""Between the id of a prompt and whose it is, in the inbox."""
 SOURCE = "tui"
 OWNER = "accepted_by"
 """Which process a prompt was sent to: as long as it lives, nobody else runs it."""
@@ -28,6 +30,8 @@ OWNER = "accepted_by"
 
 STEERS = "steers"
 """Whether a turn of another process is to read a prompt that waits for its end."""
+INTERRUPTS = "interrupts"
+"""Whether it is to make way for it instead."""
 
 
 class Prompt(NamedTuple):
@@ -48,25 +52,30 @@ def accept(
     content: Any,
     message_id: str | None = None,
     *,
-    steers: bool = False,
+    mode: str = "queue",
 ) -> str | None:
     """Store a prompt before it is acknowledged; returns its inbox id.
 
     A client that does not know whether its prompt arrived sends it again under the same
-    `message_id`; then the result is None. One that `steers` may be read by a turn that another
-    process runs.
+    `message_id`; then the result is None. In `mode` "steer" it may be read by a turn that another
+    process runs, in mode "interrupt" such a turn makes way for it.
     """
     db, key = hub.get_db(), live.current_key(session)
     if isinstance(content, str):
         put_pastes(db, hermes_home(), content, key)
-    inbox_id = f"tui:{message_id or f'{time.time_ns():x}:{os.urandom(4).hex()}'}"
+    own = message_id or f"{time.time_ns():x}:{os.urandom(4).hex()}"
+    # Two persons' clients may choose the same id.
+    whose = session.get("user_id")
+    inbox_id = f"tui:{own}{_OF}{whose}" if whose else f"tui:{own}"
     facts = {
         name: session[name]
         for name in ("cwd", "model", "provider", "reasoning_effort", "pending_title", "user_id")
         if session.get(name)
     }
-    if steers and isinstance(content, str):
+    if mode == "steer" and isinstance(content, str):
         facts[STEERS] = True
+    elif mode == "interrupt":
+        facts[INTERRUPTS] = True
     is_new = db.accept_message(
         inbox_id,
         key,
@@ -81,6 +90,12 @@ def accept(
 def oldest(hub: Hub, session: Session) -> Prompt | None:
     """The prompt that has waited longest, of those that this server is to run."""
     return next((Prompt(row["content"], row["id"]) for row in list_own(hub, session)), None)
+
+
+def own_id(inbox_id: str | None) -> str:
+    """The id a prompt was sent with, as its client knows it."""
+    own, mark, _ = (inbox_id or "").removeprefix("tui:").rpartition(_OF)
+    return own if mark else (inbox_id or "").removeprefix("tui:")
 
 
 def list_own(hub: Hub, session: Session) -> list[dict[str, Any]]:

@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from hermes_state import EVERYONE
+from hermes_state import LOCAL_DOOR, person_of
 
+from .clients import LOCAL, Principal, principal_of
 from .event_log import EventLog
 from .hub import Hub, Session
-from .rpc import SESSION_BUSY, SESSION_LIMIT, SESSION_NOT_FOUND, RpcError
+from .rpc_errors import SESSION_BUSY, SESSION_LIMIT, SESSION_NOT_FOUND, RpcError
 
 if TYPE_CHECKING:
     from agent.config import Config
-    from hermes_state import PersonView, SessionDB
     from tools.base import Mode
 
     from .peers import Peer
@@ -34,12 +35,6 @@ CLOSE_SECONDS = 15.0
 
 DEFAULT_LIMIT = 64
 """Live sessions at once, unless `max_live_sessions` says otherwise."""
-
-
-def view_of(db: SessionDB, session: Session | None) -> PersonView:
-    """What a session's client may see. This server is the operator's, who sees everyone's; in a
-    conversation of somebody else, what they may see."""
-    return db.view((session.get("user_id") if session else None) or EVERYONE)
 
 
 def new_session(session_key: str, *, cols: int = 80, cwd: str | None = None) -> Session:
@@ -189,10 +184,11 @@ def make_room(hub: Hub) -> None:
     close_aside(hub, min(idle)[1], "idle")
 
 
-def require(hub: Hub, sid: str) -> Session:
-    """The live session with that id; RpcError if there is none."""
+def require(hub: Hub, sid: str, principal: Principal = LOCAL) -> Session:
+    """The live session with that id; RpcError if there is none, or it is another person's."""
     session = hub.get_sessions().get(sid)
-    if session is None or session.get("closing"):
+    is_theirs = is_visible(hub, sid, session, principal)
+    if session is None or session.get("closing") or not is_theirs:
         raise RpcError(
             SESSION_NOT_FOUND,
             f"There is no live session {sid[:40]!r}. Open one with session.create or"
@@ -202,9 +198,31 @@ def require(hub: Hub, sid: str) -> Session:
     return session
 
 
-def require_idle(hub: Hub, sid: str, what: str) -> Session:
+def is_visible(hub: Hub, sid: str, session: Session | None, principal: Principal) -> bool:
+    """Whether a live session may be shown to somebody; the store says whose it is, once it is
+    stored. The same is asked for a session that does not exist, so that time tells nothing."""
+    if principal.is_operator:
+        return session is not None
+    row = hub.get_db().get_session(sid if session is None else current_key(session))
+    if session is None:
+        return False
+    if row is not None:
+        session["user_id"] = row["user_id"]
+    return person_of(session.get("user_id")) == principal.person_id
+
+
+def visible(hub: Hub, principal: Principal) -> list[tuple[str, Session]]:
+    """The live sessions that may be shown to somebody, by their live ids."""
+    return [
+        (sid, session)
+        for sid, session in list(hub.get_sessions().items())
+        if is_visible(hub, sid, session, principal)
+    ]
+
+
+def require_idle(hub: Hub, sid: str, what: str, principal: Principal = LOCAL) -> Session:
     """The live session, if no turn runs in it."""
-    session = require(hub, sid)
+    session = require(hub, sid, principal)
     if session.get("running"):
         raise RpcError(
             SESSION_BUSY, f"A turn is running. Interrupt it or wait for its end to {what}."
@@ -212,9 +230,9 @@ def require_idle(hub: Hub, sid: str, what: str) -> Session:
     return session
 
 
-def find_by_key(hub: Hub, session_key: str) -> str | None:
-    """The live id of the conversation that is in `session_key`, if it is live."""
-    for sid, session in list(hub.get_sessions().items()):
+def find_by_key(hub: Hub, session_key: str, principal: Principal = LOCAL) -> str | None:
+    """The live id of the conversation that is in `session_key`, if it is live and theirs."""
+    for sid, session in visible(hub, principal):
         if current_key(session) == session_key and not session.get("closing"):
             return sid
     return None
@@ -241,6 +259,22 @@ def unwatch(hub: Hub, peer: Peer) -> None:
             watching.discard(peer)
             if not watchers(session):
                 session["detached_at"] = time.time()
+
+
+def recheck(hub: Hub, peers: Iterable[Peer]) -> None:
+    """Disconnect clients whose device was revoked, and let none watch what is not theirs any more:
+    another process may have revoked it, or parted two persons who were one."""
+    for peer in peers:
+        if peer.door == LOCAL_DOOR:
+            continue
+        principal = principal_of(hub, peer)
+        if principal is None:
+            peer.drop()
+            continue
+        for sid, session in list(hub.get_sessions().items()):
+            watching = session.get("watchers") or set()
+            if peer in watching and not is_visible(hub, sid, session, principal):
+                watching.discard(peer)
 
 
 def watchers(session: Session) -> list[Peer]:

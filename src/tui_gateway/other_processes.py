@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from conversation import abandoned
 from conversation.door import Abandoned
 
-from . import history, inbox, live, prompts, viewing
+from . import history, inbox, lists, live, prompts, viewing
 from .hub import Hub, Session
 
 if TYPE_CHECKING:
@@ -90,10 +90,13 @@ class Watcher:
         if not has_store(hermes_home()):
             return  # nothing was ever said here
         from agent.abandoned_work import end_abandoned_tasks
+        from agent.goals import advance_stalled
 
         db = self._hub.get_db()
         _wakes[:] = [db.wake]
         end_abandoned_tasks(db)
+        advance_stalled(db)
+        self._hub.check_peers()
         for turn in abandoned.list_to_resume(db):
             if _is_ours(turn) and turn["silent"] >= grace:
                 self._take(db, turn)
@@ -108,6 +111,7 @@ class Watcher:
                     history.follow_writes(self._hub, sid, session)
         if db.list_noted():
             self._tell_notes(db)
+        lists.tell(self._hub)
 
     def _tell_notes(self, db: SessionDB) -> None:
         """Run notes in idle sessions that another process stored, or that were not run in time."""
@@ -117,7 +121,7 @@ class Watcher:
                 prompts.run_waiting(self._hub, sid, session)
 
     def _take(self, db: SessionDB, turn: dict[str, Any]) -> None:
-        from .methods.session import revived
+        from .revive import revived
 
         with live.OPENING:  # nobody opens the conversation meanwhile
             if self._is_over:

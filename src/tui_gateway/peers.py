@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from hermes_state import LOCAL_DOOR
+
 log = logging.getLogger(__name__)
 
 EVENT_LIMIT = 4_000_000
@@ -31,12 +33,15 @@ class Peer:
         write: Callable[[bytes], None],
         name: str = "client",
         on_given_up: Callable[[], None] = lambda: None,
+        door: str = LOCAL_DOOR,
     ) -> None:
         """`write(line)` may block; it raises OSError when the client is gone.
 
         `on_given_up` is called when the client is dropped because it does not read; it must make a
-        `write` that blocks return.
+        `write` that blocks return. `door` says who it is (`clients`): whoever sits at the machine,
+        or a web device ("web:ID") whose key whoever made this has checked.
         """
+        self.door = door
         self._write = write
         self._on_given_up = on_given_up
         self.name = name
@@ -87,6 +92,11 @@ class Peer:
         """Wait until everything is written; False if it is not within `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: self.gone or self._size == 0, timeout=seconds)
+
+    def drop(self) -> None:
+        """Disconnect the client."""
+        self.close()
+        self._on_given_up()
 
     def close(self) -> None:
         """Write nothing more."""

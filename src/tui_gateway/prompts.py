@@ -33,15 +33,21 @@ TAKE_OVER_SECONDS = 2.0
 
 
 def submit(
-    hub: Hub, sid: str, session: Session, content: Any, message_id: str | None = None
+    hub: Hub,
+    sid: str,
+    session: Session,
+    content: Any,
+    message_id: str | None = None,
+    busy: str | None = None,
 ) -> str:
     """Accept a prompt: begin with it, or do with the running turn as configured.
 
     Returns "streaming", "queued", "steered" or "interrupting"; "known" if `message_id` was sent
-    before. Raises if it cannot be stored.
+    before. `busy` is what this prompt does to a running turn, if not as configured. Raises if it
+    cannot be stored.
     """
-    mode = _busy_mode(hub, session)
-    inbox_id = accept(hub, session, content, message_id, steers=mode == "steer")
+    mode = busy or _busy_mode(hub, session)
+    inbox_id = accept(hub, session, content, message_id, mode=mode)
     if inbox_id is None:
         return "known"
     if _claim(session):
@@ -52,6 +58,8 @@ def submit(
         if session.get("prompt_id") == inbox_id:
             return "streaming"  # the turn before has ended meanwhile
         if session.get("awaits_other"):  # whoever waits offers it to the turn (`session_door`)
+            if mode == "interrupt":
+                return "interrupting"
             return "steered" if mode == "steer" and isinstance(content, str) else "queued"
         taken = offer(session.get("agent"), mode, content, inbox_id)
         if mode == "interrupt" and taken != "steered" and _stop(session):
@@ -72,7 +80,7 @@ def _busy_mode(hub: Hub, session: Session) -> str:
 def steer(hub: Hub, sid: str, session: Session, text: str) -> str:
     """Add a message to the running turn, here or in another process; without one it waits like any
     other."""
-    inbox_id = accept(hub, session, text, steers=True) or ""
+    inbox_id = accept(hub, session, text, mode="steer") or ""
     with session["history_lock"]:
         is_other = session.get("running") and session.get("prompt_id") != inbox_id
         awaits_other = session.get("awaits_other") is not None

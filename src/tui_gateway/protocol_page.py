@@ -21,12 +21,15 @@ from .shapes_events import BARE, EVENTS
 
 AREAS = {
     "Sessions": ("session", "terminal"),
-    "Prompts and questions": ("prompt", "approval", "clarify", "sudo"),
+    "Stored conversations, read by pages": ("hello", "conversation", "sessions"),
+    "Devices and the state of everything": ("device", "state", "backup"),
+    "Prompts and questions": ("prompt", "approval", "grant", "clarify", "sudo"),
     "Slash commands and completion": ("slash", "command", "commands", "complete"),
     "Images, files, pastes": ("image", "file", "pdf", "input", "paste"),
     "Configuration and models": ("config", "model", "setup", "reload"),
-    "Tools, skills, plugins": ("tools", "toolsets", "skills", "plugins"),
+    "Tools, skills, plugins": ("tools", "toolsets", "skills", "memory", "plugins"),
     "Work beside the conversation": ("process", "agents", "delegation", "subagent", "shell", "llm"),
+    "Jobs": ("cron",),
     "Files taken back, conversations handed over": ("rollback", "handoff", "insights"),
 }
 """Where methods stand on the page, by the first word of their names."""
@@ -47,11 +50,12 @@ CODES = {
     4007: "There is no such stored session.",
     4008: "Nothing was said yet.",
     4009: "A turn is running.",
+    4010: "The device was revoked; it is disconnected.",
     4011: "There is no such command.",
     4012: "No process was named, or there is no task.",
     4014: "No checkpoint was named.",
     4015: "Nothing was given to attach.",
-    4016: "There is no such file or folder, or it cannot be used.",
+    4016: "There is no such file, folder or job, or it cannot be used.",
     4017: "A value is out of bounds, an action unknown, or a file too large or not readable.",
     4018: "The command failed, what was chosen is not there, or the file is of another kind.",
     4019: "There is no such plugin, or no such page.",
@@ -64,6 +68,8 @@ CODES = {
     4030: "The input is empty.",
     4031: "The length is out of bounds.",
     4033: "That is not always allowed.",
+    4034: "The method is for an operator, or for a device that may do more than look.",
+    4035: "That cannot be remembered, forgotten or undone; the message says why.",
     4044: "There is no such process.",
     4090: "As many sessions are open as may be.",
     4099: "The server ends and takes no further request. Connect again.",
@@ -110,7 +116,7 @@ def _area(name: str, first_words: tuple[str, ...], shapes: dict[str, Any]) -> st
         for method in sorted(rpc.METHODS.values(), key=lambda method: method.name)
         if method.name.partition(".")[0] in first_words
     ]
-    head = ["| Method | Parameters | Result | |", "|---|---|---|---|"]
+    head = ["| Method | Scope | Parameters | Result | |", "|---|---|---|---|---|"]
     return "\n".join([f"### {name}", "", *head, *rows])
 
 
@@ -121,7 +127,7 @@ def _method(method: rpc.Method, shapes: dict[str, Any]) -> str:
     )
     result = typing.get_type_hints(method.run)["return"]
     summary = " ".join((inspect.getdoc(method.run) or "").split())
-    return f"| `{method.name}` | {given} | {_kind(result, shapes)} | {summary} |"
+    return f"| `{method.name}` | {method.scope} | {given} | {_kind(result, shapes)} | {summary} |"
 
 
 def _given(kind: Any) -> Any:

@@ -17,58 +17,64 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import methods
+from .call import Call
+from .clients import OPERATE, Principal, Scope, principal_of
 from .hub import Hub
 from .peers import Peer
-
-if TYPE_CHECKING:
-    from agent.config import Config
-    from hermes_state import SessionDB
+from .permitted import access_of, why_not
+from .rpc_errors import (
+    AGENT_FAILED,
+    HANDLER_FAILED,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    NOT_ALLOWED,
+    NOT_KNOWN,
+    PARSE_ERROR,
+    SERVER_ENDING,
+    SESSION_BUSY,
+    SESSION_LIMIT,
+    SESSION_NOT_FOUND,
+    STORE_FAILED,
+    UNKNOWN_METHOD,
+    RpcError,
+)
 
 log = logging.getLogger(__name__)
 
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-UNKNOWN_METHOD = -32601
-INVALID_PARAMS = -32602
-HANDLER_FAILED = -32000
-SESSION_NOT_FOUND = 4001
-SESSION_BUSY = 4009
-SESSION_LIMIT = 4090
-SERVER_ENDING = 4099
-STORE_FAILED = 5000
-AGENT_FAILED = 5032
+__all__ = [  # methods take what they need from here
+    "AGENT_FAILED",
+    "HANDLER_FAILED",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "METHODS",
+    "NOT_ALLOWED",
+    "NOT_KNOWN",
+    "PARSE_ERROR",
+    "SERVER_ENDING",
+    "SESSION_BUSY",
+    "SESSION_LIMIT",
+    "SESSION_NOT_FOUND",
+    "STORE_FAILED",
+    "UNKNOWN_METHOD",
+    "Call",
+    "Frame",
+    "Method",
+    "RpcError",
+    "answer",
+    "checked",
+    "failure",
+    "find",
+    "is_slow",
+    "method",
+    "parameters",
+    "session_of",
+    "shown",
+]
 
 Frame = dict[str, Any]
-
-
-class RpcError(Exception):
-    """A request that cannot be met; the message says what to do about it."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(slots=True)
-class Call:
-    """What a method knows of the request besides its parameters."""
-
-    hub: Hub
-    peer: Peer | None
-    """Who asked; None when called from within the process."""
-
-    @property
-    def db(self) -> SessionDB:
-        """The store."""
-        return self.hub.get_db()
-
-    @property
-    def config(self) -> Config:
-        """The configuration."""
-        return self.hub.get_config()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ class Method:
     run: Callable[..., Any]
     slow: bool
     """Whether it may take long, and so runs beside the others."""
+    scope: Scope = OPERATE
+    """Who may call it."""
 
     @property
     def summary(self) -> str:
@@ -90,11 +98,13 @@ METHODS: dict[str, Method] = {}
 """The methods that are loaded; `find` loads the others when one of them is wanted."""
 
 
-def method(name: str, *, slow: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a function `f(call, …)` to the protocol under `name`."""
+def method(
+    name: str, *, scope: Scope = OPERATE, slow: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add a function `f(call, …)` to the protocol under `name`; for operators unless it says so."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        METHODS[name] = Method(name, function, slow)
+        METHODS[name] = Method(name, function, slow, scope)
         return function
 
     return add
@@ -118,14 +128,30 @@ def answer(frame: object, hub: Hub, peer: Peer | None = None) -> Frame | None:
         return failure(None, INVALID_REQUEST, "id must be a string or a number.")
     try:
         method = _method_of(frame)
+        principal = _require_allowed(hub, peer, method)
         params = _params_of(frame)
-        result = method.run(Call(hub, peer), **checked(method, params))
+        result = method.run(Call(hub, peer, principal), **checked(method, params))
     except RpcError as error:
         return failure(request_id, error.code, str(error)) if "id" in frame else None
     except Exception as error:  # noqa: BLE001 - the boundary: whatever a handler does, others are served
         code, message = _explained(error, str(frame.get("method")))
         return failure(request_id, code, message) if "id" in frame else None
     return {"jsonrpc": "2.0", "id": request_id, "result": result} if "id" in frame else None
+
+
+def _require_allowed(hub: Hub, peer: Peer | None, method: Method) -> Principal:
+    """Who asks, if they may; RpcError if not. The only place that decides it."""
+    principal = principal_of(hub, peer)
+    if principal is None:
+        assert peer is not None
+        peer.drop()
+        raise RpcError(NOT_KNOWN, "This device was revoked. Ask for a new code.")
+    if method.scope not in principal.scopes:
+        who = "an operator" if method.scope == OPERATE else "a device that may do more than look"
+        raise RpcError(NOT_ALLOWED, f"{method.name} is for {who}.")
+    if not principal.is_operator and (refusal := why_not(method.name, access_of(hub, principal))):
+        raise RpcError(NOT_ALLOWED, refusal)
+    return principal
 
 
 def _is_id(value: object) -> bool:

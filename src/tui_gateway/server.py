@@ -88,10 +88,10 @@ def _answer(frame: object, peer: Peer) -> None:
         peer.send(response)
 
 
-def connect(peer: Peer) -> None:
-    """A client has come."""
+def connect(peer: Peer, facts: Mapping[str, str] | None = None) -> None:
+    """A client has come; `facts` are further ones that it is told at first."""
     _peers.add(peer)
-    payload = {"skin": "default", "replay_epoch": EPOCH}
+    payload = {"skin": "default", "replay_epoch": EPOCH, **(facts or {})}
     peer.send(
         {
             "jsonrpc": "2.0",
@@ -106,6 +106,11 @@ def disconnect(peer: Peer) -> None:
     _peers.discard(peer)
     peer.close()
     live.unwatch(hub(), peer)
+
+
+def check_peers() -> None:
+    """Disconnect clients whose device was revoked, and show none what is not theirs any more."""
+    live.recheck(hub(), list(_peers))
 
 
 def serve_no_more() -> None:

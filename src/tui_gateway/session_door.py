@@ -243,7 +243,7 @@ class SessionDoor(Door[Work]):
             hub, session, outcome, turn_ends.NOT_BEGUN if is_dropped else None
         )
         if is_dropped and isinstance(work, Prompt):
-            complete["dropped"] = agents.own_id(work.inbox_id)
+            complete["dropped"] = inbox.own_id(work.inbox_id)
         return {**complete, "unstored": True} if self._is_unstored(work, outcome) else complete
 
     def _is_unstored(self, work: Work, outcome: TurnOutcome) -> bool:
@@ -281,8 +281,11 @@ class SessionDoor(Door[Work]):
         self._hub.emit("status.update", self.key, {"kind": "notice", "text": text})
 
     async def offer(self, work: Work, turn: Mapping[str, Any]) -> None:
-        """Let the turn read the prompts that wait here, in their order, if they are to steer."""
+        """Let the turn read the prompts that wait here, in their order, if they are to steer; have
+        it make way if they are to interrupt."""
         for row in inbox.list_own(self._hub, self._session):
+            if row["facts"].get(inbox.INTERRUPTS):
+                await self._offers.make_way(self.session_id(), turn, row["id"])
             if not row["facts"].get(inbox.STEERS) or not isinstance(row["content"], str):
                 return
             if not await self._offers.offer(self.session_id(), turn, row["content"], row["id"]):
@@ -305,7 +308,7 @@ class SessionDoor(Door[Work]):
             self._end(None)  # the prompt waits until the session is opened again
         elif isinstance(work, Prompt):
             self._hub.get_db().drop_message(work.inbox_id)
-            self._end(turn_ends.not_begun(agents.own_id(work.inbox_id)))
+            self._end(turn_ends.not_begun(inbox.own_id(work.inbox_id)))
 
     async def take_over(self, turn: Abandoned) -> Work | None:
         """Take over an abandoned turn, or close it; clients are shown either."""

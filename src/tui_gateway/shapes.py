@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 if TYPE_CHECKING:
-    from hermes_state import SessionDB
+    from hermes_state import PersonView
 
 
 class WireMessage(TypedDict, total=False):
@@ -22,6 +22,19 @@ class WireMessage(TypedDict, total=False):
     """Of a tool's result: "unknown" if its process died while it ran, and it may have taken effect
     or not."""
     reasoning: str
+    note: str
+    """Of a message that no person sent: compression (the record that stands for earlier messages),
+    bridge, or background."""
+    undone: bool
+    """Whether it was taken back."""
+
+
+class WaitingPrompt(TypedDict):
+    """A message that was accepted and waits for its turn."""
+
+    message_id: str
+    """As its client knows it."""
+    text: str
 
 
 class SessionInfo(TypedDict):
@@ -76,6 +89,9 @@ class Opened(TypedDict):
     session_key: str
     message_count: int
     messages: list[WireMessage]
+    older: bool
+    """Whether there are messages before these; see conversation.messages."""
+    waiting: list[WaitingPrompt]
     info: SessionInfo
     running: bool
     status: str
@@ -189,6 +205,8 @@ class WireSession(TypedDict):
     source: str
     model: str | None
     waiting: bool
+    running: bool
+    """Whether a turn runs in it, here or in another process."""
 
 
 class SessionList(TypedDict):
@@ -247,17 +265,32 @@ def message(stored: dict[str, Any]) -> WireMessage:
             shown[name] = stored[name]
     if stored.get("effect_disposition") == "unknown":
         shown["outcome"] = "unknown"
+    if (note := _note_of(stored)) is not None:
+        shown["note"] = note
+    if stored.get("active") == 0 and not stored.get("compacted"):
+        shown["undone"] = True
     return shown  # type: ignore[return-value]
 
 
-def stored_messages(db: SessionDB, key: str) -> list[WireMessage]:
+_NOTES = {"compression_record": "compression", "compression_bridge": "bridge"}
+
+
+def _note_of(stored: dict[str, Any]) -> str | None:
+    """What a message is that no person sent; None if somebody sent it, or a model."""
+    reason = stored.get("finish_reason")
+    return _NOTES.get(reason or "") or (
+        "background" if reason and stored["role"] == "user" else None
+    )
+
+
+def stored_messages(here: PersonView, key: str) -> list[WireMessage]:
     """Everything that was said in a conversation, as clients get it; nothing for an unknown one."""
-    if db.get_session(key) is None:
+    if here.session(key) is None:
         return []
-    return [message(stored) for stored in db.get_resume_conversations(key)[1]]
+    return [message(stored) for stored in here.to_resume(key)[1]]
 
 
-def session(row: dict[str, Any]) -> WireSession:
+def session(row: dict[str, Any], *, running: bool = False) -> WireSession:
     """A row of a list of sessions."""
     return {
         "id": row["id"],
@@ -269,6 +302,7 @@ def session(row: dict[str, Any]) -> WireSession:
         "source": row["source"],
         "model": row.get("model"),
         "waiting": False,
+        "running": running,
     }
 
 
@@ -285,4 +319,5 @@ def waiting_session(row: dict[str, Any]) -> WireSession:
         "source": row["source"],
         "model": None,
         "waiting": True,
+        "running": False,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from .shapes import SessionInfo
+from .shapes_reading import ChangedSessions
 
 
 class Ready(TypedDict):
@@ -16,6 +17,8 @@ class Ready(TypedDict):
     skin: str
     replay_epoch: str
     """Numbers of events mean nothing in another epoch."""
+    digest: NotRequired[str]
+    """Of the web page's files, for a browser to know that its own are old."""
 
 
 class MessageStart(TypedDict, total=False):
@@ -216,6 +219,7 @@ EVENTS: dict[str, Any] = {
     "session.info": SessionInfo,
     "session.switched": Switched,
     "session.title": TitleChanged,
+    "sessions.changed": ChangedSessions,
     "status.update": StatusUpdate,
     "sudo.expire": SudoExpired,
     "sudo.request": SudoRequest,

@@ -213,6 +213,60 @@ class McpReload(TypedDict):
     tools: int
 
 
+class MemoryEntry(TypedDict):
+    """Something that is remembered."""
+
+    id: str
+    """What it is called by, as long as it stays the same."""
+    target: str
+    """memory, or user for what is known about the person."""
+    text: str
+    shared: bool
+    """Whether everybody gets it."""
+    how: str
+    """What wrote it: agent, review, person (a command), import, or hand."""
+    at: float
+    """When; 0 if it was written by hand."""
+    session_id: str
+    """In which session; empty if in none, or it is another's."""
+
+
+class MemoryEntries(TypedDict):
+    """What is remembered, the session's own first."""
+
+    entries: list[MemoryEntry]
+
+
+class MemoryChange(TypedDict):
+    """A change of memories or skills."""
+
+    id: str
+    kind: str
+    """memory, user or skill."""
+    action: str
+    before: str
+    """The entry as it was; of a skill its name."""
+    after: str
+    how: str
+    at: float
+    session_id: str
+    undoes: str
+    """The change that it has undone; empty if none."""
+    undone: bool
+
+
+class MemoryChanges(TypedDict):
+    """What was learnt and changed, the newest first."""
+
+    changes: list[MemoryChange]
+
+
+class MemoryTold(TypedDict):
+    """What was done about memories, in words."""
+
+    output: str
+
+
 class SkillInfo(TypedDict):
     """A skill."""
 

@@ -10,22 +10,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.access import OPERATORS, Access
 from agent.ids import new_session_id
 from agent.slash import Alias, CommandError, Result, Surface, lookup, run
 from agent.slash.table import parse
 from conversation.abandoned import runs_elsewhere
-from hermes_state import person_of
+from hermes_state import person_of, stored_owner
+from tools.memory_scope import MemoryScope
 
 from . import agents, asking, fetching, inbox, live, prompts, walls
+from .clients import LOCAL, Principal
 from .hub import Hub, Session
 from .media import BadMediaError, attach_image
 from .rpc import RpcError
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
+    from hermes_state import PersonView
     from tools.base import Mode
 
-HOLDING = frozenset({"branch", "compress", "model", "resume", "retry", "rollback", "undo"})
+HOLDING = frozenset(
+    {"branch", "compress", "model", "persona", "resume", "retry", "rollback", "undo"}
+)
 """Commands during which no turn may begin."""
 
 
@@ -34,15 +40,32 @@ class LiveSurface(Surface):
 
     platform = "tui"
 
-    def __init__(self, hub: Hub, sid: str, session: Session) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        sid: str,
+        session: Session,
+        principal: Principal = LOCAL,
+        access: Access = OPERATORS,
+    ) -> None:
+        """`principal` is who uses it, `access` what they may use."""
         super().__init__(hub.get_db(), hub.get_config())
+        self.access = access
         self._hub, self._sid, self._session = hub, sid, session
+        self._principal = principal
         self.user_id = session.get("user_id")
+        self.actor = stored_owner(principal.person_id)
         self.options = session.setdefault("options", {})
         self.is_holding = False
         """Whether this command itself keeps turns out."""
         self.is_leaving = False
         """Whether the client is to leave after this command."""
+
+    @property
+    def memory(self) -> MemoryScope:
+        """Whose memories and skills there are: the conversation's person's."""
+        who, asks = person_of(self.user_id), self._principal
+        return MemoryScope(who, is_operator=asks.is_operator and who == asks.person_id)
 
     @property
     def session(self) -> Session:
@@ -79,10 +102,10 @@ class LiveSurface(Surface):
 
     def switch_session(self, session_id: str) -> None:
         """Resume a stored conversation under the same live id."""
-        from .methods.session import revived
+        from .revive import revived
 
-        tip = self.db.get_compression_tip(session_id)
-        elsewhere = live.find_by_key(self._hub, tip)
+        tip = self.here.tip(session_id)
+        elsewhere = live.find_by_key(self._hub, tip, self._principal)
         if elsewhere is not None:
             raise CommandError(
                 f"That conversation is open already, as {elsewhere}; go there instead."
@@ -114,7 +137,7 @@ class LiveSurface(Surface):
         """Keep a message until the turn is over."""
         inbox.accept(self._hub, self._session, text)
         prompts.run_waiting(self._hub, self._sid, self._session)
-        return len(self.db.list_waiting(self.session_id))
+        return len(self.here.waiting(self.session_id))
 
     def steer(self, text: str) -> bool:
         """Add a message to the running turn, here or in another process; it is stored like every
@@ -208,10 +231,15 @@ def _run(surface: LiveSurface, hub: Hub, sid: str, line: str) -> Result:
 
 def follow(hub: Hub, session: Session) -> None:
     """Bring the live session's copies up to date after something else than a turn changed it."""
-    messages = hub.get_db().get_messages_as_conversation(live.current_key(session))
+    messages = _here(hub, session).conversation(live.current_key(session))
     with session["history_lock"]:
         session["history"] = messages
         session["history_version"] = session.get("history_version", 0) + 1
+
+
+def _here(hub: Hub, session: Session) -> PersonView:
+    """What is of a live session's person, with its conversation."""
+    return hub.get_db().view(person_of(session.get("user_id")), live.current_key(session))
 
 
 def set_title(hub: Hub, sid: str, session: Session, title: str) -> bool:
@@ -221,8 +249,8 @@ def set_title(hub: Hub, sid: str, session: Session, title: str) -> bool:
     if cleaned is None:
         raise ValueError("Nothing is left of that title. Use letters or digits.")
     key = live.current_key(session)
-    if not db.set_session_title(key, cleaned):
-        own = db.view(person_of(session.get("user_id")))  # others may have the same titles
+    own = _here(hub, session)  # others may have the same titles
+    if not own.set_title(key, cleaned):
         if own.find_title(cleaned) is not None:
             free = own.next_title(cleaned)
             raise ValueError(f"The title {cleaned!r} is taken. {free!r} is free.")

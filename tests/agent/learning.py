@@ -88,7 +88,7 @@ def new_agent(
         db=db,
         tools=tools,
         workspace=Workspace(home, home),
-        system_prompt=lambda: build_system_prompt(home, None, "cli", "scripted"),
+        system_prompt=lambda spaces: build_system_prompt(home, None, "cli", "scripted"),
         auxiliary=None if side is None else Auxiliary(lambda: side),
         learning=settings or LearningSettings(titles=False, review_every=2),
         **options,

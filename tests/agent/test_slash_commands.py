@@ -337,18 +337,23 @@ def test_what_is_always_allowed_is_listed_and_taken_back(
 
 def test_a_goal(front: Front) -> None:
     assert "There is no goal" in front.shown("/goal")
-    assert "nothing judges it" in front.shown("/help goal")
-    result = front.type("/goal Ship it")
-    assert isinstance(result, Send)
-    assert "Nothing checks yet" in result.notice
-    assert "Ship it" in str(result.message)
-    assert front.shown("/goal show") == "Goal (active): Ship it"
-    assert "paused" in front.shown("/goal pause")
-    assert front.shown("/goal") == "Goal (paused): Ship it"
+    assert "judged after each turn" in front.shown("/help goal")
+    assert "3 turns, $2 or 24 hours" in front.shown(
+        "/goal Ship it, done when: tests pass --turns 3 --usd 2"
+    )
+    wanted = "🎯 Goal, step 1: Ship it\nReached when: tests pass\nTurns: 1 of 3"
+    assert front.shown("/goal show") == front.shown("/goal status") == wanted
+    assert front.db.has_notes(front.session_id)
+    assert "paused" in front.shown("/goal pause") and not front.db.has_notes(front.session_id)
+    assert front.shown("/goal").startswith("⏸️ Goal paused: Ship it (you paused it)")
+    assert "does not go on" in front.refused("/goal pause")
     front.ask("on the way")
     front.db.rotate_session(front.session_id, "later", [{"role": "user", "content": "sum"}])
-    assert isinstance(front.type("/goal resume"), Send)
-    assert front.shown("/goal") == "Goal (active): Ship it"
+    assert front.shown("/goal resume") == "Going on."
+    assert front.shown("/goal").startswith("🎯 Goal, step 2: Ship it")
+    assert "already" in front.refused("/goal resume")
+    assert "wants a number" in front.refused("/goal Ship it --turns many")
+    assert "What is the goal" in front.refused("/goal done when: x")
     front.type("/goal clear")
     assert "There is no goal" in front.shown("/goal")
 
@@ -434,7 +439,8 @@ def test_what_it_has(front: Front) -> None:
     assert front.shown("/toolsets") == "files (1)"
     (front.config.home / "memories").mkdir()
     (front.config.home / "memories" / "USER.md").write_text("Likes tea.\n§\nLives in Ghent.\n")
-    assert "- Likes tea.\n- Lives in Ghent." in front.shown("/memory")
+    told = front.shown("/memory")
+    assert "Likes tea. (written by hand)" in told and "Lives in Ghent." in told
     assert front.shown("/reload-mcp") == "No MCP servers are configured."
 
 

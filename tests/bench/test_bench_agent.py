@@ -12,6 +12,8 @@ from bench import agent
 from bench.lab import Lab, zero_delay_model
 from bench.processes import Child
 
+pytestmark = pytest.mark.by_name
+
 
 def test_a_turn_is_measured_on_our_side_and_bare(tmp_path: Path) -> None:
     (found,) = agent.engine(Lab(tmp_path, True, None))

@@ -10,6 +10,8 @@ import pytest
 from bench import between
 from bench.lab import Lab
 
+pytestmark = pytest.mark.by_name
+
 
 @pytest.mark.parametrize("name", between.MEASUREMENTS)
 def test_every_measurement_gives_findings(

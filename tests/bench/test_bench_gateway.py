@@ -12,6 +12,8 @@ from bench.gateway_server import load, peak, running
 from bench.lab import Lab, zero_delay_model
 from bench.measure import table
 
+pytestmark = pytest.mark.by_name
+
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_conversations_are_asked_and_counted(stream: bool) -> None:

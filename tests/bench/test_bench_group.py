@@ -10,6 +10,8 @@ import pytest
 from bench import store_group
 from bench.store_lab import QUICK, Lab
 
+pytestmark = pytest.mark.by_name
+
 
 def test_every_crowd_has_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_group, "THREADS", (1, 3))

@@ -9,6 +9,8 @@ import pytest
 from bench.hostile import QUICK_SIZES, SIZES, _finding, time_piece
 from bench.hostile_readers import Reader, readers
 
+pytestmark = pytest.mark.by_name
+
 SHORT = (4_096, 16_384, 65_536)
 
 

@@ -10,6 +10,8 @@ import pytest
 from bench import postgres
 from bench.lab import Lab
 
+pytestmark = pytest.mark.by_name
+
 
 def test_appends_are_measured_beside_bare_statements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

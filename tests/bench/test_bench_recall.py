@@ -14,6 +14,8 @@ from bench.recall import METHODS, Item, Known, last_line, lines_of, plain, score
 from bench.recall_reader import clerk
 from bench.recall_talk import Talk
 
+pytestmark = pytest.mark.by_name
+
 PORT = Item("decision", "the port", ["8080", "9090"])
 PARCEL = Item("task", "pick up the Kelvex parcel", ["Kelvex"], settled="REF-17")
 

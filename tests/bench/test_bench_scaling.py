@@ -12,6 +12,8 @@ from bench import measure, scaling, scaling_events
 from bench.lab import Lab
 from bench.simulation import COSTS_FILE, Costs
 
+pytestmark = pytest.mark.by_name
+
 
 def test_cores_are_shared_evenly() -> None:
     assert scaling.shares(1, [0, 1]) == [{0, 1}]

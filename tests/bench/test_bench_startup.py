@@ -15,6 +15,8 @@ from bench.lab import Lab, seconds
 from bench.measure import interleaved
 from bench.startup_command import _show, visible
 
+pytestmark = pytest.mark.by_name
+
 
 def once(sides: dict[str, Callable[[], Any]], rounds: int, **_: Any) -> dict[str, list[Any]]:
     """One round, where a run has several."""

@@ -18,7 +18,7 @@ from bench.measure import Finding, interleaved, paired_ratio, spread, table, ver
 from bench.processes import Child
 from bench.store_lab import Lab, Sizes, disk_bytes, query, text_bytes
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.by_name]
 """At the end of a run its tests would be spread over all processes, and `run` made in each."""
 
 TINY = Sizes(

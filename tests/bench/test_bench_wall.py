@@ -11,6 +11,8 @@ from bench import wall
 from bench.lab import Lab
 from tools.wall.kinds import means
 
+pytestmark = pytest.mark.by_name
+
 
 @pytest.mark.parametrize("name", wall.MEASUREMENTS)
 def test_every_measurement_gives_findings(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench import ways
 from bench.lab import Lab
+
+pytestmark = pytest.mark.by_name
 
 
 def test_a_message_is_followed_to_its_answer(tmp_path: Path) -> None:

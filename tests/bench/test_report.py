@@ -107,7 +107,8 @@ def test_a_quick_run_does_not_touch_what_is_under_version_control(
 def test_everything_that_was_asked_for_is_in_the_run() -> None:
     names = {step.name for step in STEPS}
     assert {name.partition(".")[0] for name in names} == {
-        "startup", "agent", "gateway", "store", "wall", "between", "postgres", "recall", "kills",
+        "startup", "agent", "gateway", "store", "wall", "between", "postgres", "jobs", "recall",
+        "kills",
     }  # fmt: skip
 
 

@@ -59,11 +59,25 @@ ELSEWHERE = {
     "hermes setup": "test_cmd_setup.py",
     "hermes setup --model-only": "test_cmd_setup.py",
     "hermes setup --no-check": "test_cmd_setup.py",
+    # A platform, and a job that there is.
+    'hermes cron add "daily 08:30" "What is in the news?" --deliver telegram': "test_cmd_cron.py",
+    "hermes cron history NAME": "test_cmd_cron.py",
+    'hermes send --to telegram "The backup is done."': "test_cmd_cron.py",
+    "df -h | hermes send --to telegram:42": "test_cmd_cron.py",
+    'hermes send --to home --id backup-today "Done."': "test_cmd_cron.py",
     # A server.
     "hermes store check --url postgresql://me@host/db": "test_cmd_store.py",
     "hermes store move --to postgresql://me@host/db": "test_cmd_store.py",
     "hermes store move --to file": "test_cmd_store.py",
+    "hermes store put-files": "test_cmd_store_files.py",
+    # Entries, skills and devices that are there.
+    "hermes skills remove knitting": "test_cmd_settings.py",
+    'hermes memory edit 3fa2c1 "Prefers long answers"': "test_cmd_settings.py",
+    "hermes memory undo": "test_cmd_settings.py",
+    "hermes web revoke 3f2a": "../web/test_gate.py",
     # Processes that stay.
+    "hermes web": "../web/pages.py",
+    "hermes web --no-open": "../web/pages.py",
     "hermes gateway setup": "test_gateway_command.py",
     "hermes gateway run": "test_gateway_command.py",
     "hermes gateway start": "test_gateway_command.py",

@@ -71,6 +71,10 @@ def test_names_roles_limits_and_going(chats: Any) -> None:
     assert "no amount" in chats.fails("people", "limit", "Eva", "tokens_per_day", "1.5")
     assert "A limit is one of" in chats.fails("people", "limit", "Eva", "beer", "2")
     assert "no limit" in chats("people", "limit", "Eva", "usd_per_day", "none").out
+    assert "works for Eva in" in chats("people", "workspace", "Eva", str(chats.home)).out
+    assert f"Workspace: {chats.home}" in chats("people", "show", "Eva").out
+    assert "is no folder" in chats.fails("people", "workspace", "Eva", "work")
+    assert "as everybody has" in chats("people", "workspace", "Eva", "default").out
     assert "Ada is forgotten" in chats("people", "remove", "Ada").out
     assert "nobody called 'nobody'" in chats.fails("people", "show", "nobody")
     assert "cannot be removed" in chats.fails("people", "remove", "me")

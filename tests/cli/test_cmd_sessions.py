@@ -37,6 +37,13 @@ def test_search_finds_and_says_when_it_does_not(rome: Any) -> None:
     assert hits[0]["session_id"] == "20260102_101010_bbbbbb"
 
 
+def test_why_something_was_found(rome: Any) -> None:
+    said = rome("sessions", "search", "--why", "when", "does", "the", "train", "leave")
+    assert said.code == 0, said
+    assert "fits the question by" in said.out and "train" in said.out
+    assert "has all words; score" in rome("sessions", "search", "--why", "train").out
+
+
 def test_show_reads_one_by_id_prefix_or_title(rome: Any) -> None:
     for name in ("20260101_101010_aaaaaa", "20260101", "Trip to Rome"):
         said = rome("sessions", "show", name)

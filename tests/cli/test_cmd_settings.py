@@ -167,6 +167,60 @@ def test_memory(cli: Any) -> None:
     assert cli("memory", "show", "--json").json == {"memory": ["The sky is blue."], "user": []}
 
 
+def test_memory_says_where_it_is_from_and_can_be_undone(cli: Any) -> None:
+    cli("memory", "add", "The sky is blue.")
+    (entry,) = cli("memory", "show", "--json", "--where").json
+    assert (entry["text"], entry["how"], entry["shared"]) == ("The sky is blue.", "person", False)
+    cli("memory", "edit", entry["id"], "The sky is grey.")
+    shown = cli("memory").out
+    assert "The sky is grey." in shown and "written by command" in shown
+    changes = cli("memory", "history", "--json").json
+    assert [change["action"] for change in changes] == ["replace", "add"]
+    assert "Undone" in cli("memory", "undo").out
+    assert cli("memory", "show", "--json").json["memory"] == ["The sky is blue."]
+    assert "undone already" in cli.fails("memory", "undo", changes[0]["id"])
+    assert "changed since" not in cli("memory", "undo").out
+    assert "nothing to undo" in cli.fails("memory", "undo")
+    assert "undid" in cli("memory", "history").out
+    (cli.home / "memories" / "MEMORY.md").write_text("By hand.\n")
+    assert "By hand. (written by hand)" in cli("memory").out
+    cli("memory", "remove", "--for-good", "By hand")
+    assert "By hand" not in (cli.home / "memories/history/changes.jsonl").read_text()
+
+
+def test_memory_of_others_and_of_everybody(cli: Any) -> None:
+    cli("memory", "add", "--shared", "Closed on Mondays.")
+    cli("memory", "add", "Mine.")
+    shown = cli("memory").out
+    assert "For everybody" in shown and "Closed on Mondays." in shown
+    assert cli("memory", "show", "--shared", "--json").json["memory"] == ["Closed on Mondays."]
+    assert "nobody called" in cli.fails("memory", "show", "--person", "Ada")
+    cli("people", "add", "Ada")
+    cli("memory", "add", "--person", "Ada", "Likes tea.")
+    assert cli("memory", "show", "--person", "Ada", "--json").json["memory"] == ["Likes tea."]
+    cli("memory", "add", "--group", "telegram:-1", "Fridays.")
+    assert cli("memory", "show", "--group", "telegram:-1", "--json").json["memory"] == ["Fridays."]
+    assert cli("memory", "show", "--json").json["memory"] == ["Mine."]
+
+
+def test_skills_are_shared_removed_and_brought_back(cli: Any) -> None:
+    folder = cli.home / "skills" / "sew"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text("---\nname: sew\ndescription: how to sew\n---\nSew.\n")
+    assert "Everybody" in cli("skills", "share", "sew").out
+    shared = cli.home / "shared" / "skills" / "sew" / "SKILL.md"
+    assert shared.read_text().endswith("Sew.\n") and not folder.exists()
+    assert shared.stat().st_mode & 0o077 == 0
+    assert "no skill" in cli.fails("skills", "share", "sew")
+    assert cli("skills", "list", "--json").json[0]["name"] == "sew"
+    cli("skills", "remove", "--shared", "sew")
+    assert not shared.exists()
+    cli("memory", "undo", "--shared")
+    assert shared.exists()
+    cli("memory", "undo")
+    assert (folder / "SKILL.md").exists()
+
+
 def test_pull_says_why_it_cannot(cli: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")

@@ -174,7 +174,7 @@ def test_conversations_move_to_a_server_and_back(rome: Any, address: str) -> Non
     before = rome("sessions", "export", "--all").out
     said = rome("store", "move", "--to", address, "--yes")
     assert said.code == 0, said
-    assert "1 files of memories/ and skills/ went along" in said.out
+    assert "2 files of memories/ and skills/ went along" in said.out
     assert "2 sessions, 4 messages" in said.out
     assert "each compared" in said.out
     assert not (rome.home / "state.db").exists()
@@ -185,7 +185,9 @@ def test_conversations_move_to_a_server_and_back(rome: Any, address: str) -> Non
     assert rome("sessions", "export", "--all").out == before
     assert "kept in" in rome.fails("store", "move", "--to", address, "--yes")
     with SessionDB(rome.home / "x.db", server=address) as db:
-        (memory,) = db.list_kept_files().files
+        files = {file.path: file for file in db.list_kept_files().files}
+        assert files.keys() == {"memories/MEMORY.md", "memories/history/changes.jsonl"}
+        memory = files["memories/MEMORY.md"]
         assert memory.content == b"Likes tea.\n"
         changed = FileChange(memory.path, b"Likes wine.\n", version=memory.version)
         assert db.change_kept_files([changed]) is not None

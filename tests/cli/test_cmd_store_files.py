@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.store import find_store
+from agent.store import find_store, open_place
 from hermes_state import SessionDB
 from tools import objects
 
@@ -80,19 +80,26 @@ def test_files_that_messages_name_move_to_a_server_and_back(with_files: Any, add
         assert list(objects.walk_objects(db)) == [], "beside a file they are files"
 
 
+def configure_bucket(home: Path, server: Any) -> None:
+    config = (home / "config.yaml").read_text() if (home / "config.yaml").exists() else ""
+    kept = [line for line in config.splitlines() if not line.startswith("store_objects")]
+    kept.append(
+        f"store_objects: {{place: s3, endpoint: '{server.url}', bucket: {server.bucket},"
+        f" region: {REGION}}}"
+    )
+    (home / "config.yaml").write_text("\n".join(kept) + "\n")
+    (home / ".env").write_text(
+        f"HERMES_OBJECTS_ACCESS_KEY={ACCESS_KEY}\nHERMES_OBJECTS_SECRET_KEY={SECRET_KEY}\n"
+    )
+
+
 def test_files_move_into_a_bucket(
     with_files: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home: Path = with_files.home
     with s3_server() as server:
         monkeypatch.setattr("tools.objects.bucket._PAUSE", 0.0)
-        (home / "config.yaml").write_text(
-            f"store_objects: {{place: s3, endpoint: '{server.url}', bucket: {server.bucket},"
-            f" region: {REGION}}}\n"
-        )
-        (home / ".env").write_text(
-            f"HERMES_OBJECTS_ACCESS_KEY={ACCESS_KEY}\nHERMES_OBJECTS_SECRET_KEY={SECRET_KEY}\n"
-        )
+        configure_bucket(home, server)
         said = with_files("store", "move", "--to", address, "--yes")
         assert said.code == 0, said
         assert sorted(server.objects.values()) == sorted([b"the plan", b"long" * 9])
@@ -125,6 +132,49 @@ def test_a_move_whose_files_cannot_be_put_says_so(
     assert "Files that messages name are on this machine only" in said.out
     assert "hush" not in said.out + said.err
     assert find_store(home).server == address, "the conversations are there"
+    said = with_files("store", "put-files")
+    assert said.code == 2 and "Run it again" in said.err
+    with s3_server() as server:
+        configure_bucket(home, server)
+        said = with_files("store", "put-files")
+        assert (said.code, said.out) == (
+            0, "2 files of this machine that messages name are in the store.\n",
+        )  # fmt: skip
+        assert sorted(server.objects.values()) == sorted([b"the plan", b"long" * 9])
+
+
+def test_what_a_bucket_has_lost_is_put_again_by_a_machine_that_has_it(
+    with_files: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home: Path = with_files.home
+    monkeypatch.setattr("tools.objects.bucket._PAUSE", 0.0)
+    copy = write(home, "media/telegram/42/8-plan.pdf", b"the plan")
+    with with_files.store() as db:
+        db.append_message(GARDEN, "user", f"[Attached file: {copy}]")
+    with s3_server() as server:
+        configure_bucket(home, server)
+        assert with_files("store", "move", "--to", address, "--yes").code == 0
+        (plan,) = (key for key, data in server.objects.items() if data == b"the plan")
+        server.objects[plan] = b"the prank"
+        (output,) = server.objects.keys() - {plan}
+        del server.objects[output]
+        (home / "tool-output").rename(home / "tool-output.lost")
+        said = with_files("store", "put-files")
+        assert said.code == 1
+        assert "2 files that were lost there have been put again." in said.out
+        assert "x-1.txt" in said.out and "This machine does not have it." in said.out
+        (home / "tool-output.lost").rename(home / "tool-output")
+        assert with_files("store", "put-files").code == 0
+        assert files_of(with_files) == ["fine 2 of 2 files that messages name are as they were put"]
+        with open_place(find_store(home)) as db:
+            there = objects.find_file(db, home / "other", f"/a/{copy.relative_to(home)}", GARDEN)
+            assert there is not None and there.read_bytes() == b"the plan"
+            objects.sweep(db)
+
+
+def test_without_a_server_there_is_nothing_to_put(with_files: Any) -> None:
+    said = with_files("store", "put-files")
+    assert said.code == 2 and "kept in a file" in said.err
 
 
 def test_damaged_files_are_named(with_files: Any, address: str) -> None:

@@ -42,7 +42,6 @@ def test_config_check_and_doctor_name_what_means_nothing(default: Any) -> None:
     said = default("config", "check")
     assert said.code == 0
     assert "kanban" in said.out
-    assert "  cron: there is no scheduler\n" in said.out
     assert "redact_secrets" not in said.out, "it asks for what is so anyway"
     assert "all is well" not in said.out
     said = default("doctor")

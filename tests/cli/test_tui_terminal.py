@@ -44,6 +44,13 @@ def start(hermes: Hermes, *arguments: str) -> PtyProgram:
 
 
 @pytest.fixture
+def queueing(hermes: Hermes) -> None:
+    """Messages wait for the turn that runs, also for one of another window."""
+    path = hermes.home / ".hermes" / "config.yaml"
+    path.write_text(path.read_text() + "display:\n  busy_input_mode: queue\n")
+
+
+@pytest.fixture
 def terminal(hermes: Hermes) -> Iterator[PtyProgram]:
     program = start(hermes)
     yield program
@@ -306,6 +313,7 @@ def test_a_command_that_was_running_reads_as_unknown(
     assert effects.read_text() == "once\n"
 
 
+@pytest.mark.usefixtures("queueing")
 def test_a_second_window_waits_and_escape_ends_that(
     hermes: Hermes,
     server: ModelServer,
@@ -343,6 +351,7 @@ def test_a_second_window_waits_and_escape_ends_that(
     ]
 
 
+@pytest.mark.usefixtures("queueing")
 def test_a_window_that_sees_another_turn_begin_waits_for_it_too(
     hermes: Hermes,
     server: ModelServer,

@@ -199,6 +199,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
     parser.add_argument("--replicas", type=int, help="so many gateways over one PostgreSQL")
+    parser.add_argument("--keep", type=Path, help="with --replicas: a new folder for what is left")
     options = parser.parse_args(arguments)
     if options.replicas:
         from .replicas.run import soak as soak_replicas

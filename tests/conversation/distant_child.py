@@ -22,6 +22,7 @@ from agent.model import ModelRequest
 from agent.outcome import TurnOutcome
 from agent.request import Question, TurnRequest
 from agent.scripted import ScriptedModel, Step, call, say
+from conversation import broadcast
 from conversation.door import Door, Origin
 from conversation.event_hooks import EventHooks
 from conversation.service import Conversations
@@ -117,6 +118,7 @@ class PrintingAgent(AIAgent):
 async def main(home: Path, address: str, doing: str, hearing: str, session_id: str) -> None:
     """Run the turn."""
     os.environ["HERMES_HOME"] = str(home)
+    broadcast.GRACE_SECONDS = 3.0  # a test waits until it is over
     if hearing == "deaf":
         swallow_notifications()
     db = SessionDB(home / "state.db", server=address)

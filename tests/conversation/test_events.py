@@ -170,6 +170,16 @@ def test_logs_of_idle_conversations_are_forgotten(monkeypatch: pytest.MonkeyPatc
     assert logs._logs.get("idle 9") is not None
 
 
+def test_a_turn_can_begin_while_more_run_than_logs_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_LOGS", 3)
+    logs = Logs()
+    for number in range(10):
+        logs.publish(f"running {number}", TurnStarted("s", "t", 1))
+    assert all(logs.log(f"running {number}").is_running for number in range(10))
+
+
 EVENTS = st.one_of(
     st.builds(TextStreamed, st.text(max_size=5)),
     st.builds(ReasoningStreamed, st.text(max_size=5)),

@@ -179,7 +179,7 @@ async def test_what_the_server_says_about_itself(tmp_path: Path) -> None:
         assert found["features"]["session_continuity_header"] == "X-Hermes-Session-Id"
         toolsets = (await served.http.get("/v1/toolsets")).json()["data"]
         assert "terminal" in {one["name"] for one in toolsets}
-        skill = tmp_path / "skills" / "greet"
+        skill = tmp_path / "shared" / "skills" / "greet"
         skill.mkdir(parents=True)
         (skill / "SKILL.md").write_text("---\nname: greet\ndescription: Says hello.\n---\nHello.")
         skills = (await served.http.get("/v1/skills")).json()["data"]

@@ -60,7 +60,7 @@ async def test_only_administrators_do_without_being_asked(tmp_path: Path, line: 
         for person in ("u1", "paired"):
             told = await chats.ask(line, chat_id=person, user_id=person)
             assert "for administrators" in told
-            assert "platforms.local.admins" in told
+            assert ".admins in config.yaml" in told
             assert chats.db.get_wall_settings(session_of(chats, person))["mode"] == ""
         told = await chats.ask(line, chat_id="boss", user_id="boss")
         assert "without asking" in told

@@ -28,7 +28,7 @@ async def test_everybody_plans_and_only_administrators_go_without_a_wall(tmp_pat
         assert "Mode: plan" in await chats.ask("/mode plan", user_id="ann")
         told = await chats.ask("/mode full", user_id="ann")
         assert "for administrators" in told
-        assert "platforms.local.admins" in told
+        assert ".admins in config.yaml" in told
         assert mode(chats) == "plan"
         assert "Mode: full" in await chats.ask("/mode full", chat_id="2", user_id="boss")
         assert (mode(chats), mode(chats, "2")) == ("plan", "full")

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from agent.scripted import Call, Step, say
+from agent.scripted import Call, Step, call, say
 from conversation.door import Origin
 from conversation.mirror import LinkedChats, Mirror
 from gateway.config import Platform, PlatformConfig, ResetPolicy
@@ -48,6 +48,29 @@ async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.01)
+
+
+async def test_a_question_is_answered_in_a_linked_chat(tmp_path: Path) -> None:
+    steps = [
+        say("Hello."), call("clarify", question="Which one?", choices=["red", "blue"]), say("Done.")
+    ]  # fmt: skip
+    async with gateway(tmp_path, steps) as chats:
+        await chats.ask("hello")
+        await link(chats)
+        assert await chats.ask("/answer 1", chat_id="2") == "Nothing waits for an answer."
+        await chats.say("paint it")
+        await until(lambda: "❓ Which one?" in "\n".join(chats.local.texts("2")))
+        asked = next(text for text in chats.local.texts("2") if text.startswith("❓"))
+        assert (
+            asked
+            == "❓ Which one?\n1. red\n2. blue\n(asked in local; /answer TEXT answers it here)"
+        )
+        await chats.say("/answer 2", chat_id="2")
+        await shown(chats, "Answered.", "2")
+        await shown(chats, "Done.")
+        assert "blue" in str(sent(chats)[-1])
+        await chats.say("/answer 1")
+        await shown(chats, "Nothing waits for an answer.")
 
 
 def sent(chats: Chats) -> list[str]:

@@ -213,9 +213,9 @@ def _results(chats: Chats, who: str) -> list[str]:
 
 async def test_somebody_without_a_name_sees_nothing(tmp_path: Path) -> None:
     """A channel's post has no sender: its conversation is not a way to everybody's."""
-    async with gateway(
-        tmp_path, [say("zebras"), call("session_search", query="zebras"), say("done")]
-    ) as chats:
+    yaml = "access: {roles: {guest: {tools: [session_search]}}}\n"
+    steps = [say("zebras"), call("session_search", query="zebras"), say("done")]
+    async with gateway(tmp_path, steps, yaml=yaml) as chats:
         await ask(chats, "ada", "about zebras")
         source = SessionSource(Platform.LOCAL, "channel", chat_type="channel")
         await chats.runner.handle_message(MessageEvent("look", source, "m1"))
@@ -294,7 +294,10 @@ async def test_another_persons_session_is_answered_as_one_that_does_not_exist(
             response_id(name, message["id"]) for name, rows in before.items() for message in rows
         ]
         run = (await alice.post("/v1/runs", json={"input": "x", "session_id": "hers"})).json()
+        job = {"name": "hers", "schedule": "daily 08:30", "prompt": "a secret"}
+        assert (await alice.post("/api/jobs", json=job)).status_code in (200, 201)
         ids = {
+            "job": ["hers", "no-such-job"],
             "session_id": [*foreign, "no-such-session"],
             "run_id": [run["run_id"], *(f"run_1.{name}" for name in foreign), "run_1.no-such"],
             "response_id": [*responses, response_id("no-such-session", 999_999)],

@@ -78,11 +78,12 @@ async def test_a_turn_that_a_lost_machine_had_begun_goes_on_with_its_file(
     with acting_as("one"), SessionDB(one / "state.db") as db:
         objects.put_file(db, one, path)
         facts = {"source": source, "media": [str(path)]}
+        owner = db.ensure_person("local:u1").id
         db.accept_message("m", "s", "read it", source="local", session_key=key, facts=facts)
         content = f"read it\n[Attached file: {path}]"
         db.begin_turn(
             "s", {"role": "user", "content": content, INBOX_ID: "m"}, source="local",
-            facts={"session_key": key}, leased=True, deliver_to=target,
+            facts={"session_key": key, "user_id": owner}, leased=True, deliver_to=target,
         )  # fmt: skip
         silent = LEASE_SECONDS + 1
         tamper(db, f"UPDATE turns SET heartbeat_at = heartbeat_at - {silent}")

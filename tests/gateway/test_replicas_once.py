@@ -13,12 +13,20 @@ import pytest
 
 from agent import background
 from agent.heartbeat import heart
+from gateway.chat_door import ChatDoor
 from gateway.config import Platform, ResetPolicy
+from gateway.pipeline import Inbound, Pipeline
 from gateway.platforms.base import SendError
 from gateway.recovery import STOPPED
 from gateway.requests import Requests
 from hermes_base.clock import elapsed
-from hermes_state import LEASE_SECONDS, LeaseLostError, SessionDB
+from hermes_state import (
+    LEASE_SECONDS,
+    LeaseLostError,
+    PlatformLease,
+    SessionDB,
+    StoreFullError,
+)
 
 from ..state.owners import acting_as, owner
 from ..state.raw import tamper
@@ -217,6 +225,20 @@ async def test_the_end_of_a_session_is_told_by_one_of_two(
     assert finalized.count(session_id) == 1
 
 
+async def test_an_end_that_was_read_before_it_is_claimed_is_not_claimed_again(
+    tmp_path: Path,
+) -> None:
+    policy = ResetPolicy("idle", idle_minutes=60, notify=False)
+    async with gateway(tmp_path, reset=policy) as first:
+        await first.ask("hello")
+        async with gateway(tmp_path, reset=policy, account="2") as second:
+            stores = [chats.runner.session_store for chats in (first, second)]
+            entries = [next(iter(store._entries.values())) for store in stores]
+            assert stores[0].set_expiry_finalized(entries[0])
+            stores[1].refresh()  # something else has looked, between the decision and the claim
+            assert not stores[1].set_expiry_finalized(entries[1])
+
+
 async def test_upkeep_is_one_gateways(tmp_path: Path) -> None:
     with SessionDB(tmp_path / "state.db") as db, acting_as("a"):
         db.register_replica(host="a")
@@ -320,3 +342,68 @@ async def test_messages_stay_in_order_when_their_chat_is_lost_and_taken_again(
         await until(lambda: Platform.LOCAL in chats.runner.adapters and has_both())
         assert db.end_turn(other._replace(owner=owner("a")))
         assert await chats.local.wait_for(3) == ["re: hello", "re: one", "re: two"]
+
+
+async def test_a_message_whose_lease_was_lost_while_it_was_looked_at_is_not_overtaken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    authorised, gather = Pipeline._authorise, ChatDoor.gather
+    looked_at: list[str] = []
+    gathered: list[str] = []
+
+    async def slowly(self: Pipeline, inbound: Inbound) -> bool:
+        looked_at.append(inbound.event.text)
+        if inbound.event.text == "one":
+            await gates[looked_at.count("one") - 1].wait()
+        return await authorised(self, inbound)
+
+    async def slowly_again(self: ChatDoor, inbound: Inbound) -> bool:
+        gathered.append(inbound.event.text)
+        if inbound.event.text == "two" and inbound.under == lost_lease:
+            await until(lambda: self.admitted[inbound.inbox_id].under != inbound.under)
+        return await gather(self, inbound)
+
+    async with gateway(tmp_path, busy_input_mode="queue") as chats:
+        await chats.ask("hello")
+        (row,) = chats.db.list_platform_leases()
+        lost_lease = PlatformLease(row["name"], row["fence"], row["owner"])
+        monkeypatch.setattr(Pipeline, "_authorise", slowly)
+        monkeypatch.setattr(ChatDoor, "gather", slowly_again)
+        await chats.say("one")
+        await chats.say("two")
+        await until(lambda: "one" in looked_at)
+        with monkeypatch.context() as lost:
+            lost.setattr("gateway.replica.SURE_SECONDS", 0.0)
+            await until(lambda: Platform.LOCAL not in chats.runner.adapters)
+        await until(lambda: Platform.LOCAL in chats.runner.recovery.recovered)
+        gates[0].set()  # what was taken up under the lost lease goes on
+        await until(lambda: looked_at.count("one") == 2)
+        await until(lambda: "two" in gathered or not chats.runner.turns.is_busy(chats.key()))
+        gates[1].set()
+        assert await chats.local.wait_for(3) == ["re: hello", "re: one", "re: two"]
+
+
+async def test_a_message_waits_whose_turn_cannot_begin_while_its_chat_cannot_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("hello")
+        begun: list[bool] = []
+
+        def has_no_room(*args: Any, **more: Any) -> Any:
+            # The disk of the server is full, so no lease could be renewed either.
+            monkeypatch.setattr("gateway.replica.SURE_SECONDS", 0.0)
+            begun.append(chats.runner.supervisor.serves(Platform.LOCAL))
+            raise StoreFullError("No room left on the disk of the server.")
+
+        with monkeypatch.context() as full:
+            full.setattr(SessionDB, "begin_turn", has_no_room)
+            await chats.say("one")
+            await until(lambda: bool(begun))
+            await until(lambda: Platform.LOCAL not in chats.runner.adapters)
+            await until(lambda: not chats.runner.turns.is_busy(chats.key()))
+        monkeypatch.undo()
+        assert begun[0] is False
+        await until(lambda: Platform.LOCAL in chats.runner.adapters)
+        assert await chats.local.wait_for(2) == ["re: hello", "re: one"]

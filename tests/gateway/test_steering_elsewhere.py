@@ -11,7 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
+from agent.elsewhere import make_way_elsewhere
+
 from ..conversation.far import SECONDS, Far
+from ..state.raw import tamper
 from .chats import Chats, gateway
 from .serving import Served, serving
 
@@ -148,3 +151,51 @@ async def test_a_client_of_the_api_whose_message_was_not_read_is_answered_after_
         far.close()
         answer = await asking
         assert answer.json()["choices"][0]["message"]["content"] == "re: Look left"
+
+
+async def test_the_turn_makes_way_for_a_message_that_is_to_interrupt(
+    tmp_path: Path, far_turns: Callable[..., Far]
+) -> None:
+    async with gateway(tmp_path, busy_input_mode="interrupt") as chats:
+        await chats.ask("hello")
+        session_id = chats.session_id()
+        far = far_turns(tmp_path, session_id)
+        assert await chats.ask("Stop that") == "re: Stop that"
+        assert (await asyncio.to_thread(far.printed)).startswith("interrupted")
+        said = [
+            row["content"] for row in chats.db.get_messages(session_id) if row["role"] == "user"
+        ]
+        assert said == ["hello", "Tell me", "Stop that"]
+        assert far.rows("signals") == 0
+
+
+async def test_a_turn_does_not_make_way_for_what_came_before_it_had_begun(
+    tmp_path: Path, far_turns: Callable[..., Far]
+) -> None:
+    async with gateway(tmp_path, busy_input_mode="interrupt") as chats:
+        await chats.ask("hello")
+        session_id = chats.session_id()
+        far = far_turns(tmp_path, session_id)
+        far.db.accept_message("m", session_id, "Before", source="tui")
+        tamper(far.db, "UPDATE inbox SET received_at = received_at - 3600 WHERE id = 'm'")
+        started_at = far.turn()["started_at"]
+        assert not await asyncio.to_thread(make_way_elsewhere, far.db, session_id, "m", started_at)
+        far.db.accept_message("n", session_id, "After", source="tui")
+        assert not await asyncio.to_thread(
+            make_way_elsewhere, far.db, session_id, "n", started_at - 1.0
+        ), "that turn has ended"
+        assert await asyncio.to_thread(make_way_elsewhere, far.db, session_id, "n", started_at)
+        assert (await asyncio.to_thread(far.printed)).startswith("interrupted")
+        for inbox_id in "mn":
+            far.db.drop_message(inbox_id)
+
+
+async def test_a_client_of_the_api_interrupts_the_turn_of_another_machine(
+    tmp_path: Path, far_turns: Callable[..., Far]
+) -> None:
+    async with serving(tmp_path) as served:
+        await served.chat("hello", "s")
+        far = far_turns(tmp_path, "s")
+        answer = await served.chat("Stop that", "s", **{"X-Hermes-Busy": "interrupt"})
+        assert answer.json()["choices"][0]["message"]["content"] == "re: Stop that"
+        assert (await asyncio.to_thread(far.printed)).startswith("interrupted")

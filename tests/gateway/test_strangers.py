@@ -125,6 +125,19 @@ async def test_a_stranger_has_a_few_seconds_for_the_head(
             assert await one.read() == b""
 
 
+async def test_many_who_come_at_once_and_show_the_key_late_are_all_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.platforms.acceptor.MOST_STRANGERS", 8)
+    monkeypatch.setattr("agent.descriptors.GRACE_SECONDS", SECONDS)
+    request = f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n\r\n"
+    async with serving(tmp_path) as served, asyncio.timeout(SECONDS):
+        adapter: Any = served.runner.adapters[Platform.API_SERVER]
+        async with strangers(adapter.port, 40, request.encode()) as readers:
+            for reader in readers:
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+
+
 def test_who_was_dropped_counts_until_it_ended() -> None:
     dropped: list[str] = []
     strangers = Strangers(4)
@@ -135,6 +148,22 @@ def test_who_was_dropped_counts_until_it_ended() -> None:
     assert not strangers.make_room() and dropped == ["a", "b"]
     strangers.discard("a")
     assert strangers.make_room() and dropped == ["a", "b"]
+
+
+def test_nobody_is_dropped_who_has_only_just_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("agent.descriptors.time.monotonic", lambda: now)
+    dropped: list[str] = []
+    strangers = Strangers(4, grace=0.5)
+    for name in "abcd":
+        now += 0.2
+        strangers.add(name, lambda name=name: dropped.append(name))  # type: ignore[misc]
+    assert not strangers.make_room() and dropped == ["a"]
+    now += 10.0
+    assert not strangers.make_room() and dropped == ["a", "b"]
+    now -= 10.0
+    strangers.drop()  # where descriptors have run out, it cannot wait
+    assert dropped == ["a", "b"]
 
 
 async def test_who_calls_for_telegram_without_the_secret_is_answered_once() -> None:

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("telegram")
 
 from gateway.config import PlatformConfig
+from gateway.fencing import fence_effects
 from gateway.platforms.base import Button, MessageEvent, SendError
 from gateway.platforms.telegram.adapter import TelegramAdapter
 from gateway.splitting import split_message
@@ -207,3 +208,21 @@ async def test_a_file_that_cannot_be_sent_is_named(
     for name in ("gone.txt", "empty.txt", "large.bin"):
         await adapter.send_media("42", str(tmp_path / name))
         assert name in api.texts()[-1]
+
+
+async def test_nothing_is_written_under_a_lease_that_is_lost_on_the_way(
+    api: BotApi, adapter: TelegramAdapter
+) -> None:
+    looks: list[bool] = []
+
+    def is_sure() -> bool:
+        looks.append(not looks)
+        return looks[-1]  # ours when it is called, lost when it has its connection
+
+    fence_effects(adapter, is_sure)
+    before = len(api.calls)
+    with pytest.raises(SendError, match="another replica") as refused:
+        await adapter.send("42", "late")
+    assert not refused.value.unsure and not refused.value.permanent, "whoever has it sends it"
+    assert looks == [True, False]
+    assert (api.sent, len(api.calls)) == ([], before)

@@ -97,16 +97,22 @@ class Used:
 
     def agent(self, steps: list[StepLike], session_id: str = "s", **more: Any) -> AIAgent:
         model = ScriptedModel(itertools.chain(steps, itertools.repeat(say("ok"))), **more)
-        return build_agent(
+        self._agent = build_agent(
             self._config, self._db, model=model, session_id=session_id, tools=Registry()
         )
+        return self._agent
 
     @property
     def plugin(self) -> Any:
         return sys.modules["hermes_plugins.mine"]
 
     def calls(self, *names: str) -> list[tuple[Any, ...]]:
-        """What it was called with since the last time, of these names or of all."""
+        """What it was called with since the last time, of these names or of all.
+
+        The engine is told things on a thread of its own, and the answer of a call that is made now
+        comes after those before it.
+        """
+        self._agent.context_status()
         taken = [one for one in self.plugin.calls if not names or one[0] in names]
         self.plugin.calls.clear()
         return taken

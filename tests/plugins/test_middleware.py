@@ -192,6 +192,7 @@ def test_interrupting_a_wrapped_tool(make_agent: MakeAgent) -> None:
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
+            await asyncio.sleep(0.1)  # it puts things in order
             stopped.set()
             raise
         return "never"
@@ -201,9 +202,32 @@ def test_interrupting_a_wrapped_tool(make_agent: MakeAgent) -> None:
     agent, _ = make_agent(call("wait"), say("never"), tools=tools)
     result = agent.run_conversation("go")
     assert result["interrupted"] and "[interrupted]" in answers(result)[0]
+    assert stopped.is_set()  # it does not wait for a turn that happens to have the same loop
+
+
+def test_a_wrapped_tool_is_not_begun_after_an_interruption(
+    make_agent: MakeAgent, counted: tuple[Registry, list[int]]
+) -> None:
+    interrupted, ended = threading.Event(), threading.Event()
+
+    def late(args: Any, next_call: Any, **kwargs: Any) -> Any:
+        agent.interrupt()
+        assert interrupted.wait(60)
+        try:
+            return next_call(args)
+        finally:
+            ended.set()
+
+    add("tool_execution", late)
+    tools, runs = counted
+    agent, _ = make_agent(call("add_up", number=3), say("never"), tools=tools)
+    assert agent.run_conversation("go")["interrupted"]
+    interrupted.set()
     agent.llm = make_agent(say("later"))[1]
     agent.run_conversation("the loop turns on")
-    assert stopped.wait(60)
+    assert ended.wait(60)
+    agent.run_conversation("and on")
+    assert runs == []
 
 
 def test_calls_of_a_program_go_through_it_too(make_agent: MakeAgent) -> None:

@@ -21,6 +21,8 @@ from hermes_cli import __version__
 from hermes_cli.commands.table import COMMANDS
 from tools.extras import DISTRIBUTION
 
+pytestmark = pytest.mark.by_name
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PACKAGES = {path.parent.name for path in (ROOT / "src").glob("*/__init__.py")}
 

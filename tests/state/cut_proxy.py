@@ -35,6 +35,7 @@ class CutProxy:
         self._sockets: list[socket.socket] = []
         self.cut = ""
         self.stay_away = False
+        self._is_closed = False
         self._deliver, self.delivered = threading.Event(), threading.Event()
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -49,11 +50,12 @@ class CutProxy:
         assert self.delivered.wait(PATIENCE)
 
     def close(self) -> None:
-        """Cut everything."""
+        """Cut everything. What a thread waits on is closed by that thread, not under it."""
+        self._is_closed = True
         for one in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):  # the other side may have closed it
                 one.shutdown(socket.SHUT_RDWR)
-            one.close()
+        self._listener.close()
         shutil.rmtree(self.folder)
 
     def _accept(self) -> None:
@@ -68,6 +70,10 @@ class CutProxy:
             server = socket.socket(socket.AF_UNIX)
             server.connect(self._server)
             self._sockets += [client, server]
+            if self._is_closed:  # which may not have seen these two
+                client.close()
+                server.close()
+                return
             threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
 
     def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
@@ -92,5 +98,7 @@ class CutProxy:
             server.sendall(data)
             answer = b""
             while b"Z\x00\x00\x00\x05" not in answer:  # ReadyForQuery: it is done, or refused
-                answer += server.recv(1 << 16)
+                if not (part := server.recv(1 << 16)):
+                    return
+                answer += part
             self.delivered.set()

@@ -238,7 +238,8 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     own = {
         "sessions": {
-            "conversation_id", "version", "last_active", "continuation_of", "handoff_owner",
+            "conversation_id", "version", "last_active", "continuation_of", "memory_of",
+            "handoff_owner",
             "handoff_needs_format",
         },
         "messages": {"origin_id"},
@@ -253,7 +254,8 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
         " 'inbox', 'turns', 'tool_runs', 'pairing_codes', 'paired_users',"
         " 'replicas', 'platform_leases', 'link_codes', 'kept_files', 'signals', 'watches',"
         " 'watched_events', 'objects', 'object_links', 'object_blobs', 'object_chunks',"
-        " 'model_calls', 'persons', 'doors', 'person_merges')"
+        " 'model_calls', 'persons', 'doors', 'person_merges',"
+        " 'web_devices', 'jobs', 'job_runs', 'memory_spaces', 'memory_shown')"
     ).fetchall():
         names = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
         columns = sorted(set(names) - own.get(table, set()))

@@ -5,6 +5,7 @@ from typing import Any
 
 from hermes_state import FileChange, Limit, LimitUse, ModelCall, SessionDB
 from hermes_state.dialect import rows
+from hermes_state.jobs import Claim, Settled
 from hermes_state.replicas import PlatformLease
 from hermes_state.schema import TABLES
 from hermes_state.turns import Lease
@@ -19,6 +20,7 @@ _LIMIT = Limit("person", UNKNOWN, "dollars", "day", 1.0)
 _PLAUSIBLE: dict[str, Any] = {
     "str": UNKNOWN,
     "str | None": UNKNOWN,
+    "Owner": UNKNOWN,
     "int": 10**9,
     "float": 1.0,
     "float | None": 1.0,
@@ -33,6 +35,8 @@ _PLAUSIBLE: dict[str, Any] = {
     "ModelCall": ModelCall("turn", "m"),
     "Iterable[Limit]": [_LIMIT],
     "LimitUse": LimitUse(_LIMIT, 1.0, 0.0, 1.0),
+    "Claim": Claim(None, None, (1,)),
+    "Settled": Settled("done"),
     "list[str]": [UNKNOWN],
     "list[int]": [10**9],
     "dict[str, str]": {UNKNOWN: "text"},

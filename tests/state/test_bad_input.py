@@ -22,6 +22,7 @@ from .surface import UNKNOWN, arguments, dump, method_names, parameters
 
 # What these are asked to write, they may write, whether or not there is such a session.
 CREATES = {
+    "add_job",
     "waive_limit",
     "accept_message",
     "add_delivery",
@@ -29,6 +30,9 @@ CREATES = {
     "approve_pairing",
     "offer_pairing",
     "offer_link",
+    "offer_device_code",
+    "show_memory",
+    "make_device",
     "add_person",
     "offer_person_code",
     "join_by_code",
@@ -48,6 +52,7 @@ CREATES = {
     "create_bindings",
     "replace_gateway_routing_entries",
     "save_gateway_routing_entry",
+    "set_goal",
     "set_meta",
     "set_wall_folders",
     "set_wall_mode",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes_state import SessionDB
+from hermes_state import ModelCall, SessionDB
 
 
 def test_counts_one_owners_use_since_then(db: SessionDB) -> None:
@@ -38,3 +38,18 @@ def test_what_a_compression_carried_over_counts_once(db: SessionDB) -> None:
     db.rotate_session("s", "later", [{"role": "user", "content": "hello"}])
     found = db.usage_since(0.0)
     assert (found["conversations"], found["messages"]) == (1, 1)
+
+
+def test_what_was_used_is_told_by_chat(db: SessionDB) -> None:
+    for name, key, owner in (("a", "k1", "1"), ("b", "k2", "2"), ("c", None, "1")):
+        db.create_session(name, "telegram", user_id=owner, session_key=key)
+        db.append_message(name, "user", "hello")
+        for cost in (0.5, 0.25) if name == "b" else (0.5,):
+            call = ModelCall("turn", "m", input_tokens=2, output_tokens=3, cost_usd=cost)
+            db.settle_call(name, call)
+    chats = db.usage_since(0.0)["chats"]
+    assert [(chat["session_key"], chat["api_calls"], chat["cost_usd"]) for chat in chats] == [
+        ("k2", 2, 0.75), ("k1", 1, 0.5),
+    ]  # fmt: skip
+    own = db.usage_since(0.0, user_id="1")["chats"]
+    assert [chat["session_key"] for chat in own] == ["k1"]

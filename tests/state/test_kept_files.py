@@ -34,6 +34,7 @@ def test_who_asks_again_is_told_what_changed(db: SessionDB) -> None:
     assert db.list_kept_files(2) == (2, [], False)
     db.change_kept_files([FileChange("memories/a", None, version=1)])
     assert db.list_kept_files(2) == (3, [KeptFile("memories/a", None, False, 3)], False)
+    assert db.get_kept_head() == (db.get_meta("store_id"), 3)
     assert db.list_kept_files(99).is_all, "a store that was put back"
 
 

@@ -82,7 +82,7 @@ cells = {
     "INTEGER": st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3),
     "REAL": st.floats(allow_nan=False) | st.just(-0.0),
 }
-UNIQUE = {"sessions": ("title", "continuation_of")}
+UNIQUE = {"sessions": ("title", "continuation_of"), "web_devices": ("key_hash",)}
 OWN = {"sessions": "id", "messages": "id", "search_changes": "seq"}
 
 

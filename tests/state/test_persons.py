@@ -232,7 +232,7 @@ def test_nobody_sees_nothing_and_has_no_titles(db: SessionDB) -> None:
     said(db, "here", None, "apples", source="cli")
     db.set_session_title("here", "Plan")
     view = db.view(NOBODY)
-    assert seen(db, NOBODY) == (set(), set()) and view.get_session("here") is None
+    assert seen(db, NOBODY) == (set(), set()) and view.session("here") is None
     assert view.find_title("Plan") is None is view.export("here")
     assert view.usage(0)["conversations"] == 0 and view.grants() == []
 
@@ -242,7 +242,7 @@ def test_another_persons_things_are_as_if_they_were_not_there(db: SessionDB) -> 
     said(db, "b", bob.id, "apples")
     db.set_session_title("b", "Plan")
     view = db.view(ada.id)
-    assert view.get_session("b") == view.get_session("none") is None
+    assert view.session("b") == view.session("none") is None
     assert view.find_title("Plan") is None is view.resolve_title("Plan")
     assert view.next_title("Plan") == "Plan", "and whether others have it is not told"
     assert view.export("b") is None

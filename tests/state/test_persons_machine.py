@@ -1,7 +1,9 @@
-"""Persons, doors, merges and codes in any order, with an oracle that knows who may see what.
+"""Persons, doors, merges, codes and links in any order, and an oracle that knows who may see what.
 
-Whatever is done: what somebody is shown (lists, search, titles, rows by their id, approvals, what
-they allowed for good) is exactly what the oracle says is theirs, and a door leads to whom it says.
+Whatever is done: what somebody is shown (lists, search, titles, what is asked for by its id,
+approvals, what they allowed for good, devices) is exactly what the oracle says is theirs, a door
+leads to whom it says, and who is let into a conversation sees that one and nothing else of its
+owner's. What people try with what is another's changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +19,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hermes_state import EVERYONE, LOCAL_DOOR, NOBODY, OPERATOR, NoLink, PersonError, SessionDB
+from hermes_state import (
+    EVERYONE,
+    LOCAL_DOOR,
+    NOBODY,
+    OPERATOR,
+    NewDevice,
+    NoLink,
+    PersonError,
+    SessionDB,
+    UnknownSessionError,
+)
 
 from .. import seeds
 from .memory import MEMORY
@@ -60,6 +72,8 @@ class Oracle:
     """By approval: its conversation."""
     grants: dict[str, set[str]] = field(default_factory=dict)
     merges: list[Merged] = field(default_factory=list)
+    keys: dict[str, str] = field(default_factory=dict)
+    """The keys of web devices that were not revoked, by their door."""
 
     def of(self, person: str) -> set[str]:
         return {name for name, owner in self.owner.items() if owner == person}
@@ -174,6 +188,76 @@ class Persons(RuleBasedStateMachine):
         self.db.grant_patterns([pattern], person)
         self.known.grants.setdefault(person, set()).add(pattern)
 
+    @rule(door=st.sampled_from(DOORS))
+    def add_device(self, door: str) -> None:
+        person = self.arrive(door)
+        code = self.db.offer_device_code(person)
+        if code is None:
+            return  # too many were asked for
+        new = self.db.make_device(code, "phone", "here")
+        assert isinstance(new, NewDevice) and new.device.person.id == person
+        self.known.doors[new.device.door] = person
+        self.known.keys[new.device.door] = new.key
+        assert self.db.make_device(code, "phone", "here") is NoLink.WRONG
+
+    @precondition(lambda self: self.known.keys)
+    @rule(which=number, who=number)
+    def revoke_device(self, which: int, who: int) -> None:
+        door, person = self.pick(self.known.keys, which), self.pick(self.known.persons, who)
+        is_theirs = self.known.doors[door] == person
+        assert self.db.view(person).drop_device(door.removeprefix("web:")) == is_theirs
+        if is_theirs:
+            del self.known.doors[door], self.known.keys[door]
+
+    @precondition(lambda self: self.known.owner)
+    @rule(which=number, who=number)
+    def try_what_is_anothers(self, which: int, who: int) -> None:
+        """Whatever somebody does with the id of another's session, it is as if there were none."""
+        name, person = self.pick(self.known.owner, which), self.pick(self.known.persons, who)
+        if self.known.owner[name] == person:
+            return
+        view, tip = self.db.view(person), self.known.tips[name]
+        (message, *_) = self.db.get_messages(tip)
+        before = self.db.export_session_lineage(tip)
+        assert view.messages(tip) == view.conversation(tip) == view.lineage(tip) == []
+        assert view.to_resume(tip) == ([], []) and view.asked(tip) == view.delegations(tip) == []
+        assert view.tip(name) == view.root(name) == view.tip_to_resume(name) == name
+        assert view.resolve_id(tip) is view.title(tip) is view.handoff(tip) is None
+        assert view.session_of_message(message["id"]) is None
+        assert not view.around_message(tip, message["id"])["window"]
+        assert not view.set_title(tip, "Mine") and not view.archive(tip, True)
+        assert not view.delete(tip) and not view.hand_over(tip, "telegram")
+        view.choose_mode(tip, "full")
+        view.move_to_folder(tip, "/", None)
+        view.give_up_handoff(tip, "x")
+        with pytest.raises(UnknownSessionError):
+            view.branch(tip, "stolen")
+        with pytest.raises(ValueError, match="has no message"):
+            view.rewind(tip, message["id"])
+        for approval, asked_in in self.known.pending.items():
+            if self.known.owner[asked_in] != person:
+                assert view.approval(approval) is None
+                assert not view.answer_asked(approval, tip, "once", person)
+        for holder, patterns in self.known.grants.items():
+            for pattern in patterns if holder != person else ():
+                granted_by = "" if holder == OPERATOR else holder
+                assert not view.revoke({"pattern_key": pattern, "granted_by": granted_by})
+        assert self.db.export_session_lineage(tip) == before
+        assert self.db.get_wall_settings(tip) == self.db.get_wall_settings("nothing")
+
+    @precondition(lambda self: self.known.owner)
+    @rule(which=number, who=number)
+    def be_let_in(self, which: int, who: int) -> None:
+        """As a chat that was linked with a code: that conversation, and nothing else of whose."""
+        known = self.known
+        name, person = self.pick(known.owner, which), self.pick(known.persons, who)
+        view, mine = self.db.view(person, known.tips[name]), known.of(person)
+        for session, conversation in known.sessions.items():
+            is_shown = conversation == name or conversation in mine
+            assert (view.session(session) is not None) == is_shown
+            assert bool(view.messages(session, include_inactive=True)) == is_shown
+        assert {row["conversation_id"] for row in view.list_sessions(limit=-1)} == mine
+
     # Two who are one, or not
 
     @rule(giver=st.sampled_from(DOORS))
@@ -279,6 +363,7 @@ class Persons(RuleBasedStateMachine):
         known.persons.discard(person)
         self.void_codes(person)
         known.doors = {door: owner for door, owner in known.doors.items() if owner != person}
+        known.keys = {door: key for door, key in known.keys.items() if door in known.doors}
         for merge in known.merges:
             merge.undone = merge.undone or merge.into == person
 
@@ -322,7 +407,8 @@ class Persons(RuleBasedStateMachine):
             hits = {hit["conversation_id"] for hit in view.search(word, limit=50)}
             assert hits == ({name} & mine), (person, name)
         for session, name in known.sessions.items():
-            assert (view.get_session(session) is not None) == (name in mine)
+            assert (view.session(session) is not None) == (name in mine)
+            assert bool(view.messages(session, include_inactive=True)) == (name in mine)
             assert (view.export(session) is not None) == (name in mine)
         for title in {*known.titles.values(), *TITLES}:
             holders = {
@@ -337,11 +423,16 @@ class Persons(RuleBasedStateMachine):
         pending = {approval["id"] for approval in view.pending_approvals()}
         assert pending == {one for one, name in known.pending.items() if name in mine}
         assert {grant["pattern_key"] for grant in view.grants()} == known.grants.get(person, set())
+        devices = {device.door for device in view.devices()}
+        assert devices == {door for door in known.keys if known.doors[door] == person}
         used = view.usage(0)["conversations"]
         assert used == len(mine)
 
     @invariant()
     def doors_lead_where_they_should(self) -> None:
+        for door, key in self.known.keys.items():
+            device = self.db.find_device(key)
+            assert device is not None and device.person.id == self.known.doors[door]
         for door in DOORS:
             person = self.db.find_person(door)
             assert (person.id if person else None) == self.known.doors.get(door)
@@ -353,7 +444,7 @@ class Persons(RuleBasedStateMachine):
 
 TestPersons = Persons.TestCase
 TestPersons.settings = settings(
-    max_examples=seeds.examples(10),
+    max_examples=seeds.times(10, 250),  # 10,000 steps in a search
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -27,6 +27,7 @@ from hermes_state import (
     StoreFullError,
 )
 from hermes_state.dialect import Connection
+from hermes_state.jobs import Claim, Notice, Settled, Skip
 from hermes_state.schema import TABLES
 from hermes_state.tool_runs import Started
 from hermes_state.turns import Lease
@@ -109,6 +110,12 @@ def furnish(db: SessionDB) -> None:
     db.note_preview("shown", "1")
     db.register_replica()
     db.take_platform("held")
+    for number in (1, 2):
+        db.add_job(
+            f"job{number}", user_id=None, name=f"job{number}", schedule="at 100", timezone="UTC",
+            settings={"prompt": "p"}, next_due=100, next_at=100,
+        )  # fmt: skip
+    db.start_run("job2", 50, "p", "s")
     db.create_delegation("under way", "s", {"goals": ["g"]})
     db.create_delegation("over", "s", {"goals": ["g"]})
     db.finish_delegation("over", "completed", "done")
@@ -160,6 +167,9 @@ def furnish_turns(db: SessionDB) -> None:
         lease = db.begin_turn(name, say("go")[0], source="cli", facts={}, leased=True).lease
         db.record_step(name, [ask], lease=lease, starts=[Started("t", "send", "effectful")])
     db._execute_write(furnish_signals)
+    for name, status in (("s", "active"), ("open", "paused")):
+        kept = {"id": "g", "goal": "ship it", "status": status, "step": 1, "owner": None}
+        db.set_meta(f"goal:{name}", json.dumps(kept))
     db._execute_write(
         lambda conn: conn.execute(
             "UPDATE turns SET heartbeat_at = 0 WHERE conversation_id = 'cut-off'"
@@ -174,13 +184,19 @@ def furnish_pairing(conn: Connection) -> None:
     )
     conn.execute("INSERT INTO paired_users VALUES ('telegram', 'friend', 'F', 1)")
     conn.execute(
-        "INSERT INTO link_codes VALUES (?, 'key', 's', 'friend', 9e9, NULL)",
+        "INSERT INTO link_codes VALUES (?, 'key', 's', 'friend', 9e9, NULL, NULL)",
         (hashlib.sha256(b"hermes-link:CODE").hexdigest(),),
     )
     conn.execute(
-        "INSERT INTO link_codes VALUES (?, '', '', 'local:1', 9e9, NULL)",
+        "INSERT INTO link_codes VALUES (?, '', '', 'local:1', 9e9, NULL, NULL)",
         (hashlib.sha256(b"hermes-person:CODE").hexdigest(),),
     )
+    conn.execute(
+        "INSERT INTO link_codes VALUES (?, '', '', 'local:1', 9e9, NULL, 'full')",
+        (hashlib.sha256(b"hermes-device:CODE").hexdigest(),),
+    )
+    conn.execute("INSERT INTO web_devices VALUES ('phone', 'hash', 'full', 1, NULL)")
+    conn.execute("INSERT INTO doors VALUES ('web', 'phone', 'local:3', 'a phone', 1)")
 
 
 def furnish_persons(conn: Connection) -> None:
@@ -322,7 +338,7 @@ TABLE = [
     m("renew_watch", conversation_id="running", viewer="v", since=2),
     m("end_watch", conversation_id="running", viewer="v"),
     m("add_events", conversation_id="running", batches=[EventBatch(4, "", "{}")]),
-    m("drop_events", conversation_id="running"),
+    m("drop_events", conversation_id="running", until=3),
     m("note_preview", turn="t", message_id="1"),
     m("forget_preview", turn="shown"),
     m("offer_pairing", platform="telegram", user_id="stranger"),
@@ -335,6 +351,7 @@ TABLE = [
     m("add_person", name="Olga"),
     m("rename_person", person_id="local:1", name="Paul"),
     m("set_person_role", person_id="local:1", role="guest"),
+    m("set_person_workspace", person_id="local:1", folder="/srv/work"),
     m("set_person_limit", person_id="local:1", limit="usd_per_day", amount=2),
     m("remove_person", person_id="local:3"),
     m("adopt_owners"),
@@ -345,6 +362,13 @@ TABLE = [
     m("offer_person_code", person_id="local:2"),
     m("join_by_code", "of 2", code="CODE", person_id="local:2"),
     m("join_by_code", code="WRONG", person_id="local:2"),
+    m("show_memory", person_id="local:1", chat="local:-1", shown=True),
+    m("offer_device_code", person_id="local:2"),
+    m("make_device", code="CODE", name="tablet", taker="here"),
+    m("make_device", code="WRONG", name="tablet", taker="here"),
+    m("note_device_used", device_id="phone"),
+    m("rename_device", device_id="phone", name="mine", owner="local:3"),
+    m("revoke_device", device_id="phone", owner="local:3"),
     m("change_kept_files", changes=[FileChange("memories/a", b"a"), FileChange("skills/b", b"b")]),
     m("begin_blob", blob="next", digest="d", size=1),
     m("add_chunk", blob="new", number=0, content=b"bytes"),
@@ -356,6 +380,25 @@ TABLE = [
     m("begin_noted_turn", "s", session_id="s", source="cli", facts={}),
     m("add_note", note_id="new", session_id="s", text="it has ended"),
     m("drop_notes", session_id="s"),
+    m("add_job", job_id="new", user_id=None, name="n", schedule="at 5", timezone="UTC",
+      settings={"prompt": "p"}, next_due=5, next_at=5.0),
+    m("change_job", job_id="job1", version=1, state="paused", settings={"prompt": "q"}),
+    m("remove_job", job_id="job2"),
+    m("write_notepad", job_id="job1", text="noted"),
+    m("claim_job", job_id="job1", version=1, due=100, content="p", session_id="s",
+      claim=Claim(200, 200, (100,), (Skip(90, 99, 2, "off"),),
+                  (Notice("say:n", "t", {"session_key": "k", "platform": "p", "chat_id": "1"}),))),
+    m("start_run", job_id="job1", due=70, content="p", session_id="s", owned=False),
+    m("begin_run", job_id="job2", due=50, session_id="s"),
+    m("settle_run", job_id="job2", due=50, settled=Settled("failed", "why"),
+      notice=Notice("say:f", "t", {"session_key": "k", "platform": "p", "chat_id": "1"})),
+    m("set_goal", session_id="s", text="ship it", prompt="work"),
+    m("pause_goal", session_id="s", reason="later"),
+    m("resume_goal", session_id="open", prompt="work"),
+    m("own_goal", session_id="s", goal_id="g", step=1),
+    m("judge_goal", session_id="s", goal_id="g", step=1, is_met=False, reason="r", prompt="p"),
+    m("advance_goal", session_id="s", goal_id="g", step=1, prompt="p"),
+    m("clear_goal", session_id="s"),
     m("create_delegation", delegation_id="new", session_id="s", task={"goals": ["g"]}),
     m("finish_delegation", delegation_id="under way", state="completed", report="r"),
     m("lose_delegation", delegation_id="under way"),

@@ -133,7 +133,8 @@ class Drawn:
         one, other = self._random.choices(WORDS, k=2)
         return self._random.choice(
             (one, f"{one} {other}", f'"{one} {other}"', f"{one} OR {other}", f"{one} -{other}",
-             f"{one[:3]}*", one[1:-1] or one, "write_file", "terminal", self.text(), "end")
+             f"{one[:3]}*", one[1:-1] or one, "write_file", "terminal", self.text(), "end",
+             f"what did we say about {one} and {other}?", f"when was the {one} {other}")
         )  # fmt: skip
 
     def options(self) -> dict[str, Any]:

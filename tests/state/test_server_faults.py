@@ -162,6 +162,19 @@ def test_a_commit_that_comes_after_it_was_given_up(
         assert live(db, "s").count("x") == 1
 
 
+def test_a_write_counts_once_although_its_notification_is_refused(
+    db: SessionDB, caplog: pytest.LogCaptureFixture
+) -> None:
+    def insert(conn: Any) -> None:
+        conn.execute("INSERT INTO state_meta (key, value) VALUES ('told', '1')")
+
+    db._database.write(insert, tell="x" * 9_000)  # longer than a notification can be
+    assert query(db, "SELECT value FROM state_meta WHERE key = 'told'") == [("1",)]
+    assert "not notified" in caplog.text
+    db.set_meta("next", "2")
+    assert db.get_meta("next") == "2"
+
+
 def test_asking_twice_does_not_let_an_old_commit_through(db: SessionDB) -> None:
     database: Any = db._database
     chat(db, "s")

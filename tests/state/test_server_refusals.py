@@ -183,7 +183,7 @@ def test_all_connections_of_the_process_are_in_use(db: SessionDB) -> None:
     database: Any = db._database
     database.busy_timeout = 0.1
     with contextlib.ExitStack() as held:
-        for _ in range(8):
+        for _ in range(database.connections):
             held.enter_context(database._connection())
         with pytest.raises(StoreBusyError, match=r"All connections to .* were in use") as error:
             db.get_messages("s")

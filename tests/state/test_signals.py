@@ -172,7 +172,10 @@ def test_events_are_gone_soon(db: SessionDB) -> None:
     assert [batch.number for batch in db.list_events("s", "v", 0)] == [2]
     db.watch_turn("s", "v", 0)  # whoever watches next clears away what others have left
     assert db.list_events("other", "v", 0) == []
-    db.drop_events("s")
+    show(db, "s", EventBatch(1 << 33, EVERYBODY, "of the next turn"))
+    db.drop_events("s", 2)
+    assert [batch.lines for batch in db.list_events("s", "v", 0)] == ["of the next turn"]
+    db.drop_events("s", 1 << 33)
     assert db.list_events("s", "v", 0) == []
 
 

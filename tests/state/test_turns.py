@@ -15,7 +15,7 @@ from hermes_state import turns as turns_module
 from hermes_state.errors import ConversationBusyError, LeaseLostError
 from hermes_state.history import OUTCOME_UNKNOWN
 from hermes_state.tool_runs import Started
-from hermes_state.turn_log import CUT_OFF, NOT_STARTED, Recorded
+from hermes_state.turn_log import CUT_OFF, NOT_STARTED, OVERTAKEN, Recorded
 from hermes_state.turns import LEASE_SECONDS, Lease
 
 from .raw import address
@@ -293,6 +293,22 @@ def test_a_closed_turn_tells_the_chat_that_waits_for_it_once(db: SessionDB) -> N
     assert (owed["content"], owed["chat_id"]) == ("I was cut off.", "7")
     assert texts(db) == ["Go", CUT_OFF]
     assert db.list_abandoned_turns() == []
+
+
+def test_a_turn_that_another_replaces_tells_the_chat_that_waits_for_it(db: SessionDB) -> None:
+    lease_of(db, deliver_to=TO)
+    abandon(db)
+    begin(db, "Me too")
+    (owed,) = db.list_deliveries()
+    assert (owed["content"], owed["chat_id"], owed["session_key"]) == (OVERTAKEN, "7", "k")
+    assert texts(db) == ["Go", CUT_OFF, "Me too"]
+
+
+def test_a_turn_whose_end_its_own_process_has_reported_is_replaced_silently(db: SessionDB) -> None:
+    given_up = lease_of(db, deliver_to=TO)
+    begin(db, "Me too", given_up=given_up)
+    assert db.list_deliveries() == []
+    assert texts(db) == ["Go", CUT_OFF, "Me too"]
 
 
 def test_a_turn_that_was_taken_over_can_be_taken_over_again(db: SessionDB) -> None:

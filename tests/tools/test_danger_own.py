@@ -18,17 +18,22 @@ CHANGING = {
     "sessions": {"export", "import", "rename", "branch", "delete", "prune", "archive", "repair",
                  "optimize"},
     "model": {"set", "pull"}, "config": {"set"}, "tools": {"disable", "enable"},
-    "approvals": {"revoke"}, "memory": {"add", "remove"}, "plugins": {"enable", "disable"},
+    "approvals": {"revoke"}, "memory": {"add", "edit", "remove", "undo"},
+    "plugins": {"enable", "disable"}, "skills": {"share", "remove"},
     "hooks": {"doctor", "accept", "revoke", "test"}, "mcp": {"serve", "list"},
     "gateway": {"run", "start", "stop", "restart", "setup", "install"},
-    "store": {"move"}, "pairing": {"approve", "revoke"},
-    "people": {"add", "rename", "merge", "unmerge", "role", "limit", "remove", "code", "join"},
+    "store": {"move", "put-files"}, "pairing": {"approve", "revoke"},
+    "people": {"add", "rename", "merge", "unmerge", "role", "limit", "workspace", "remove",
+               "code", "join"},
+    "cron": {"add", "edit", "pause", "resume", "run", "remove", "run-due", "import"},
+    "web": {"code", "devices", "revoke"},
     "backup": {"increment", "watch", "points", "verify"},
 }  # fmt: skip
 """Actions that change or start something, or that nobody needs often enough to judge them."""
-CHANGING_ALONE = {"chat", "setup", "mcp", "backup", "restore", "import"}
+CHANGING_ALONE = {"send", "chat", "setup", "web", "mcp", "backup", "restore", "import"}
 """Commands of which nothing may run unasked."""
-CHANGING_OPTIONS = {("doctor", "--fix"), ("doctor", "--acknowledge"), ("store", "--url")}
+CHANGING_OPTIONS = {("doctor", "--fix"), ("doctor", "--acknowledge"), ("store", "--url"),
+                    ("memory", "--person"), ("memory", "--group")}  # fmt: skip
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -231,7 +231,8 @@ def test_without_its_server_a_machine_has_what_it_had(
     def fail(*_: object) -> None:
         raise StoreUnavailableError("away")
 
-    monkeypatch.setattr(SessionDB, "list_kept_files", fail)
+    for name in ("get_kept_head", "list_kept_files", "change_kept_files"):
+        monkeypatch.setattr(SessionDB, name, fail)
     assert one.refresh() == 0
     assert one.entries == ["Likes tea."]
     with pytest.raises(StoreUnavailableError):

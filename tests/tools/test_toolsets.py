@@ -17,7 +17,7 @@ KNOWN = {
     "write_file": "path content",
     "patch": "mode path old_string new_string replace_all patch",
     "search_files": "pattern target path file_glob limit offset output_mode context",
-    "memory": "action target content old_text operations",
+    "memory": "action target content old_text operations shared",
     "session_search": "query limit sort session_id around_message_id window role_filter",
     "todo": "todos merge",
     "clarify": "question choices",
@@ -26,7 +26,7 @@ KNOWN = {
     "skills_list": "category",
     "skill_view": "name file_path",
     "skill_manage": "action name content old_string new_string replace_all category file_path"
-    " file_content",
+    " file_content shared",
 }
 
 

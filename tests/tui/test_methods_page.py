@@ -95,7 +95,7 @@ def test_every_error_code_is_explained() -> None:
                     continue
                 if isinstance(value, int):
                     constants[path.stem, node.targets[0].id] = value
-    used = {value for (module, name), value in constants.items() if module == "rpc"}
+    used = {value for (module, name), value in constants.items() if module == "rpc_errors"}
     for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "RpcError":
@@ -104,7 +104,7 @@ def test_every_error_code_is_explained() -> None:
                         used.add(name.value)
                     elif isinstance(name, ast.Name) and name.id.isupper():
                         key = (path.stem, name.id)
-                        used.add(constants[key if key in constants else ("rpc", name.id)])
+                        used.add(constants[key if key in constants else ("rpc_errors", name.id)])
     assert used == set(CODES)
 
 

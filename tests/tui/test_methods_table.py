@@ -29,6 +29,11 @@ def _write(gateway: Gateway, name: str, content: bytes) -> str:
     return str(path)
 
 
+def _job(gateway: Gateway) -> str:
+    job = {"action": "add", "prompt": "Tea", "schedule": "daily 08:30"}
+    return str(gateway.call("cron.manage", **job)["job"]["id"])
+
+
 def _folder(gateway: Gateway) -> str:
     path = gateway.home.parent / "more"
     path.mkdir(exist_ok=True)
@@ -40,12 +45,37 @@ def _added(gateway: Gateway, sid: str) -> str:
     return _folder(gateway)
 
 
+def _remembered(gateway: Gateway, sid: str) -> str:
+    gateway.call("memory.add", session_id=sid, text="Likes tea.")
+    return str(gateway.call("memory.list", session_id=sid)["entries"][0]["id"])
+
+
+def _learnt(gateway: Gateway, sid: str) -> str:
+    _remembered(gateway, sid)
+    return str(gateway.call("memory.history", session_id=sid)["changes"][0]["id"])
+
+
 SAID = (
     "session.undo", "session.branch", "session.compress", "session.save", "handoff.request",
 )  # fmt: skip
 """Methods that need something to have been said."""
 
 GOOD: dict[str, Good] = {
+    "approval.decide": {"request_id": "nobody", "choice": "deny"},
+    "approval.inbox": {},
+    "backup.verify": {},
+    "conversation.family": {"id": "nobody"},
+    "conversation.messages": {"id": "nobody"},
+    "conversation.turns": {"id": "nobody"},
+    "device.code": {},
+    "device.list": {},
+    "device.rename": {"device_id": "nobody", "name": "phone"},
+    "device.revoke": {"device_id": "nobody"},
+    "grant.revoke": {"pattern_key": "nothing"},
+    "hello": {},
+    "insights.activity": {"days": 7},
+    "sessions.watch": {},
+    "state.overview": {},
     "approval.list": {},
     "approval.pending": {},
     "approval.revoke": {"all": True},
@@ -61,6 +91,9 @@ GOOD: dict[str, Good] = {
     "config.get": {"key": "model.default"},
     "config.set": {"key": "display.show_reasoning", "value": True},
     "config.show": {},
+    "cron.history": lambda gateway, sid: {"name": _job(gateway)},
+    "cron.list": {},
+    "cron.manage": {"action": "add", "name": "tea", "prompt": "Tea", "schedule": "daily 08:30"},
     "delegation.status": {},
     "file.attach": lambda gateway, sid: {"path": _write(gateway, "a.txt", b"text")},
     "handoff.fail": {},
@@ -119,6 +152,12 @@ GOOD: dict[str, Good] = {
     "setup.runtime_check": {},
     "setup.status": {},
     "shell.exec": {"command": "echo hello"},
+    "memory.add": {"text": "Likes tea."},
+    "memory.edit": lambda gateway, sid: {"entry": _remembered(gateway, sid), "text": "Tea."},
+    "memory.forget": lambda gateway, sid: {"entry": _remembered(gateway, sid)},
+    "memory.history": {},
+    "memory.list": {},
+    "memory.undo": lambda gateway, sid: {"change": _learnt(gateway, sid)},
     "skills.manage": {},
     "skills.reload": {},
     "slash.exec": {"command": "/status"},
@@ -138,6 +177,12 @@ REFUSED = {
     "rollback.diff": 5022,
     "rollback.restore": 5021,
     "session.delete": 4023,
+    "backup.verify": 4016,
+    "conversation.family": 4007,
+    "conversation.messages": 4007,
+    "conversation.turns": 4007,
+    "device.revoke": 4016,
+    "grant.revoke": 4033,
 }
 """What must be refused even so, and the code."""
 

@@ -276,6 +276,31 @@ def test_approvals_from_before_a_restart(gateway: Gateway) -> None:
     assert gateway.call("approval.pending", session_id=sid) == {"approvals": []}
 
 
+def test_jobs_are_made_changed_and_looked_at(gateway: Gateway) -> None:
+    made = gateway.call(
+        "cron.manage",
+        action="add",
+        name="tea",
+        prompt="Tea",
+        schedule="daily 08:30",
+        kind="message",
+    )
+    assert len(made["job"]["next_times"]) == 3 and "08:30" in made["message"]
+    assert gateway.call("cron.manage", action="pause", name="tea")["job"]["state"] == "paused"
+    changed = gateway.call("cron.manage", action="edit", name="tea", schedule="every 2 hours")
+    assert changed["job"]["said"] == "every 2 hours"
+    assert [job["name"] for job in gateway.call("cron.list")["jobs"]] == ["tea"]
+    gateway.call("cron.manage", action="run", name="tea")
+    [run] = gateway.call("cron.history", name="tea")["runs"]
+    assert run["state"] == "waiting", "a gateway or `hermes cron run-due` runs it"
+    gateway.call("cron.manage", action="remove", name="tea")
+    refused = gateway.refused("cron.history", name="tea")
+    assert refused.code == 4016
+    assert (
+        gateway.refused("cron.manage", action="add", schedule="whenever", prompt="x").code == 4016
+    )
+
+
 def test_sudo_asks_for_its_password(gateway: Gateway) -> None:
     sid = gateway.open()
     gateway.ask(sid, "hello")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -27,7 +28,7 @@ async def provider() -> AsyncIterator[ScriptedProvider]:
 
 @pytest.fixture
 def home(tmp_path: Path, provider: ScriptedProvider) -> Path:
-    return configure(tmp_path / "home", provider, display={"busy_input_mode": "interrupt"})
+    return configure(tmp_path / "home", provider, display={"busy_input_mode": "queue"})
 
 
 async def test_exactly_one_of_two_has_a_turn_that_was_cut_off(
@@ -102,7 +103,6 @@ async def one_runs_and_one_waits(
 
 async def test_the_second_waits_and_then_answers(home: Path, provider: ScriptedProvider) -> None:
     async with one_runs_and_one_waits(home, provider) as (_, first, second, sid, key):
-        # What comes while it waits does not interrupt what has not begun.
         assert await second.submit(sid, script("third")) == "queued"
         provider.open_gate("gate")
         await event(second, "history.changed", sid)
@@ -110,6 +110,20 @@ async def test_the_second_waits_and_then_answers(home: Path, provider: ScriptedP
         assert texts == ["answer second", "answer third"]
         await turn_ends(first)
     assert answers(home, key) == ["The first.", "answer second", "answer third"]
+
+
+async def test_the_first_makes_way_where_messages_interrupt(
+    tmp_path: Path, provider: ScriptedProvider
+) -> None:
+    home = configure(tmp_path / "home", provider, display={"busy_input_mode": "interrupt"})
+    async with one_runs_and_one_waits(home, provider) as (_, first, second, sid, key):
+        assert (await turn_ends(first)).payload["status"] == "interrupted"
+        while (await turn_ends(second, sid)).payload["text"] != "answer second":
+            pass  # it is shown the end of the other's turn
+        provider.open_gate("gate")
+    with store(home) as db:
+        said = [row["content"] for row in db.get_messages(key) if row["role"] == "user"]
+    assert [json.loads(text)["name"] for text in said] == ["first", "second"]
 
 
 async def test_escape_ends_the_wait(home: Path, provider: ScriptedProvider) -> None:

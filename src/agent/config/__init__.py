@@ -21,6 +21,7 @@ from agent.config.schema import (
     FREE_FORM,
     SECTIONS,
     WITHIN,
+    AccessSettings,
     AgentSettings,
     ApprovalSettings,
     AuxiliarySettings,
@@ -30,6 +31,7 @@ from agent.config.schema import (
     ContextSettings,
     DelegationSettings,
     DisplaySettings,
+    JobDefaults,
     LimitSettings,
     LoggingSettings,
     MemorySettings,
@@ -73,7 +75,9 @@ class Config:
     logging: LoggingSettings
     sessions: SessionSettings
     replicas: ReplicaSettings
+    jobs: JobDefaults
     limits: LimitSettings
+    access: AccessSettings
     store_objects: ObjectSettings
     store: str = field(repr=False)
     """The address of the server that keeps conversations; empty for `state.db` in the home."""

@@ -50,7 +50,7 @@ SECTIONS_WITHOUT_MEANING = frozenset(_SECTIONS.split())
 """Top-level keys of which nothing is read here, but for what `RENAMED` takes out of them."""
 
 _AUXILIARY_TASKS = """
-    curator goal_judge kanban_decomposer mcp memory_query_rewrite moa_aggregator moa_reference
+    curator kanban_decomposer mcp memory_query_rewrite moa_aggregator moa_reference
     monitor profile_describer skills_hub triage_specifier tts_audio_tags vision web_extract
 """
 _KEYS_WITHOUT_MEANING = {
@@ -67,6 +67,7 @@ _KEYS_WITHOUT_MEANING = {
     "auxiliary.approval": "extra_body reasoning_effort",
     "auxiliary.title_generation": "extra_body language reasoning_effort",
     "auxiliary.review": "extra_body reasoning_effort",
+    "auxiliary.goal_judge": "extra_body reasoning_effort",
     "memory": """flush_min_turns memory_char_limit nudge_interval user_char_limit
         write_approval""",
     "display": """background_process_notifications bell_on_complete busy_steer_ack_enabled
@@ -112,7 +113,7 @@ KEYS_WITHOUT_MEANING = frozenset(
 
 REASONS = {
     "command_allowlist": "approvals.allow takes patterns of commands",
-    "cron": "there is no scheduler",
+    "cron": "see the section jobs",
     "custom_providers": "only the one that model.provider names is used",
     "providers": "only the one that model.provider names is used",
     "security.redact_secrets": "secrets are always masked",

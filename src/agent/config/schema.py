@@ -159,6 +159,9 @@ class AuxiliarySettings:
     review: AuxiliaryModelSettings = field(
         default_factory=AuxiliaryModelSettings, metadata={"section": AuxiliaryModelSettings}
     )
+    goal_judge: AuxiliaryModelSettings = field(
+        default_factory=AuxiliaryModelSettings, metadata={"section": AuxiliaryModelSettings}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,12 @@ class MemorySettings:
     )
     user_profile: bool = setting(True, "also USER.md: what is known about the person")
     provider: str = setting("", "a plugin's memory to use beside the files, by its name")
+    recall: str = setting(
+        "tool",
+        "earlier conversations: tool lets the model search them; on also sends earlier turns along"
+        " with a message that refers to them; off does neither",
+        choices=("tool", "on", "off"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +327,20 @@ class SessionSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class JobDefaults:
+    """[Work that begins by itself](jobs.md)."""
+
+    enabled: bool = setting(True, "whether the gateway runs what is due")
+    usd_per_day: float = setting(
+        5.0, "dollars that one job may spend in a day, by UTC, unless it says otherwise", minimum=0
+    )
+    most: int = setting(100, "jobs that one person may have", minimum=0)
+    timezone: str = setting(
+        "", "time zone of schedules that name none, such as Europe/Berlin; this machine's if empty"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaSettings:
     """Several gateways over [one store](scaling.md)."""
 
@@ -379,6 +402,44 @@ class LimitSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessEntry:
+    """What somebody may use, or everybody in a chat, and what is set there. Lists hold names, `all`
+    or `none`, `gpt-*`, and `-name` for what is taken away; what is not set is as for the role."""
+
+    tools: tuple[str, ...] | None = setting(None, "tools and toolsets that may be used")
+    models: tuple[str, ...] | None = setting(
+        None, "models that may be chosen with /model, beside the one that is configured"
+    )
+    commands: tuple[str, ...] | None = setting(
+        None,
+        "slash commands, with skills and commands of plugins; the operator's own only if they are"
+        " named",
+    )
+    modes: tuple[str, ...] | None = setting(
+        None, "modes that may be chosen", choices=("plan", "guarded", "full")
+    )
+    model: str = setting("", "the model that answers, by name or provider:name")
+    prompt: str = setting("", "text that a new conversation's system prompt has besides")
+    persona: str = setting("", "who the agent is: the name of a file in personas/, without .md")
+    mode: str = setting(
+        "", "what a conversation may do at first", choices=("", "plan", "guarded", "full")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """[Who may use what](gateway.md#who-may-do-what), and which model, prompt and persona they get;
+    without it, members may use all tools and guests only talk."""
+
+    new_people: str = setting(
+        "member", "what somebody is who comes for the first time", choices=("member", "guest")
+    )
+    roles: Mapping[str, AccessEntry] = _named(AccessEntry, "member", "guest")
+    people: Mapping[str, AccessEntry] = _named(AccessEntry)
+    chats: Mapping[str, AccessEntry] = _named(AccessEntry)
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSettings:
     """Where conversations are kept: in the home, or on a [PostgreSQL server](postgres.md). These
     keys stand at the top of the file."""
@@ -390,7 +451,7 @@ class StoreSettings:
         address=True,
     )
     store_connections: int = setting(
-        8, "connections that one process has to the server at most", minimum=1, maximum=1000
+        16, "connections that one process has to the server at most", minimum=1, maximum=1000
     )
 
 
@@ -433,13 +494,15 @@ SECTIONS: dict[str, type] = {
     "logging": LoggingSettings,
     "sessions": SessionSettings,
     "replicas": ReplicaSettings,
+    "jobs": JobDefaults,
     "limits": LimitSettings,
+    "access": AccessSettings,
     "store_objects": ObjectSettings,
 }
 """The sections checked here."""
 
 GATEWAY_KEYS = (
-    "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
+    "workspaces", "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
     "message_parts_wait", "unauthorized_dm_behavior", "max_inbound_media_bytes",
     "session_store_max_age_days", "drain_timeout", "cache_size", "cache_bytes",
     "cache_idle_seconds",

@@ -215,7 +215,8 @@ _CONVERTERS = {
 
 def _fits(value: Any, limits: Limits) -> bool:
     if limits.choices:
-        return value in limits.choices
+        given = value if isinstance(value, tuple) else (value,)
+        return all(item in limits.choices for item in given)
     if limits.minimum is not None and value < limits.minimum:
         return False
     return limits.maximum is None or value <= limits.maximum

@@ -7,6 +7,7 @@ turns it is reviewed. Nothing here raises into a turn.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -60,6 +61,8 @@ class LearningSettings:
     """User turns since the last review for which a session's end is worth one."""
     review_at_end_seconds: float = 5.0
     """How long the end of a session waits for it."""
+    recall: bool = False
+    """Send earlier turns along with a message that refers to them."""
 
 
 OFF = LearningSettings(titles=False, review_every=0)
@@ -99,19 +102,37 @@ class Learner:
                 agent.session_id,
                 hermes_home=str(agent.workspace.home),
                 platform=agent.platform,
-                user_id=agent.user_id,
+                user_id=agent.memory.provider_name,
             )
 
     async def recall(self, question: Any, messages: Sequence[Message]) -> str:
         """The turn begins; returns what is to be sent along with the question."""
+        earlier = await self._earlier_turns(question) if self._settings.recall else ""
         if not self._has_providers:
-            return ""
+            return earlier
         agent, text = self._agent, plain(question)
         number = sum(message.get("role") == "user" for message in messages)
         self.providers.tell(
             "on_turn_start", number, text, model=agent.model, platform=agent.platform
         )
-        return await self.providers.recall(text, agent.llm.context_length // RECALL_SHARE)
+        recalled = await self.providers.recall(text, agent.llm.context_length // RECALL_SHARE)
+        return "\n\n".join(filter(None, (recalled, earlier)))
+
+    async def _earlier_turns(self, question: Any) -> str:
+        """What was said earlier about what the question refers to."""
+        agent = self._agent
+        if agent.db is None:
+            return ""
+        from .earlier_turns import earlier_turns
+
+        try:
+            # In a thread: the first search after a long time has much to read.
+            return await asyncio.to_thread(
+                earlier_turns, agent.db, agent.owner, plain(question), agent.session_id
+            )
+        except StoreError as error:
+            log.warning("Earlier turns could not be searched: %s", error)
+            return ""  # the turn goes on without them
 
     def turn_ended(self, question: Any, outcome: TurnOutcome) -> None:
         """The turn is over and stored; what follows happens beside the next one."""
@@ -218,6 +239,7 @@ class Learner:
             if ask is None:
                 return
             context = self._agent._tool_context("review", lambda text: None)
+            context.written_by = "review"
             made = await review(messages, ask, self._tools(), context)
         except (AuxiliaryError, ValueError) as error:  # no answer, or no model as configured
             log.warning("The conversation %s was not reviewed: %s", self._agent.session_id, error)

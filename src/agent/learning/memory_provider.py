@@ -28,7 +28,8 @@ class MemoryProvider(ABC):
 
     @abstractmethod
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """A session begins; `kwargs` are hermes_home, platform and user_id."""
+        """A session begins; `kwargs` are hermes_home, platform and user_id: whose memory it is, a
+        person's id, "chat:…" for a group's, or None for the operator's."""
 
     def system_prompt_block(self) -> str:
         """A part of the system prompt; asked for once, when the session's prompt is built."""

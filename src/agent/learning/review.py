@@ -13,8 +13,10 @@ from typing import Any
 
 from agent.model import Message
 from hermes_base.redaction import redact
+from hermes_state import at_hand
 from tools.base import Tool, ToolContext, Workspace
-from tools.memory import FILES, memory_path, read_entries
+from tools.memory import FILES, entries_in
+from tools.memory_scope import Spaces, spaces_of
 from tools.skills.index import skills_of
 
 from .message_text import plain
@@ -66,22 +68,28 @@ async def review(
     if not talk:
         return []
     # Read before the model is asked and changed after: each change finds its own place by text.
-    reply = await ask(SYSTEM, review_prompt(talk, messages, context.workspace))
-    return apply_proposals(read_proposals(reply), tools, context)
+    spaces = await at_hand(context.db, spaces_of, context)
+    if spaces.write is None:  # it is not this person's alone
+        return []
+    reply = await ask(SYSTEM, review_prompt(talk, messages, context.workspace, spaces))
+    proposals = read_proposals(reply)
+    return await at_hand(context.db, apply_proposals, proposals, tools, context)
 
 
-def review_prompt(talk: str, messages: Sequence[Message], workspace: Workspace) -> str:
+def review_prompt(
+    talk: str, messages: Sequence[Message], workspace: Workspace, spaces: Spaces
+) -> str:
     """What the reviewing model is given."""
     parts = []
     settings = workspace.settings.get("memory") or {}
     for target, (_, limit) in FILES.items():
         if target == "user" and not settings.get("user_profile", True):
             continue
-        entries = read_entries(memory_path(workspace.home, target))
+        entries = entries_in(workspace.home, target, spaces.own)
         used = sum(len(entry) for entry in entries)
         listed = "\n".join(f"- {entry}" for entry in entries) or "(nothing yet)"
         parts.append(f'# Known, in "{target}" ({used} of {limit} characters)\n{listed}')
-    skills = skills_of(workspace.home, workspace.settings.get("skills"))
+    skills = skills_of(workspace.home, workspace.settings.get("skills"), spaces.read)
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills) or "(none yet)"
     parts.append(f"# Skills\n{listed}")
     used_names = viewed_skills(messages)

@@ -40,7 +40,7 @@ def approvals(surface: Surface, args: str) -> str:
         raise CommandError("/approvals lists what is always allowed, /approvals revoke 2 ends it.")
     chosen = grants if words[1] == "all" else [_chosen(grants, words[1])]
     for grant in chosen:
-        surface.db.revoke_grant(grant["pattern_key"], grant["granted_by"])
+        view_of(surface, "approvals").revoke(grant)
     names = ", ".join(grant_text(grant["pattern_key"]) for grant in chosen)
     return f"Asked again from now on: {names}" if chosen else NONE
 

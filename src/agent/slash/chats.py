@@ -26,6 +26,21 @@ def unlink(surface: Surface, args: str) -> str:
     return surface.unlink(bool(args))
 
 
+def _switch(surface: Surface, typed: str) -> list[tuple[str, str]]:
+    return [(word, "") for word in ("on", "off") if word.startswith(typed)]
+
+
+@command("follow", category=CATEGORY, args="[on | off]", scope="gateway", complete=_switch)
+def follow(surface: Surface, args: str) -> str:
+    """Show here what you say and are told elsewhere in this chat's conversation."""
+    wanted = {"": None, "on": True, "off": False}
+    if args.lower() not in wanted:
+        raise CommandError("/follow on shows it here, /follow off no longer does.")
+    if surface.follow(wanted[args.lower()]):
+        return "What you say elsewhere in this chat's conversation is shown here. /follow off"
+    return "What you say elsewhere in this chat's conversation is not shown here. /follow on"
+
+
 @command("sethome", category=CATEGORY, aliases=("set-home",), scope="gateway")
 def sethome(surface: Surface, args: str) -> str:
     """Make this the chat to which conversations are handed over; for administrators."""

@@ -9,7 +9,7 @@ from hermes_state import StoreError
 
 from .dispatch import plugin_commands, skill_names
 from .surface import CommandError, Surface
-from .table import catalog, lookup
+from .table import catalog, lookup, normal
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,8 @@ def complete(surface: Surface, text: str) -> Completion:
     typed = rest.lstrip()
     start = len(text) - len(typed)
     command = lookup(name, surface.scope)
-    if command is None or command.complete is None:
+    allow = surface.access.commands.allow
+    if command is None or command.complete is None or not allow(command.name):
         return Completion([], start)
     try:
         candidates = [Item(word, word, meta) for word, meta in command.complete(surface, typed)]
@@ -54,9 +55,11 @@ def complete(surface: Surface, text: str) -> Completion:
 
 
 def _names(surface: Surface, typed: str) -> list[Item]:
+    allow = surface.access.commands.allow
     items = [
         Item(f"/{alias}", f"/{alias} {command.args}".rstrip(), command.summary)
         for command in catalog(surface.scope)
+        if allow(command.name)
         for alias in (command.name, *command.aliases)
         # An alias is offered only to those who began to type it.
         if alias.startswith(typed) and (alias == command.name or typed)
@@ -66,7 +69,7 @@ def _names(surface: Surface, typed: str) -> list[Item]:
             f"/{command.name}", f"/{command.name} {command.args_hint}".rstrip(), command.description
         )
         for command in plugin_commands().values()
-        if command.name.startswith(typed)
+        if command.name.startswith(typed) and allow(normal(command.name))
     ]
     items += [
         Item(f"/{key}", f"/{key}", f"skill: {name}")

@@ -21,7 +21,7 @@ def compress(surface: Surface, args: str) -> str:
     words = args.split()
     preview = any(word in ("--preview", "--dry-run") for word in words)
     focus = " ".join(word for word in words if word not in ("--preview", "--dry-run")) or None
-    if surface.db.get_session(surface.session_id) is None:
+    if surface.here.session(surface.session_id) is None:
         raise CommandError("Nothing was said yet, so there is nothing to compress.")
     agent = surface.build_agent()
     if not preview:

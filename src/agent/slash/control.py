@@ -18,14 +18,14 @@ def stop(surface: Surface, args: str) -> str:
     if args and args != "all":
         known = {
             delegation["delegation_id"]
-            for delegation in surface.db.list_delegations(surface.session_id)
+            for delegation in surface.here.delegations(surface.session_id)
         }
         if args in known and background.stop(args):
             return f"Stopping {args}; what it did is kept."
         raise CommandError(f"No task {args!r} of this conversation runs here. /agents lists them.")
     stopped = ["the answer"] if surface.stop() else []
     if args == "all":
-        running = surface.db.list_delegations(surface.session_id, "running")
+        running = surface.here.delegations(surface.session_id, "running")
         stopped += [
             task["delegation_id"] for task in running if background.stop(task["delegation_id"])
         ]
@@ -70,6 +70,14 @@ def deny(surface: Surface, args: str) -> str:
     return "Refused." if count else "Nothing waits for an answer."
 
 
+@command("answer", category=CATEGORY, args="<text>", scope="gateway")
+def answer(surface: Surface, args: str) -> str:
+    """Answer a question of the running turn that was asked in another chat or window."""
+    if not args:
+        raise CommandError("What is the answer? For instance: /answer the blue one")
+    return "Answered." if surface.answer_question(args) else "Nothing waits for an answer."
+
+
 @command("restart", category="The gateway", scope="gateway")
 def restart(surface: Surface, args: str) -> str:
     """Restart the gateway; for its administrators."""
@@ -105,10 +113,10 @@ def handoff(surface: Surface, args: str) -> str:
     if not args or args not in offered:
         listed = ", ".join(offered) or "none is configured yet, see platforms in config.yaml"
         raise CommandError(f"To which platform? There are: {listed}.")
-    tip = surface.db.get_compression_tip(surface.session_id)
-    if surface.db.get_session(tip) is None:
+    tip = surface.here.tip(surface.session_id)
+    if surface.here.session(tip) is None:
         raise CommandError("Nothing was said yet, so there is nothing to hand over.")
-    if not surface.db.request_handoff(tip, args):
+    if not surface.here.hand_over(tip, args):
         raise CommandError("This conversation is being handed over already.")
     return f"Asked for; the gateway goes on with it on {args} as soon as it runs."
 

@@ -54,7 +54,7 @@ def clear(surface: Surface, args: str) -> str:
 def title(surface: Surface, args: str) -> str:
     """Show the conversation's title, or give it one."""
     if not args:
-        current = surface.db.get_session_title(surface.session_id)
+        current = surface.here.title(surface.session_id)
         return f"Title: {current}" if current else "No title yet. Give it one with /title NAME."
     try:
         now = surface.set_title(args)
@@ -68,14 +68,14 @@ def title(surface: Surface, args: str) -> str:
 def branch(surface: Surface, args: str) -> str:
     """Go on in a copy of this conversation; the original stays as it is."""
     require_idle(surface)
-    if surface.db.get_session(surface.session_id) is None:
+    if surface.here.session(surface.session_id) is None:
         raise CommandError("Nothing was said yet, so there is nothing to branch from.")
     wanted = _free_title(surface, args) if args else None
-    origin = surface.db.get_compression_tip(surface.session_id)
+    origin = surface.here.tip(surface.session_id)
     is_guest = surface.user_id is not None and not is_owned(
-        surface.db.get_session(origin), surface.user_id
+        surface.here.session(origin), surface.user_id
     )
-    branched = surface.db.branch_session(
+    branched = surface.here.branch(
         origin,
         new_session_id(),
         title=wanted,
@@ -83,7 +83,7 @@ def branch(surface: Surface, args: str) -> str:
         new_owner=surface.session_facts() if is_guest else None,
     )
     surface.switch_session(branched)
-    name = surface.db.get_session_title(branched) or branched
+    name = surface.here.title(branched) or branched
     if is_guest:
         return (
             f"Now in the branch {name}. It is yours alone: the others do not see what is said here."
@@ -99,7 +99,7 @@ def resume(surface: Surface, args: str) -> str:
         return sessions(surface, "") + "\n/resume and a number, title or id goes on with one."
     require_idle(surface)
     session = find_own(surface, args)
-    if session["id"] == surface.db.get_compression_tip(surface.session_id):
+    if session["id"] == surface.here.tip(surface.session_id):
         return "You are in that conversation already."
     surface.switch_session(session["id"])
     name = session["title"] or session["preview"]
@@ -112,7 +112,7 @@ def sessions(surface: Surface, args: str) -> str:
     own = own_sessions(surface, 20, args or None)
     if not own:
         return "No conversation fits." if args else "There are no conversations yet."
-    current = surface.db.get_compression_tip(surface.session_id)
+    current = surface.here.tip(surface.session_id)
     return "\n".join(
         f"{'→' if session['id'] == current else ' '}{number:>2}. {_when(session['last_active'])}  "
         f"{session['title'] or session['preview'] or '(empty)'}  [{session['id']}]"
@@ -142,9 +142,7 @@ def history(surface: Surface, args: str) -> str:
         raise CommandError("How many messages? For instance: /history 50")
     said = [
         message
-        for message in surface.db.get_messages_as_conversation(
-            surface.session_id, include_ancestors=True
-        )
+        for message in surface.here.conversation(surface.session_id, include_ancestors=True)
         if message["role"] in ("user", "assistant") and message.get("content")
     ]
     if not said:
@@ -158,7 +156,7 @@ def history(surface: Surface, args: str) -> str:
 @command("save", category=CATEGORY, scope="cli", slow=True)
 def save(surface: Surface, args: str) -> str:
     """Write the whole conversation into a file, without secrets."""
-    exported = surface.db.export_session_lineage(surface.session_id)
+    exported = surface.here.export(surface.session_id)
     if exported is None:
         raise CommandError("Nothing was said yet, so there is nothing to save.")
     folder = surface.config.home / "exports"

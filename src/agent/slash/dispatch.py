@@ -14,6 +14,7 @@ from hermes_base import plugins
 from hermes_state import StoreError
 from tools.base import ToolContext, ToolError, Workspace
 from tools.skills import skill_view
+from tools.skills.index import Skill as SkillFacts
 from tools.skills.index import skills_of
 
 from .results import Exec, Plugin, Result, Skill
@@ -43,6 +44,9 @@ def run(surface: Surface, line: str) -> Result:
     name, args = parse(line)
     try:
         command = lookup(name, surface.scope)
+        known = name if command is None else command.name  # an alias is no way around it
+        if refusal := surface.access.why_no_command(known):
+            return Exec(refusal, failed=True)
         if command is not None:
             return _run_command(command, surface, args)
         return _run_other(surface, name, args)
@@ -80,14 +84,23 @@ def plugin_commands() -> dict[str, PluginCommand]:
 
 def skill_names(surface: Surface) -> dict[str, str]:
     """What skills can be called by, and their own names."""
-    skills = skills_of(surface.config.home, surface.config.skills)
+    skills = usable_skills(surface)
     return {normal(skill.name.replace(" ", "-")): skill.name for skill in skills}
+
+
+def usable_skills(surface: Surface) -> list[SkillFacts]:
+    """The skills of whoever's conversation it is, and those that are shared."""
+    spaces = surface.memory.spaces(surface.db, surface.session_id)
+    return skills_of(surface.config.home, surface.config.skills, (*spaces.shown, *spaces.read))
 
 
 def skill_result(surface: Surface, name: str, args: str) -> Skill:
     """A message that has the skill's instructions in it, and what it is to be used for."""
     home = surface.config.home
     workspace = Workspace(home, home, settings={"skills": surface.config.skills})
-    text = skill_view.run(ToolContext("", "", workspace=workspace), name)
+    context = ToolContext(
+        surface.session_id, "", workspace=workspace, db=surface.db, memory=surface.memory
+    )
+    text = skill_view.run(context, name)
     task = args or "Do what the skill describes; ask if something needed is missing."
     return Skill(f"Use the skill {name!r}:\n\n{text}\n\n{task}", name)

@@ -4,28 +4,45 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.wall_choices import added_folders, configured_folders, mode_of
 from hermes_base.version import __version__
-from hermes_state import NOBODY, plain_text
+from hermes_state import NOBODY, OPERATOR, plain_text
 from tools.wall.telling import wall_line
 
 from .config_lines import config_lines
 from .dispatch import plugin_commands, skill_names
-from .owner import LOCAL, view_of
-from .surface import CommandError, Surface
+from .owner import is_at_machine, view_of
+from .surface import LOCAL, CommandError, Surface
 from .table import Command, catalog, command, lookup, unknown
+
+if TYPE_CHECKING:
+    from hermes_base.plugins.registrations import PluginCommand
 
 CATEGORY = "Information"
 PAGE = 20
 
 
+def usable(surface: Surface) -> list[Command]:
+    """The commands that the person may use."""
+    allow = surface.access.commands.allow
+    return [command for command in catalog(surface.scope) if allow(command.name)]
+
+
 def _commands(surface: Surface, typed: str) -> list[tuple[str, str]]:
-    commands = catalog(surface.scope)
     return [
-        (command.name, command.summary) for command in commands if command.name.startswith(typed)
+        (command.name, command.summary)
+        for command in usable(surface)
+        if command.name.startswith(typed)
     ]
+
+
+def _others(surface: Surface) -> tuple[list[PluginCommand], list[str]]:
+    """The commands of plugins, and the skills, that the person may use."""
+    allow = surface.access.commands.allow
+    plugins = [entry for name, entry in plugin_commands().items() if allow(name)]
+    return plugins, [key for key in skill_names(surface) if allow(key)]
 
 
 @command("help", category=CATEGORY, args="[command]", complete=_commands)
@@ -34,22 +51,22 @@ def help_(surface: Surface, args: str) -> str:
     if args:
         wanted = args.removeprefix("/")
         command = lookup(wanted, surface.scope)
-        if command is None:
-            raise unknown(wanted, [command.name for command in catalog(surface.scope)])
+        if command is None or not surface.access.commands.allow(command.name):
+            raise unknown(wanted, [command.name for command in usable(surface)])
         others = f"\nAlso: {', '.join('/' + alias for alias in command.aliases)}"
         return _line(command, 0) + (others if command.aliases else "")
     lines: list[str] = []
     category = ""
-    for entry in catalog(surface.scope):
+    for entry in usable(surface):
         if entry.category != category:
             category = entry.category
             lines += ["", category] if lines else [category]
         lines.append("  " + _line(entry, 28))
+    plugins, skills = _others(surface)
     lines += [
         f"  /{command.name} {command.args_hint}".ljust(31) + command.description
-        for command in plugin_commands().values()
+        for command in plugins
     ]
-    skills = skill_names(surface)
     if skills:
         lines += ["", "Skills", *(f"  /{key}" for key in skills)]
     return "\n".join(lines)
@@ -65,9 +82,10 @@ def _line(command: Command, width: int) -> str:
 @command("commands", category=CATEGORY, args="[page]", scope="gateway")
 def commands(surface: Surface, args: str) -> str:
     """List commands and skills, page by page."""
-    lines = [_line(command, 0) for command in catalog(surface.scope)]
-    lines += [f"/{command.name} {command.description}" for command in plugin_commands().values()]
-    lines += [f"/{key} (skill)" for key in skill_names(surface)]
+    lines = [_line(command, 0) for command in usable(surface)]
+    plugins, skills = _others(surface)
+    lines += [f"/{command.name} {command.description}" for command in plugins]
+    lines += [f"/{key} (skill)" for key in skills]
     pages = -(-len(lines) // PAGE)
     page = int(args) if args.isdigit() else 1
     if not 1 <= page <= pages:
@@ -79,7 +97,7 @@ def commands(surface: Surface, args: str) -> str:
 @command("status", category=CATEGORY)
 def status(surface: Surface, args: str) -> str:
     """Show where this conversation is."""
-    session = surface.db.get_session(surface.session_id)
+    session = surface.here.session(surface.session_id)
     agent = surface.agent
     lines = [
         f"Session: {surface.session_id}",
@@ -88,7 +106,7 @@ def status(surface: Surface, args: str) -> str:
         f"Messages: {session['message_count'] if session else 0}",
         f"State: {'answering' if surface.running else 'waiting for you'}",
     ]
-    if surface.platform in LOCAL:  # where things are on this machine is nothing for a chat
+    if is_at_machine(surface):  # where things are on this machine is nothing for a chat
         lines.append(f"Home: {surface.config.home}")
         if agent is not None:
             lines.append(f"Working directory: {agent.workspace.cwd}")
@@ -119,8 +137,8 @@ def whoami(surface: Surface, args: str) -> str:
 @command("usage", category=CATEGORY)
 def usage(surface: Surface, args: str) -> str:
     """Show what this conversation has used."""
-    lineage = surface.db.get_compression_lineage(surface.session_id)
-    sessions = [session for part in lineage if (session := surface.db.get_session(part))]
+    lineage = surface.here.lineage(surface.session_id)
+    sessions = [session for part in lineage if (session := surface.here.session(part))]
     if not sessions:
         return "Nothing was used yet."
 
@@ -188,8 +206,21 @@ def insights(surface: Surface, args: str) -> str:
             f"{model['output_tokens']} out, about ${model['cost_usd']:.2f}"
             for model in used["models"]
         ),
+        *_by_person(surface, used["people"]),
     ]
     return "\n".join(lines)
+
+
+def _by_person(surface: Surface, people: list[dict[str, Any]]) -> list[str]:
+    """What everybody has used, for those who see more than their own."""
+    if len(people) < 2:
+        return []
+    names = {person["id"]: person["name"] for person in surface.db.list_persons()}
+    return [
+        f"{names.get(whose, whose)}: {person['api_calls']} calls, about ${person['cost_usd']:.2f}"
+        for person in people
+        for whose in [person["user_id"] or OPERATOR]
+    ]
 
 
 @command("version", category=CATEGORY, aliases=("v",))
@@ -212,7 +243,7 @@ def copy(surface: Surface, args: str) -> str:
         raise CommandError("Which answer? /copy is the last one, /copy 2 the one before.")
     answers = [
         plain_text(message["content"])
-        for message in surface.db.get_messages_as_conversation(surface.session_id)
+        for message in surface.here.conversation(surface.session_id)
         if message["role"] == "assistant" and message.get("content")
     ]
     number = int(args or 1)
@@ -228,7 +259,8 @@ def image(surface: Surface, args: str) -> str:
     if not args:
         raise CommandError("Which file? For instance: /image ~/plan.png")
     path = Path(args.strip("'\"")).expanduser()
-    if not path.is_file():
+    # What lies on this machine is nobody's but the operator's.
+    if surface.actor is not None or not path.is_file():
         raise CommandError(f"There is no file {path}.")
     surface.attach_image(path)
     return f"{path.name} goes along with your next message."

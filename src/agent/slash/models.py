@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.catalog import known_models
+from agent.personas import list_personas, persona_path
 
 from .options import EFFORTS
 from .surface import CommandError, Surface, require_idle
@@ -31,12 +32,46 @@ def model(surface: Surface, args: str) -> str:
             "config.yaml: hermes config set model.default NAME"
         )
     if args:
+        if refusal := surface.access.why_no_model(args):
+            raise CommandError(refusal)
         require_idle(surface)
         return f"Model: {surface.set_model(args)}"
     agent = surface.agent
     name = agent.model if agent is not None else surface.config.model.name
     others = ", ".join(model.name for model in surface.config.fallback_models)
     return f"Model: {name}" + (f"\nIf it cannot answer: {others}" if others else "")
+
+
+def _personas(surface: Surface, typed: str) -> list[tuple[str, str]]:
+    names = [*list_personas(surface.config.home), "default"]
+    return [(name, "") for name in names if name.startswith(typed)]
+
+
+@command(
+    "persona",
+    category=CATEGORY,
+    args="[name|default]",
+    aliases=("personality",),
+    complete=_personas,
+    slow=True,
+)
+def persona(surface: Surface, args: str) -> str:
+    """Show who the agent is in this conversation, or let it be somebody else."""
+    home = surface.config.home
+    known = ", ".join(list_personas(home))
+    if args:
+        require_idle(surface)
+        if args != "default" and persona_path(home, args) is None:
+            raise CommandError(f"There is no persona {args[:60]!r}. There are: {known or 'none'}.")
+        agent = surface.build_agent()
+        surface.options["persona"] = "" if args == "default" else args
+        surface.apply_options()
+        agent.rebuild_prompt()
+    current = surface.options.get("persona") or surface.access.persona
+    shown = current or "as SOUL.md or, without it, Hermes itself describes it"
+    return (
+        f"Persona: {shown}\nThere are: {known or f'none; each is a file in {home.name}/personas'}"
+    )
 
 
 def _efforts(surface: Surface, typed: str) -> list[tuple[str, str]]:

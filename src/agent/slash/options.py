@@ -13,6 +13,7 @@ BUSY_MODES = ("interrupt", "queue", "steer")
 
 
 def apply_options(agent: AIAgent, options: Mapping[str, Any]) -> None:
-    """Make the agent follow the options: "reasoning" (an effort or "")."""
+    """Make the agent follow the options: "reasoning" (an effort or ""), "persona" (a name)."""
+    agent.persona = str(options.get("persona") or "")
     if "reasoning" in options:
         agent.set_request_option("reasoning_effort", options["reasoning"] or None)

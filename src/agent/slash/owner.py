@@ -10,18 +10,22 @@ from typing import Any
 
 from hermes_state import EVERYONE, PersonView
 
-from .surface import CommandError, Surface
+from .surface import LOCAL, CommandError, Surface
 
-LOCAL = frozenset({"cli", "tui", "desktop", "acp"})
+
+def is_at_machine(surface: Surface) -> bool:
+    """Whether whoever uses it sits at the machine."""
+    return surface.platform in LOCAL and surface.actor is None
 
 
 def view_of(surface: Surface, what: str = "conversations") -> PersonView:
     """What the person may see."""
-    if surface.platform in LOCAL and surface.user_id is None:
+    if is_at_machine(surface) and surface.user_id is None:
         return surface.db.view(EVERYONE)
-    if not surface.user_id:
+    whose = surface.user_id or surface.actor
+    if not whose:
         raise CommandError(f"It is not known who you are here, so no {what} can be shown.")
-    return surface.db.view(surface.user_id)
+    return surface.db.view(whose)
 
 
 def own_sessions(

@@ -7,7 +7,7 @@ import shlex
 from agent import people_actions as actions
 from hermes_state import OPERATOR
 
-from .owner import LOCAL
+from .owner import is_at_machine
 from .surface import CommandError, Surface
 from .table import command
 
@@ -23,7 +23,11 @@ def people(surface: Surface, args: str) -> str:
         words = shlex.split(args)
     except ValueError as error:
         raise CommandError(f"A quote is not closed: {args}") from error
-    me = OPERATOR if surface.platform in LOCAL else surface.user_id
+    me = OPERATOR if is_at_machine(surface) else surface.actor or surface.user_id
     if not me:
         raise CommandError("It is not known who you are here.")
+    if surface.actor is not None:
+        person = surface.db.get_person(surface.actor)
+        if person is None or not person.is_operator:
+            raise CommandError("/people is for the operator. If that is you: hermes people code")
     return actions.run(surface.db, words, me)

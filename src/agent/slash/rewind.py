@@ -22,10 +22,10 @@ def _said_by_person(surface: Surface) -> list[dict[str, Any]]:
 
     What compression or background work put in as a user's message has a finish reason.
     """
-    tip = surface.db.get_compression_tip(surface.session_id)
+    tip = surface.here.tip(surface.session_id)
     return [
         message
-        for message in surface.db.get_messages(tip)
+        for message in surface.here.messages(tip)
         if message["role"] == "user" and not message["finish_reason"]
     ]
 
@@ -39,7 +39,7 @@ def _take_back(surface: Surface, turns: int) -> tuple[Content, int]:
     if turns > len(said):
         raise CommandError(f"Only {len(said)} of your messages can still be taken back.")
     target = said[-turns]
-    done = surface.db.rewind_to_message(target["session_id"], target["id"])
+    done = surface.here.rewind(target["session_id"], target["id"])
     return target["content"], done["rewound_count"]
 
 
@@ -109,7 +109,7 @@ def _checkpoints(surface: Surface) -> tuple[Workspace, str, list[Checkpoint]]:
         workspace = surface.agent.workspace
     else:
         workspace = Workspace(surface.config.home, Path.cwd())
-    conversation = surface.db.get_conversation_root(surface.session_id)
+    conversation = surface.here.root(surface.session_id)
     return workspace, conversation, list_checkpoints(workspace, conversation)
 
 

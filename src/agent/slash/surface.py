@@ -10,15 +10,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from agent.access import OPERATORS, Access
 from agent.wall_choices import add_folders, choose_mode, remove_folder
+from hermes_state import EVERYONE, NOBODY, person_of
+from tools.memory_scope import MemoryScope
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
     from agent.config import Config
-    from hermes_state import SessionDB
+    from hermes_state import PersonView, SessionDB
     from tools.base import Mode
 
     from .table import Scope
+
+
+LOCAL = frozenset({"cli", "tui", "desktop", "acp"})
+"""Platforms of whoever sits at the machine."""
 
 
 class CommandError(Exception):
@@ -46,12 +53,21 @@ class Surface:
     """Whether a message that comes while an answer is being written is looked at at once."""
     user_id: str | None = None
     """Whose it is; None only for whoever sits at the machine."""
+    actor: str | None = None
+    """Who uses it in the place of whoever sits at the machine."""
+    access: Access = OPERATORS
+    """What whoever gives the command may use."""
 
     def __init__(self, db: SessionDB, config: Config) -> None:
         self.db = db
         self.config = config
         self.options: dict[str, Any] = {}
         """What was set for this conversation: "reasoning", "busy"."""
+
+    @property
+    def memory(self) -> MemoryScope:
+        """Whose memories and skills there are."""
+        return MemoryScope(person_of(self.user_id), is_operator=self.user_id is None)
 
     # The conversation
 
@@ -73,6 +89,13 @@ class Surface:
     def running(self) -> bool:
         """Whether a turn runs in the conversation."""
         return False
+
+    @property
+    def here(self) -> PersonView:
+        """What may be shown here: the person's things, and the conversation that this is."""
+        at_machine = self.platform in LOCAL and self.actor is None and self.user_id is None
+        owner = EVERYONE if at_machine else self.user_id or self.actor or NOBODY
+        return self.db.view(owner, self.session_id)
 
     def session_facts(self) -> dict[str, Any]:
         """Whose a new session is, and where: columns of its row."""
@@ -98,16 +121,28 @@ class Surface:
         """Leave a conversation that is shared, or send the others out of it."""
         _not_here("Linking chats")
 
+    def follow(self, wanted: bool | None) -> bool:
+        """Whether the chat is shown what its person says elsewhere; changed first, if wanted."""
+        _not_here("Following")
+
     def set_home(self) -> str:
         """Make this chat the one that conversations are handed over to."""
         _not_here("A home chat")
+
+    def job_place(self) -> dict[str, Any]:
+        """Where a job that is made here runs and answers: settings of it. Without a chat, in this
+        conversation, and in the home chat if there is one."""
+        place: dict[str, Any] = {"deliver": "home"}
+        if self.here.session(self.session_id) is not None:
+            place |= {"where": "session", "session_id": self.session_id}
+        return place
 
     def set_title(self, title: str) -> bool:
         """Name the conversation; False if the name waits for its first message.
 
         Raises ValueError for a name that is invalid or taken.
         """
-        return self.db.set_session_title(self.session_id, title)
+        return self.here.set_title(self.session_id, title)
 
     # The turn
 
@@ -140,6 +175,16 @@ class Surface:
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
         """Answer the oldest question of a tool (or all); returns how many were answered."""
         _not_here("Answering approvals")
+
+    def answer_question(self, text: str) -> bool:
+        """Answer the oldest question of the conversation's turn that is no approval, wherever that
+        runs; False if none is open."""
+        from agent.elsewhere import NotHeardError, answer_elsewhere
+
+        try:
+            return answer_elsewhere(self.db, self.session_id, None, text)
+        except NotHeardError as error:
+            raise CommandError(str(error)) from error
 
     def set_model(self, name: str) -> str:
         """Switch to another model; returns its name. Raises ConfigError."""

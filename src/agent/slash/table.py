@@ -27,7 +27,7 @@ Completer = Callable[["Surface", str], Iterable["tuple[str, str]"]]
 """Given what was typed of an argument: candidates, each with a word of explanation."""
 
 _FILES = (
-    "conversation", "rewind", "compress", "control", "chats", "people", "work", "walls",
+    "conversation", "rewind", "compress", "control", "chats", "people", "work", "jobs", "walls",
     "approvals", "models", "tools", "info",
 )  # fmt: skip
 

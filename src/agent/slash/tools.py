@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from agent import memory_actions
 from hermes_base import plugins as host
-from tools.memory import FILES, memory_path, read_entries
-from tools.skills.index import skills_of
 
-from .dispatch import plugin_commands
+from .dispatch import plugin_commands, usable_skills
 from .surface import CommandError, Surface
 from .table import command
 
@@ -50,7 +49,7 @@ def toolsets(surface: Surface, args: str) -> str:
 @command("skills", category=CATEGORY)
 def skills(surface: Surface, args: str) -> str:
     """List the skills; each one can be called as a command."""
-    usable = skills_of(surface.config.home, surface.config.skills)
+    usable = usable_skills(surface)
     lines = [
         f"/{skill.name}  {skill.description}"
         for skill in usable
@@ -62,7 +61,7 @@ def skills(surface: Surface, args: str) -> str:
 @command("reload-skills", category=CATEGORY)
 def reload_skills(surface: Surface, args: str) -> str:
     """Look for new skills."""
-    count = len(skills_of(surface.config.home, surface.config.skills))
+    count = len(usable_skills(surface))
     return f"{count} skills, usable as commands at once. The agent reads the list with /new."
 
 
@@ -79,15 +78,20 @@ def reload_mcp(surface: Surface, args: str) -> str:
     return f"{len(tools)} tools of MCP servers. The agent gets them with /new."
 
 
-@command("memory", category=CATEGORY)
+def _memory_words(surface: Surface, typed: str) -> list[tuple[str, str]]:
+    return [(word, "") for word in memory_actions.ACTIONS if word.startswith(typed)]
+
+
+@command(
+    "memory",
+    category=CATEGORY,
+    args="[add | edit | forget | history | undo | …]",
+    complete=_memory_words,
+)
 def memory(surface: Surface, args: str) -> str:
-    """Show what is remembered from one conversation to the next."""
-    parts = []
-    for target, (name, limit) in FILES.items():
-        entries = read_entries(memory_path(surface.config.home, target))
-        used = len("".join(entries))
-        parts += [f"{name} ({used} of {limit} characters)", *(f"- {entry}" for entry in entries)]
-    return "\n".join(parts)
+    """Show what is remembered for later conversations and where it came from; change, undo."""
+    config = surface.config
+    return memory_actions.run(config.home, surface.db, surface.memory, surface.session_id, args)
 
 
 @command("plugins", category=CATEGORY, scope="cli")

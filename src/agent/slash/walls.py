@@ -23,15 +23,22 @@ def _modes(surface: Surface, typed: str) -> list[tuple[str, str]]:
 def mode(surface: Surface, args: str) -> str:
     """Show or choose what the agent may do in this conversation."""
     if not args:
-        now = wall_choices.mode_of(surface.db, surface.config, surface.session_id)
-        others = [f"  /mode {mode}: {MEANINGS[mode]}" for mode in MODES if mode != now]
+        now = wall_choices.mode_of(surface.db, surface.config, surface.session_id, surface.access)
+        allowed = [mode for mode in MODES if mode != now and not surface.access.why_no_mode(mode)]
+        others = [f"  /mode {mode}: {MEANINGS[mode]}" for mode in allowed]
         return "\n".join([f"Mode: {now}. {_meaning(now)}", "Others:", *others])
     try:
         chosen = wall_choices.mode_named(args)
     except WallChoiceError as error:
         raise CommandError(str(error)) from error
-    surface.set_mode(chosen)
+    _choose(surface, chosen)
     return f"Mode: {chosen}. {_meaning(chosen)}"
+
+
+def _choose(surface: Surface, mode: Mode) -> None:
+    if refusal := surface.access.why_no_mode(mode):
+        raise CommandError(refusal)
+    surface.set_mode(mode)
 
 
 def _meaning(name: Mode) -> str:
@@ -45,9 +52,9 @@ def yolo(surface: Surface, args: str) -> str:
     word = args.lower()
     if word not in ("", "on", "off"):
         raise CommandError("/yolo knows on and off.")
-    before = wall_choices.mode_of(surface.db, surface.config, surface.session_id)
+    before = wall_choices.mode_of(surface.db, surface.config, surface.session_id, surface.access)
     is_on = before != "full" if not word else word == "on"
-    surface.set_mode("full" if is_on else "guarded")
+    _choose(surface, "full" if is_on else "guarded")
     if is_on:
         return (
             "Mode: full. Dangerous commands now run without asking and without a wall, in this"
@@ -73,6 +80,8 @@ def folder(surface: Surface, args: str) -> str:
     if action not in ("add", "remove") or not path:
         raise CommandError("/folder lists them, /folder add PATH and /folder remove PATH do that.")
     try:
+        if action == "add" and surface.actor is not None:
+            raise CommandError(f"There is no folder {path}. /folder lists them.")
         if action == "add":
             wanted = wall_choices.folder_named(path, surface.root, surface.config.home)
             surface.add_folder(wanted)

@@ -1,12 +1,11 @@
-"""Commands for work beside the conversation: background tasks, and a goal that is remembered."""
+"""Commands for work beside the conversation: background tasks, and a goal."""
 
 from __future__ import annotations
 
-import json
+import re
 import sys
 from typing import Any
 
-from .results import Exec, Result, Send
 from .surface import CommandError, Surface
 from .table import command
 
@@ -30,7 +29,7 @@ def agents(surface: Surface, args: str) -> str:
         agent.settle_background()
     lines = [
         _line(delegation, surface.db.clock)
-        for delegation in surface.db.list_delegations(surface.session_id)
+        for delegation in surface.here.delegations(surface.session_id)
     ]
     processes = sys.modules.get("tools.processes.background")  # not imported: there are none
     if agent is not None and processes is not None:
@@ -51,56 +50,76 @@ def _line(task: dict[str, Any], now: float) -> str:
 
 # The goal
 
-ACTIVE, PAUSED = "active", "paused"
+_BUDGETS = {"turns": int, "usd": float, "hours": float}
 
 
 def _goals(surface: Surface, typed: str) -> list[tuple[str, str]]:
-    return [(word, "") for word in ("show", "pause", "resume", "clear") if word.startswith(typed)]
+    return [(word, "") for word in ("status", "pause", "resume", "clear") if word.startswith(typed)]
 
 
-@command("goal", category=CATEGORY, args="[text | show | pause | resume | clear]", complete=_goals)
-def goal(surface: Surface, args: str) -> Result:
-    """Send a goal as a message and remember it; nothing judges it or goes on by itself yet."""
-    current = read_goal(surface)
-    if args in ("", "show", "status"):
-        if current is None:
-            return Exec("There is no goal. Set one with /goal TEXT.")
-        return Exec(f"Goal ({current['status']}): {current['goal']}")
-    if args not in ("pause", "resume", "clear"):
-        if surface.db.get_session(surface.session_id) is None:
-            surface.build_agent().ensure_session()
-        _write_goal(surface, args, ACTIVE)
-        notice = f"Goal: {args}\nIt is sent once. Nothing checks yet whether it is reached; ask on."
-        return Send(f"Work towards this goal until it is reached: {args}", notice)
+@command(
+    "goal", category=CATEGORY, complete=_goals,
+    args="[text [done when: criteria] [--turns N] [--usd N] [--hours N] | status | pause | resume"
+    " | clear]",
+)  # fmt: skip
+def goal(surface: Surface, args: str) -> str:
+    """Work towards a goal: it is judged after each turn, and gone on with until it is reached."""
+    from hermes_state.goals import ACTIVE, in_words
+
+    here, session_id = surface.here, surface.session_id
+    current = here.goal(session_id)
+    word = "status" if args in ("", "show") else args
+    if word not in ("status", "pause", "resume", "clear"):
+        return _set_goal(surface, args)
     if current is None:
+        if word == "status":
+            return "There is no goal. Set one with /goal TEXT."
         raise CommandError("There is no goal. Set one with /goal TEXT.")
-    if args == "clear":
-        surface.db.set_meta(_key(surface), "")
-        return Exec("The goal is dropped.")
-    _write_goal(surface, current["goal"], PAUSED if args == "pause" else ACTIVE)
-    if args == "pause":
-        return Exec("The goal is paused. /goal resume sends it again.")
-    return Send(f"Go on towards this goal until it is reached: {current['goal']}", "Sent again.")
+    if word == "clear":
+        here.drop_goal(session_id)
+        return "The goal is dropped."
+    if word == "pause":
+        if not here.rest_goal(session_id, "you paused it"):
+            raise CommandError("The goal does not go on now. /goal resume goes on.")
+        return "The goal is paused. /goal resume goes on."
+    if word == "resume":
+        from agent.goals import step_prompt
+
+        prompt = step_prompt(current["goal"], current["criteria"], current["reason"])
+        if current["status"] == ACTIVE or here.go_on_with_goal(session_id, prompt) is None:
+            raise CommandError("The goal goes on already.")
+        return "Going on."
+    criteria = f"\nReached when: {current['criteria']}" if current["criteria"] else ""
+    taken = current["step"] - current["first_step"]
+    of = f" of {current['turns']}" if current["turns"] is not None else ""
+    return f"{in_words(current)}{criteria}\nTurns: {taken}{of}"
 
 
-def read_goal(surface: Surface) -> dict[str, str] | None:
-    """The conversation's goal (`goal`, `status`), or None."""
-    raw = surface.db.get_meta(_key(surface))
-    if not raw:
-        return None
-    try:
-        value = json.loads(raw)
-    except ValueError:
-        value = raw  # plain text, as other programs may have written it
-    if not isinstance(value, dict):
-        value = {"goal": raw}
-    return {"goal": str(value.get("goal") or raw), "status": str(value.get("status") or ACTIVE)}
+def _set_goal(surface: Surface, args: str) -> str:
+    from agent.goals import MOST_HOURS, MOST_TURNS, step_prompt
 
-
-def _write_goal(surface: Surface, text: str, status: str) -> None:
-    value = json.dumps({"goal": text, "status": status}, ensure_ascii=False)
-    surface.db.set_meta(_key(surface), value)
-
-
-def _key(surface: Surface) -> str:
-    return f"goal:{surface.db.get_compression_tip(surface.session_id)}"
+    budget: dict[str, Any] = {"turns": MOST_TURNS, "usd": None, "hours": MOST_HOURS}
+    text = args
+    for name, number, whole in re.findall(r"((?<!\S)--(?:turns|usd|hours)) +((\S+))", args):
+        try:
+            budget[name[2:]] = _BUDGETS[name[2:]](number)
+        except ValueError as error:
+            raise CommandError(f"{name} wants a number, not {whole!r}.") from error
+        text = text.replace(f"{name} {number}", "", 1)
+    aim, _, criteria = re.sub(r"(?i)[\s,.;:]*\bdone when:", "\0", text, count=1).partition("\0")
+    aim, criteria = aim.strip(), criteria.strip()
+    if not aim:
+        raise CommandError("What is the goal? For instance: /goal Fix it, done when: tests pass")
+    if surface.agent is None:
+        surface.build_agent()
+    if surface.here.session(surface.session_id) is None:
+        surface.build_agent().ensure_session()
+    surface.here.begin_goal(
+        surface.session_id, aim, step_prompt(aim, criteria), criteria=criteria,
+        turns=budget["turns"], usd=budget["usd"], seconds=budget["hours"] * 3600,
+    )  # fmt: skip
+    most = f"{budget['turns']} turns" + (f", ${budget['usd']:g}" if budget["usd"] else "")
+    return (
+        f"🎯 Goal: {aim}\nIt is worked on until it is reached, or {most} or"
+        f" {budget['hours']:g} hours are over. A message of yours pauses it."
+    )

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from agent import descriptors
 from agent.descriptors import RETRY_SECONDS, Strangers
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class Acceptor:
     ) -> None:
         self._listener = listener
         self._make_protocol = make_protocol
-        self.strangers = Strangers(MOST_STRANGERS)
+        self.strangers = Strangers(MOST_STRANGERS, grace=descriptors.GRACE_SECONDS)
         # Few at a time: who is accepted is read from before so many have come that it is dropped.
         self._batch = max(1, self.strangers.most // 4)
         self._loop = asyncio.get_running_loop()
@@ -73,7 +74,8 @@ class Acceptor:
     def _accept(self) -> None:
         for _ in range(self._batch):
             if not self.strangers.make_room():
-                return  # those that are dropped end before this is called again
+                self._wait()
+                return
             try:
                 connection, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -102,6 +104,10 @@ class Acceptor:
                 " files (ulimit -n).",
                 error.strerror,
             )
+        self._wait()
+
+    def _wait(self) -> None:
+        """Accept nobody for a moment: until then somebody has authenticated or was dropped."""
         self._loop.remove_reader(self._listener)
         self._retry = self._loop.call_later(RETRY_SECONDS, self._resume)
 

@@ -72,6 +72,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head, self._head = False, 0
         self._stop_timer()
         super().on_headers_complete()
+        if self.parser.should_upgrade() and self._should_upgrade():
+            return  # it becomes a socket, which has no answer of its own here
         cycle, keep_alive = self.cycle, self.cycle.keep_alive
         cycle.keep_alive = keep_alive and self._trusted
 
@@ -81,6 +83,12 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.keep_alive = keep_alive and not self._ending
 
         self.scope["extensions"] = {_TRUST: trusting}  # type: ignore[dict-item]
+
+    def handle_websocket_upgrade(self) -> None:
+        """It becomes a socket, whose handler refuses or accepts at once."""
+        self._stop_timer()
+        self._strangers.discard(self)
+        super().handle_websocket_upgrade()
 
     def on_message_complete(self) -> None:
         """The request is whole; another may follow."""
@@ -113,12 +121,24 @@ class _Uvicorn(uvicorn.Server):
 class HttpServer:
     """Listens, serves, and stops when asked to."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        *,
+        what: str = "The API server",
+        advice: str = "Set API_SERVER_PORT or API_SERVER_HOST.",
+        **sockets: Any,
+    ) -> None:
+        """`what` listens, and `advice` says what to do if it cannot; `sockets` are uvicorn's
+        settings for WebSockets, which are refused without any."""
         self._host, self._port = host, port
+        self._what, self._advice = what, advice
         self._config = uvicorn.Config(
-            app, http=BoundedProtocol, ws="none", lifespan="off", log_config=None,
+            app, http=BoundedProtocol, lifespan="off", log_config=None,
             access_log=False, server_header=False, proxy_headers=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS, backlog=BACKLOG,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS, backlog=BACKLOG, **{"ws": "none", **sockets},
         )  # fmt: skip
         self._server = _Uvicorn(self._config)
         self._acceptor: Acceptor | None = None
@@ -131,8 +151,8 @@ class HttpServer:
             listener = listen(self._host, self._port)
         except OSError as error:
             raise OSError(
-                f"The API server cannot listen on {self._host}:{self._port} ({error.strerror}). Is"
-                " another program there? Set API_SERVER_PORT or API_SERVER_HOST."
+                f"{self._what} cannot listen on {self._host}:{self._port} ({error.strerror}). Is"
+                f" another program there? {self._advice}"
             ) from error
         self.port = listener.getsockname()[1]
         # uvicorn serves the connections; accepting them is ours.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from agent.access import Access
     from agent.config import Config
     from hermes_state import AsyncSessionDB
 
@@ -47,6 +48,12 @@ class RequestHost(Protocol):
 
     async def passes_hooks(self, request: Request) -> bool:
         """Whether plugins let a request go on; they may have rewritten its text."""
+
+    async def identify(self, source: SessionSource) -> None:
+        """Note with a source who its sender is."""
+
+    def access(self, source: SessionSource, key: str | None = None) -> Access:
+        """What whoever asks may use, in the conversation of that key."""
 
     def session_for(self, source: SessionSource) -> str:
         """The id of the session that a key is bound to; a new one if there was none."""

@@ -7,6 +7,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from gateway.status import read_pid, read_runtime_status, running_pid
 from hermes_base.plugins.discovery import find_plugins, read_choice
 from tools.hook_consents import read_consents
 from tools.memory import FILES, memory_path, read_entries
+from tools.shared_files import spaces_here
 from tools.shell_hooks import accepts_all, read_hooks
 from tools.skills.index import list_skills
 from tools.wall.kinds import means
@@ -340,18 +342,25 @@ def check_plugins(home: Path) -> list[Ailment]:
 
 
 def check_memory(home: Path) -> list[Ailment]:
-    """Whether what is remembered fits, and skills can be read."""
+    """Whether what is remembered fits, and skills can be read, everybody's."""
+    return [ailment for space in spaces_here(home) for ailment in _check_space(home, space)]
+
+
+def _check_space(home: Path, space: str) -> list[Ailment]:
     ailments = []
     for target, (name, limit) in FILES.items():
-        used = len("\n§\n".join(read_entries(memory_path(home, target))))
+        path = memory_path(home / space, target)
+        used = len("\n§\n".join(read_entries(path)))
         if used > limit:
+            advice = f"Shorten {path}" if space else "Forget something: hermes memory remove TEXT"
             ailments.append(
-                Ailment(
-                    f"{name} has {used} characters; {limit} are allowed.",
-                    "Forget something: hermes memory remove TEXT",
-                )
+                Ailment(f"{space}{name} has {used} characters; {limit} are allowed.", advice)
             )
-    folder = home / "skills"
+        if space and path.exists() and path.stat().st_mode & 0o077:
+            ailments.append(
+                Ailment(f"Others on this machine may read {path}.", fix=partial(path.chmod, 0o600))
+            )
+    folder = home / space / "skills"
     readable = {skill.folder for skill in list_skills(folder)}
     ailments += [
         Ailment(f"The skill {path.parent} cannot be used.", "See: hermes logs --level warning")

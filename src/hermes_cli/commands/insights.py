@@ -24,6 +24,7 @@ hermes insights --json              for scripts
 """
 WEEKDAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 HEIGHT = 6
+MOST_CHATS = 20
 
 
 def add_parser(commands: Any) -> None:
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
     _bars("Tools", [(name, count) for name, count in list(activity["tools"].items())[:10]])
     _models(used["models"])
     _people(used["people"], names)
+    _chats(used["chats"])
     _limits(uses, names)
     if used["exact_since"] is not None:
         began = date.fromtimestamp(used["exact_since"]).isoformat()
@@ -136,6 +138,20 @@ def _people(people: list[dict[str, Any]], names: dict[str, str]) -> None:
         print(
             f"  {one_line(name, 32):32} {person['api_calls']:>6} calls {short(tokens):>7} tokens"
             f" ${person['cost_usd']:>8.2f} {bar(person['cost_usd'], most, 20)}".rstrip()
+        )
+
+
+def _chats(chats: list[dict[str, Any]]) -> None:
+    if len(chats) < 2:
+        return
+    print(f"\n{bold('Chats')}")
+    most = max(chat["cost_usd"] for chat in chats)
+    for chat in chats[:MOST_CHATS]:
+        tokens = chat["input_tokens"] + chat["output_tokens"]
+        name = chat["session_key"].removeprefix("agent:main:")
+        print(
+            f"  {one_line(name, 32):32} {chat['api_calls']:>6} calls {short(tokens):>7} tokens"
+            f" ${chat['cost_usd']:>8.2f} {bar(chat['cost_usd'], most, 20)}".rstrip()
         )
 
 

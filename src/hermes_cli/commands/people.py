@@ -47,6 +47,7 @@ def add_parser(commands: Any) -> None:
     add("unmerge", "undo the last merge of this name (or id); `show` lists them", "NAME")
     add("role", f"what somebody may do: {', '.join(ROLES)}", "NAME", "ROLE")
     add("limit", "how much somebody may use; `none` for no limit", "NAME", "KIND", "AMOUNT")
+    add("workspace", "where the agent works for somebody in chats; `default`", "NAME", "FOLDER")
     add("remove", "forget somebody and let them in no longer", "NAME")
     add("code", "a code that makes another chat, API key or terminal you")
     add("join", "be who was given this code elsewhere", "CODE")

@@ -65,16 +65,22 @@ def _add_reading(actions: Any) -> None:
     _json(action)
     action = _action(
         actions, "search", "find what was said", _READ,
+        'hermes sessions search when does the train leave\n'
         'hermes sessions search train OR plane      one word or the other\n'
         'hermes sessions search \'"exact words"\'     in this order\n',
     )  # fmt: skip
     action.add_argument(
-        "words", nargs="+", help='words, "a phrase", begin*, this OR that, -without'
+        "words",
+        nargs="+",
+        help='a question or words; exact: "a phrase", begin*, this OR that, -without',
     )
     action.add_argument("-n", "--limit", type=_count, default=10, help="at most so many (10)")
     action.add_argument("--source", help="only from here")
     action.add_argument("--role", choices=("user", "assistant", "tool"), help="only said by these")
     action.add_argument("--newest", action="store_true", help="the newest first, not the best")
+    action.add_argument(
+        "--why", action="store_true", help="say for each hit what matched and how it was ranked"
+    )
     _json(action)
     action = _action(actions, "show", "read a conversation from its beginning", _READ)
     _session(action)

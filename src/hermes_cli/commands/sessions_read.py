@@ -60,6 +60,7 @@ def search_sessions(args: argparse.Namespace) -> int:
             role_filter=[args.role] if args.role else None,
             limit=args.limit,
             sort="newest" if args.newest else None,
+            explain=args.why,
         )
     if args.json:
         print_json(hits)
@@ -69,7 +70,30 @@ def search_sessions(args: argparse.Namespace) -> int:
         title = one_line(str(hit["title"] or hit["session_id"]), 60)
         print(f"{when(hit['timestamp'])}  {bold(title)}  {dim(hit['session_id'])}")
         print(f"    {one_line(str(hit['snippet']), max(20, width() - 4))}")
+        if args.why:
+            print(f"    {dim(_why(hit['why']))}")
     return 0 if hits else 1
+
+
+_HOW = {
+    "exact": "has all words",
+    "partial": "has all words, or longer words that contain them",
+    "title": "by its title",
+}
+_WHERE = {"message": "", "beside": ", in a turn beside it", "nowhere": ", not there"}
+
+
+def _why(why: dict[str, Any]) -> str:
+    """How a hit was found and ranked, in one line."""
+    if why["how"] != "related":
+        return f"{_HOW[why['how']]}; score {why['score']:.2f}"
+    terms = [
+        f"{term['term']} {term['adds']:.1f} of {term['weight']:.1f}{_WHERE[term['where']]}"
+        for term in why["terms"]
+    ]
+    if why["time"]:
+        terms.append("at the time that was named")
+    return f"fits the question by {why['covers']:.0%}: " + "; ".join(terms)
 
 
 def show_sessions(args: argparse.Namespace) -> int:

@@ -40,6 +40,7 @@ hermes store check                                  how it is where conversation
 hermes store check --url postgresql://me@host/db    the same for another server
 hermes store move --to postgresql://me@host/db      copy everything there, verified, and use it
 hermes store move --to file                         back into state.db in the home
+hermes store put-files                              put up files that are missing there
 """
 PASSWORD_NAME = "HERMES_STORE_PASSWORD"
 """The variable in .env that a password is put into, so that none stands in config.yaml."""
@@ -66,6 +67,11 @@ def add_parser(commands: Any) -> None:
     action.add_argument("--copy-only", action="store_true", help="leave the configuration as it is")
     action.add_argument("-y", "--yes", action="store_true", help="do not ask")
     action.set_defaults(act=move)
+    action = actions.add_parser(
+        "put-files",
+        help="put files of this home that messages name into the store, where they are missing",
+    )
+    action.set_defaults(act=put_files)
 
 
 def _place(given: str, home: Path) -> StorePlace:
@@ -129,7 +135,10 @@ def _check_files(place: StorePlace) -> Iterator[Remark]:
         yield Remark("wrong", str(error), "See store_objects in docs/configuration.md")
         return
     for problem in examined.wrong:
-        yield Remark("wrong", problem, "Put it back from a backup; no machine can fetch it.")
+        yield Remark(
+            "wrong", problem, "Run hermes store put-files on a machine that has the file, or put it"
+            " back from a backup.",
+        )  # fmt: skip
     if examined.files:
         right = examined.files - len(examined.wrong)
         yield Remark(
@@ -176,11 +185,11 @@ def move(args: argparse.Namespace) -> int:
     try:
         confirm(f"Copy everything from {here} to {target}{_and_use(args)}?", args.yes)
         with open_if_server(here) as db:
-            shared_files.refresh(db, home)
+            shared_files.refresh_all(db, home)
             _fetch_files(db, home)
         _copy(here, target)
         with open_if_server(target) as db:
-            brought = shared_files.refresh(db, home)
+            brought = shared_files.refresh_all(db, home)
             is_whole = _put_files(db, home)
         if brought:
             print(f"{brought} files of memories/ and skills/ went along.")
@@ -205,11 +214,36 @@ def _put_files(db: SessionDB | None, home: Path) -> bool:
     try:
         count = every.put_all(db, home)
     except (StoreError, OSError) as error:
-        print(f"Files that messages name are on this machine only, in {home}: {error}")
+        print(
+            f"Files that messages name are on this machine only, in {home}: {error}\n"
+            "Put them up with hermes store put-files."
+        )
         return False
     if count:
         print(f"{count} files that messages name went along.")
     return True
+
+
+def put_files(args: argparse.Namespace) -> int:
+    """Put up what is missing where files are kept: after a move whose bucket could not be reached,
+    or a bucket that lost something. May be run at any time, on every machine."""
+    home = hermes_home()
+    place = find_store(home)
+    if place.server is None:
+        raise UserError("Conversations are kept in a file here: their files are in the home.")
+    require_driver(place)
+    try:
+        with open_place(place) as db:
+            repaired = every.put_lost_again(db, home, progress("Reading files:"))
+            put = every.put_all(db, home)
+    except (StoreError, OSError) as error:
+        raise UserError(f"{error} Run it again when that is mended.") from error
+    print(f"{put} files of this machine that messages name are in the store.")
+    if repaired.files:
+        print(f"{repaired.files} files that were lost there have been put again.")
+    for problem in repaired.wrong:
+        print(f"{_MARKS['wrong']} {problem} This machine does not have it.")
+    return 1 if repaired.wrong else 0
 
 
 def _and_use(args: argparse.Namespace) -> str:

@@ -19,6 +19,8 @@ from conversation.event_hooks import NOT_AGREED
 from hermes_base.files import sweep_partial, write_private
 from tools.base import ToolError
 from tools.memory import FILES, Operation, change_entries, memory_path, read_entries
+from tools.memory_history import Author
+from tools.shared_files import spaces_here
 
 PARTIAL = ".importing-"
 """How the name of a folder begins that is not copied to its end yet."""
@@ -59,8 +61,9 @@ def steps(source: Path, home: Path) -> Iterator[Step]:
     yield from auth_steps(source, home)
     yield from hook_list_steps(source)
     yield from _file_step(source, home, "SOUL.md")
-    yield from _memory_steps(source, home)
-    yield from _skill_steps(source, home)
+    for space in spaces_here(source):
+        yield from _memory_steps(source, home, space)
+        yield from _skill_steps(source, home, space)
     yield from _plugin_steps(source, home)
     yield from _hook_steps(source, home)
     yield from _cron_steps(source, home)
@@ -71,7 +74,7 @@ def remove_partial(home: Path) -> None:
     """Remove partial copies of an interrupted import."""
     sweep_partial(home)
     partial = list(home.glob(f"{PARTIAL}*"))
-    for name in ("skills", "plugins", "hooks"):
+    for name in ("skills", "plugins", "hooks", "shared", "people", "groups"):
         partial += list((home / name).rglob(f"{PARTIAL}*"))
     for path in partial:
         if path.is_dir():
@@ -130,22 +133,26 @@ def _is_same(theirs: Path, ours: Path) -> bool:
     return True
 
 
-def _memory_steps(source: Path, home: Path) -> Iterator[Step]:
-    for target, (name, _) in FILES.items():
-        here = read_entries(memory_path(home, target))
-        theirs = read_entries(memory_path(source, target))
+def _memory_steps(source: Path, home: Path, space: str) -> Iterator[Step]:
+    for target, (file_name, _) in FILES.items():
+        name = f"{space}{file_name}"
+        here = read_entries(memory_path(home / space, target))
+        theirs = read_entries(memory_path(source / space, target))
         fresh = [entry for entry in theirs if entry not in here]
         if theirs and not fresh:
             yield Step(f"{name}: {len(theirs)} entries", "here already")
         for entry in fresh:
-            yield Step(f"{name}: “{entry[:60]}”", "brought", "", _remember(home, target, entry))
+            yield Step(
+                f"{name}: “{entry[:60]}”", "brought", "", _remember(home / space, target, entry)
+            )
 
 
-def _remember(home: Path, target: str, entry: str) -> Callable[[], str | None]:
+def _remember(folder: Path, target: str, entry: str) -> Callable[[], str | None]:
     def remember() -> str | None:
         try:
             # A server's store gets it with the next session, as what is edited by hand.
-            change_entries(home, target, [Operation(action="add", content=entry)], None)
+            operation = Operation(action="add", content=entry)
+            change_entries(folder, target, [operation], None, author=Author("import"))
         except ToolError as error:
             return str(error).splitlines()[0]
         return None
@@ -153,12 +160,13 @@ def _remember(home: Path, target: str, entry: str) -> Callable[[], str | None]:
     return remember
 
 
-def _skill_steps(source: Path, home: Path) -> Iterator[Step]:
-    top = source / "skills"
+def _skill_steps(source: Path, home: Path, space: str) -> Iterator[Step]:
+    top = source / space / "skills"
     for path in sorted(top.rglob("SKILL.md")) if top.is_dir() else ():
         where = path.parent.relative_to(top)
         if not any(part.startswith(".") for part in where.parts):
-            yield _folder_step(path.parent, home / "skills" / where, f"skill {where.as_posix()}")
+            ours = home / space / "skills" / where
+            yield _folder_step(path.parent, ours, f"{space}skill {where.as_posix()}")
 
 
 def _plugin_steps(source: Path, home: Path) -> Iterator[Step]:
@@ -215,7 +223,8 @@ def _folders(top: Path) -> list[Path]:
 
 TAKEN = frozenset({
     "state.db", "config.yaml", ".env", "auth.json", "SOUL.md", "shell-hooks-allowlist.json",
-    "memories", "skills", "plugins", "hooks", "cron", "scripts", "profiles",
+    "memories", "skills", "plugins", "hooks", "cron", "scripts", "profiles", "shared", "people",
+    "groups",
 })  # fmt: skip
 REASONS = {
     "sessions": "the conversations are in the store",

@@ -172,11 +172,6 @@ class Collector:
 
 def collect_titles(conn: IndexConnection, match: str, filters: Filters) -> list[Candidate]:
     """Sessions whose title matches, those titled last first; their time is when they began."""
-    condition, values = filters.session_conditions()
-    for operator, time_limit in ((">=", filters.since), ("<=", filters.until)):
-        if time_limit is not None:
-            condition += f" AND s.started_at {operator} ?"
-            values.append(time_limit)
     conn.scorer.new_table()
     # Most searches match no title, and are spared the statement that looks at sessions.
     scores = dict(
@@ -187,8 +182,16 @@ def collect_titles(conn: IndexConnection, match: str, filters: Filters) -> list[
             (match, _TITLES_LOOKED_AT),
         )
     )
-    if not scores:
-        return []
+    return titled(conn, scores, filters) if scores else []
+
+
+def titled(conn: IndexConnection, scores: dict[int, float], filters: Filters) -> list[Candidate]:
+    """The sessions that are wanted of those with these titles, in this order."""
+    condition, values = filters.session_conditions()
+    for operator, time_limit in ((">=", filters.since), ("<=", filters.until)):
+        if time_limit is not None:
+            condition += f" AND s.started_at {operator} ?"
+            values.append(time_limit)
     visible = "" if filters.include_inactive else "AND (active = 1 OR compacted = 1)"
     rows = tuples(
         conn,

@@ -15,6 +15,7 @@ owner and time are compared exactly.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +29,7 @@ from .filters import Filters
 from .hits import read_hits
 from .index import IndexConnection, IndexFile
 from .query import Query, parse
+from .question import read_question
 from .run import Search
 from .vocabulary import is_listed
 
@@ -127,11 +129,16 @@ class SearchIndex:
         since: float | None = None,
         until: float | None = None,
         one_per_conversation: bool = False,
+        related: bool = False,
+        explain: bool = False,
     ) -> list[dict[str, Any]]:
         """Messages (and titles) that match what a person typed, best first.
 
+        With `related`, messages that fit it in part follow, if it is a question (see `question`).
+        With `explain`, each hit has a `why`: what matched, and how it was ranked.
         `sort` may be "newest" or "oldest". `since` and `until` are times in seconds. `match` in a
-        hit says how it was found: "exact", "partial" (a word inside a longer one) or "title".
+        hit says how it was found: "exact", "partial" (a word inside a longer one), "title" or
+        "related".
         """
         parsed = parse(query) if isinstance(query, str) else Query()
         first, last = max(0, int(offset)), min(MOST_HITS, max(0, int(offset)) + int(limit))
@@ -156,6 +163,7 @@ class SearchIndex:
             budget=self._budget,
         )
 
+        question = read_question(query, parsed, time.time()) if related else None
         asked = [
             word
             for group in parsed.groups
@@ -167,8 +175,14 @@ class SearchIndex:
         def work(conn: IndexConnection) -> list[dict[str, Any]]:
             occurring = search_feed.begin_current(self._file, conn, asked)
             try:
-                hits = Search(conn, parsed, filters, wanted, occurring).hits()[first:last]
-                return read_hits(conn, hits, include_inactive)
+                search = Search(conn, parsed, filters, wanted, occurring, question)
+                hits = search.hits()[first:last]
+                read = read_hits(conn, hits, include_inactive)
+                if explain:
+                    why = {(kind, hit[:2]): search.explain(hit, kind) for hit, kind, _ in hits}
+                    for hit in read:
+                        hit["why"] = why[hit["match"], (hit["id"], hit["session_id"])]
+                return read
             finally:
                 if conn.in_transaction:  # SQLite ends it by itself when it finds damage
                     conn.execute("ROLLBACK")

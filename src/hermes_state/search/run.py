@@ -6,6 +6,7 @@ import functools
 import logging
 import time
 from collections.abc import Sequence, Set
+from typing import Any
 
 from ..dialect import tuples
 from . import vocabulary
@@ -15,7 +16,9 @@ from .filters import Filters
 from .index import IndexConnection
 from .pairs import as_pairs
 from .query import Expression, Query, Term, build, can_be_widened
+from .question import Question, resolve, shown
 from .rank import HALF_LIFE, RECENCY, ScoredTerm, rarity
+from .related import Related
 from .sample import Sample, sample
 from .snippet import Matcher
 from .spans import PART_BITS
@@ -25,6 +28,8 @@ log = logging.getLogger(__name__)
 LEFT_FOR_WIDENING = 0.01
 
 _FEW_PHRASES = 4
+MARKED_FORMS = 8
+"""Forms of a question's word that are marked in snippets."""
 
 Alternatives = dict[Term, list[Term]]
 """What each term of a query stands for."""
@@ -42,8 +47,12 @@ class Search:
         filters: Filters,
         wanted: Wanted,
         occurring: dict[str, bool],
+        question: Question | None = None,
     ) -> None:
-        """`occurring` says of some words whether they may occur."""
+        """`occurring` says of some words whether they may occur.
+
+        With a question, messages that fit it in part follow those that have all words.
+        """
         self._conn = conn
         self._query = query
         self._terms = [term for group in query.groups for term in group]
@@ -55,6 +64,8 @@ class Search:
         self._outline = conn.require_outline()
         self._common = self._outline.common
         self._occurring = occurring
+        self._question = question
+        self._fitting: Related | None = None
         conn.scorer.new_search()
 
     @functools.cached_property
@@ -64,6 +75,53 @@ class Search:
 
     def hits(self) -> Hits:
         """What was found, best first; at least as much as is wanted, if there is as much."""
+        hits = self._matching()
+        if self._question is None or len(hits) >= self._wanted.need:
+            return hits
+        if hits and (self._wanted.order or not self._question.is_sentence):
+            return hits  # keywords; or what fits in part would stand between what matches, by time
+        return hits + self._related(self._question, hits)
+
+    def _related(self, question: Question, hits: Hits) -> Hits:
+        """Further hits that have some of what a question is about."""
+        asked = resolve(self._conn, question)
+        if not asked and question.named is None:
+            return []
+        related = Related(self._conn, question, asked, self._filters, self._clock, self._outline)
+        need = self._wanted.need + len(hits)
+        known = {(kind == "title", hit.message_id, hit.session_id) for hit, kind, _ in hits}
+        self._fitting = related
+        one_each = self._wanted.one_per_conversation
+        found = [(hit, "related") for hit in related.candidates(need, one_each)]
+        if self._may_match_titles and asked:
+            found += [(hit, "title") for hit in related.titles()]
+            found.sort(key=lambda hit: -hit[0].score)
+        if self._wanted.order:
+            sign = -1 if self._wanted.order == "newest" else 1
+            found = sorted(found[: self._wanted.need], key=lambda hit: sign * hit[0].timestamp)
+        terms = [term for one in asked for term in one.phrases[:MARKED_FORMS]] or self._terms
+        matcher = Matcher(tuple(dict.fromkeys(terms)), widened=False)
+        further: Hits = [
+            (hit, kind, matcher)
+            for hit, kind in found
+            if (kind == "title", hit.message_id, hit.session_id) not in known
+        ]
+        if self._wanted.one_per_conversation:
+            seen = {hit.conversation_id for hit, _, _ in hits}
+            further = [hit for hit in _firsts(further) if hit[0].conversation_id not in seen]
+        return further
+
+    def explain(self, hit: Candidate, kind: str) -> dict[str, Any]:
+        """How a hit was found and ranked."""
+        words = [shown(term.words) for term in self._terms]
+        why: dict[str, Any] = {"how": kind, "score": round(hit.score, 3), "words": words}
+        if kind == "related" and self._fitting is not None:
+            return why | self._fitting.explain(hit)
+        age = max(self._now - hit.timestamp, 0.0)
+        return why | {"recency": round(1.0 + RECENCY * 0.5 ** (age / HALF_LIFE), 3)}
+
+    def _matching(self) -> Hits:
+        """What has all words, or longer words that contain them."""
         limit = vocabulary.MOST_WORDS if len(self._terms) == 1 else vocabulary.FEWER_WORDS
         need, first = self._wanted.need, self._wanted.titles_first
         stands_for = self._occurring_of(
@@ -79,6 +137,8 @@ class Search:
         if len(hits) >= need:
             return hits
         widenable = sum(map(can_be_widened, self._terms))
+        if self._question is not None and self._question.is_sentence:
+            return hits  # a sentence, of which nobody typed every word in part
         if not widenable or self._clock.left() < LEFT_FOR_WIDENING:
             return hits
         limit = max(8, vocabulary.MOST_WORDS // widenable)
@@ -293,9 +353,12 @@ class Search:
                 for start in range(0, len(candidates), BLOCK)
                 for message in self._sorted(candidates[start : start + BLOCK])
             ]
-        if self._wanted.one_per_conversation:
-            firsts: dict[str, tuple[Candidate, str, Matcher]] = {}
-            for hit in hits:
-                firsts.setdefault(hit[0].conversation_id, hit)
-            hits = list(firsts.values())
-        return hits
+        return _firsts(hits) if self._wanted.one_per_conversation else hits
+
+
+def _firsts(hits: Hits) -> Hits:
+    """The first hit of each conversation."""
+    firsts: dict[str, tuple[Candidate, str, Matcher]] = {}
+    for hit in hits:
+        firsts.setdefault(hit[0].conversation_id, hit)
+    return list(firsts.values())

@@ -225,7 +225,7 @@ def _is_own_data(path: str, places: Places) -> bool:
         return False
     inside = path[len(places.hermes_home) :].strip("/")
     return has_unknown(inside) or bool(
-        re.search(r"^config\.yaml|\.db(?:-\w+)?$|^sessions?\b", inside)
+        re.search(r"^config\.yaml|\.db(?:-\w+)?$|^sessions?\b|^(?:people|groups)(?:/|$)", inside)
     )
 
 

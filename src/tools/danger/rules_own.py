@@ -19,12 +19,13 @@ READING: dict[str, tuple[str, ...]] = {
     "tools": ("", "list", "show"),
     "approvals": ("", "list"),
     "skills": ("", "list", "show"),
-    "memory": ("", "show"),
+    "memory": ("", "show", "history"),
     "plugins": ("list",),
     "hooks": ("list",),
     "gateway": ("status",),
     "pairing": ("list",),
     "people": ("", "list", "show"),
+    "cron": ("", "list", "history"),
     "store": ("check",),
     "insights": ("",),
     "doctor": ("",),
@@ -34,8 +35,9 @@ READING: dict[str, tuple[str, ...]] = {
 }
 """Commands and those of their actions that change nothing and start nothing; "" is none."""
 READING_OPTIONS = frozenset({
-    "-n", "--limit", "--source", "--archived", "--all", "--json", "--role", "--newest", "--tools",
+    "-n", "--limit", "--source", "--archived", "--all", "--json", "--role", "--newest", "--why", "--tools",
     "--env", "--days", "--lines", "-f", "--follow", "--level", "--file", "--session",
+    "--shared", "--where",
 })  # fmt: skip
 """Options of theirs that change nothing either."""
 WITHOUT_ACTION = frozenset({"insights", "doctor", "logs", "completion", "version"})

@@ -68,6 +68,22 @@ def put_file(db: SessionDB, home: Path, path: Path, session_id: str | None = Non
     raise StoreUnavailableError(f"{path} could not be put into the store: it keeps changing.")
 
 
+def put_again(db: SessionDB, home: Path, known: StoredObject) -> str | None:
+    """Bring the bytes of an object anew that are lost where they were kept, from the file of this
+    home; returns their blob, None if there is no such file here.
+
+    Every object with the same content is to be given that blob (`put_object`). Raises StoreError,
+    and OSError if the file cannot be read.
+    """
+    path = home / known.name
+    if not is_inside(home, known.name) or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        if _digest_of(file, known.size) != known.digest:
+            return None
+        return _bring(db, file, known.digest, known.size)
+
+
 def put_if_new(db: SessionDB, home: Path, path: Path, session_id: str) -> bool:
     """The same for a file that only grows, unless the store has all of it."""
     known = db.get_object(path.relative_to(home).as_posix(), session_id)

@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hermes_base.files import PARTIAL
-from hermes_state import ObjectLostError, SessionDB, object_names
+from hermes_state import ObjectLostError, SessionDB, StoredObject, object_names
 
-from . import FOLDERS, are_shared, bucket_of, check, fetch, is_inside, put_file, walk_objects
+from . import (
+    FOLDERS,
+    are_shared,
+    bucket_of,
+    check,
+    fetch,
+    is_inside,
+    put_again,
+    put_file,
+    walk_objects,
+)
 
 _PROBE = "hermes-probe"
 
@@ -66,6 +76,38 @@ def put_all(db: SessionDB | None, home: Path) -> int:
         are_put = [put_file(db, home, paths[name], conversation) for conversation in conversations]
         count += all(are_put)
     return count
+
+
+class Repaired(NamedTuple):
+    """What became of objects whose bytes were lost where they are kept."""
+
+    files: int
+    """How many have their bytes again."""
+    wrong: list[str]
+    """What is wrong with those that this home cannot help."""
+
+
+def put_lost_again(db: SessionDB, home: Path, progress: Callable[[int, int], None]) -> Repaired:
+    """Read every object, and bring those anew from this home whose bytes are missing or wrong.
+
+    Raises StoreError if the place cannot be reached where they are kept.
+    """
+    by_blob: dict[str, list[StoredObject]] = {}
+    for known in walk_objects(db):
+        by_blob.setdefault(known.blob, []).append(known)
+    count, wrong = 0, []
+    for number, same in enumerate(by_blob.values(), 1):
+        try:
+            check(db, same[0])
+        except ObjectLostError as error:
+            brought = (blob for known in same if (blob := put_again(db, home, known)) is not None)
+            blob = next(brought, None)
+            if blob is not None and all(db.put_object(known.name, blob) for known in same):
+                count += len(same)
+            else:
+                wrong += [f"{known.name}: {error}" for known in same]
+        progress(number, len(by_blob))
+    return Repaired(count, wrong)
 
 
 def probe(db: SessionDB) -> None:

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from hermes_base import plugins
-from hermes_base.files import write_private
+from hermes_base.files import private_folder, write_private
 
 from .. import shared_files
 from ..base import Tool, ToolContext, ToolError, tool
+from ..memory import approve_sharing, author_of, writable
+from ..memory_history import locked, new_change, note_skill_change, snapshot
+from ..memory_scope import SHARED, Space, spaces_of
 from ..screening import marked, suspicion
-from .index import Skill, category_of, check_skill, list_skills, skills_of
+from .index import Skill, category_of, check_skill, list_skills, skills_of, space_with
 
 LONGEST_FILE = 200_000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -34,11 +38,12 @@ def skills_list(context: ToolContext, category: str | None = None) -> str:
 
     category: only those in this folder
     """
-    home = context.workspace.home
+    home, spaces = context.workspace.home, _spaces(context)
+    placed = [(category_of(skill, home, spaces), skill) for skill in _skills(context)]
     skills = [
         (where, skill)
-        for skill in _skills(context)
-        if category in (None, where := category_of(skill, home)) or (category == "." and not where)
+        for where, skill in placed
+        if category in (None, where) or (category == "." and not where)
     ]
     lines = [
         f"{skill.name}{f' [{where}]' if where else ''}: {skill.description}"
@@ -86,6 +91,7 @@ def skill_manage(
     category: str | None = None,
     file_path: str | None = None,
     file_content: str | None = None,
+    shared: bool = False,
 ) -> str:
     """Keep how something is done for next time, or improve a skill that proved wrong. Use it after
     a task with several steps that is likely to come again.
@@ -100,23 +106,53 @@ def skill_manage(
     category: a folder for the skill, when creating it
     file_path: a file in references/, templates/, scripts/ or assets/
     file_content: that file's text
+    shared: it is for everybody you talk to, if you are asked to; this needs approval
     """
+    places = writable(context, shared)
+    if shared:
+        approve_sharing(context, f"{action} the skill {name}")
+    home = context.workspace.home
 
     def manage() -> str:
         if action == "create":
-            return create(context, name, content, category)
-        return manage_skill(
-            context, action, name, content, old_string, new_string, replace_all, file_path,
-            file_content,
-        )  # fmt: skip
+            folder = place_of_new(context, name, content, category, places[0])
+            place = places[0]
+        else:
+            folder, place = own_skill(context, name, places)
+        top = place.folder(home)
+        with locked(top):
+            before = snapshot(top, folder)
+            if action == "create":
+                save(folder / "SKILL.md", checked(content))
+                done = f"Created the skill {name}. The next session lists it."
+            else:
+                done = manage_skill(
+                    Skill(name, "", folder), action, content, old_string, new_string, replace_all,
+                    file_path, file_content,
+                )  # fmt: skip
+            change = new_change("skill", action, author_of(context), before=name)
+            note_skill_change(top, change, before, snapshot(top, folder))
+        return done
 
-    return shared_files.change(context.db, context.workspace.home, manage)
+    return shared_files.change(context.db, home, manage, [place.prefix for place in places])
+
+
+def own_skill(context: ToolContext, name: str, places: Sequence[Space]) -> tuple[Path, Space]:
+    """Where a skill is that may be changed; ToolError if it is only read."""
+    home = context.workspace.home
+    for place in places:
+        for skill in list_skills(place.folder(home) / "skills"):
+            if skill.name == name:
+                return skill.folder, place
+    skill = find_skill(context, name)
+    if space_with(skill, home, [SHARED]) is not None:
+        raise ToolError(f"{name} is shared with everybody, and only read. Make one of your own.")
+    raise ToolError(f"{name} is in {skill.folder}, which is only read. Make one of your own.")
 
 
 def manage_skill(
-    context: ToolContext,
+    skill: Skill,
     action: ManageAction,
-    name: str,
     content: str | None,
     old_string: str | None,
     new_string: str | None,
@@ -125,9 +161,6 @@ def manage_skill(
     file_content: str | None,
 ) -> str:
     """Change a skill that is there."""
-    skill = find_skill(context, name)
-    if not skill.folder.is_relative_to(context.workspace.home / "skills"):
-        raise ToolError(f"{name} is in {skill.folder}, which is only read. Make one of your own.")
     if action == "delete":
         shutil.rmtree(skill.folder)
         return f"Deleted the skill {skill.name}."
@@ -150,16 +183,19 @@ def manage_skill(
     return f"Removed {file_path} of {skill.name}."
 
 
-def create(context: ToolContext, name: str, content: str | None, category: str | None) -> str:
-    """Make a new skill."""
+def place_of_new(
+    context: ToolContext, name: str, content: str | None, category: str | None, place: Space
+) -> Path:
+    """Where a new skill goes; ToolError if it cannot be made."""
     for word in (name, *(category.split("/") if category else ())):
         if not _NAME.fullmatch(word):
             raise ToolError(f"{word!r} is no name: use lower-case letters, digits and dashes.")
-    top = context.workspace.home / "skills"
-    if any(skill.name == name for skill in (*list_skills(top), *_skills(context))):
+    top = place.folder(context.workspace.home) / "skills"
+    known = list_skills(top) if place == SHARED else [*list_skills(top), *_skills(context)]
+    if any(skill.name == name for skill in known):
         raise ToolError(f"There is a skill {name!r} already. Use patch or edit.")
-    save(top / (category or "") / name / "SKILL.md", checked(content))
-    return f"Created the skill {name}. The next session lists it."
+    checked(content)
+    return top / (category or "") / name
 
 
 def patch(
@@ -191,7 +227,13 @@ def plugin_skill(name: str) -> Skill | None:
 
 
 def _skills(context: ToolContext) -> list[Skill]:
-    return skills_of(context.workspace.home, context.workspace.settings.get("skills"))
+    choice = context.workspace.settings.get("skills")
+    return skills_of(context.workspace.home, choice, _spaces(context))
+
+
+def _spaces(context: ToolContext) -> tuple[Space, ...]:
+    spaces = spaces_of(context)
+    return (*spaces.shown, *spaces.read)
 
 
 def find_skill(context: ToolContext, name: str) -> Skill:
@@ -255,7 +297,7 @@ def save(path: Path, text: str) -> None:
     """Write a file of a skill, whole and private."""
     if len(text) > LONGEST_FILE:
         raise ToolError(f"At most {LONGEST_FILE} characters. Split it into several files.")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(path.parent)
     write_private(path, text if text.endswith("\n") else text + "\n")
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from tools.memory_scope import OPERATORS, SHARED, Space
 from tools.screening import suspicion
 
 log = logging.getLogger(__name__)
@@ -42,24 +44,38 @@ class SkillChoice(Protocol):
         ...
 
 
-def skills_of(home: Path, choice: SkillChoice | None = None) -> list[Skill]:
-    """The skills of a home, by name, with those of further folders; its own win over those."""
-    if choice is None:
-        return list_skills(home / "skills")
+def skills_of(
+    home: Path, choice: SkillChoice | None = None, spaces: Iterable[Space] = (OPERATORS, SHARED)
+) -> list[Skill]:
+    """The skills in `spaces` of a home, by name, with those of further folders; of two with one
+    name, the first counts."""
+    further = () if choice is None else choice.external_dirs
+    folders = [space.folder(home) / "skills" for space in spaces]
+    folders += [home / Path(os.path.expandvars(name)).expanduser() for name in further]
     skills: dict[str, Skill] = {}
-    for name in ("skills", *choice.external_dirs):
-        for skill in list_skills(home / Path(os.path.expandvars(name)).expanduser()):
+    for folder in folders:
+        for skill in list_skills(folder):
             skills.setdefault(skill.name, skill)
-    return [skills[name] for name in sorted(skills) if name not in choice.disabled]
+    disabled = () if choice is None else choice.disabled
+    return [skills[name] for name in sorted(skills) if name not in disabled]
 
 
-def category_of(skill: Skill, home: Path) -> str:
-    """The folder below skills/ that a skill is in; empty at the top, "external" elsewhere."""
-    top = home / "skills"
-    if not skill.folder.is_relative_to(top):
+def category_of(skill: Skill, home: Path, spaces: Iterable[Space] = (OPERATORS, SHARED)) -> str:
+    """The folder below skills/ that a skill is in; empty at the top, "shared" or "external"
+    elsewhere."""
+    space = space_with(skill, home, spaces)
+    if space is None:
         return "external"
-    category = skill.folder.relative_to(top).parent.as_posix()
+    if space == SHARED:
+        return "shared"
+    category = skill.folder.relative_to(space.folder(home) / "skills").parent.as_posix()
     return "" if category == "." else category
+
+
+def space_with(skill: Skill, home: Path, spaces: Iterable[Space]) -> Space | None:
+    """The space that a skill is in; None if it is in a further folder."""
+    inside = (s for s in spaces if skill.folder.is_relative_to(s.folder(home) / "skills"))
+    return next(inside, None)
 
 
 def list_skills(folder: Path) -> list[Skill]:

@@ -95,12 +95,15 @@ class Guardhouse:
         """What may be done inside, here and now."""
         workspace = self._workspace
         hidden = hidden_places(workspace.home, os.environ)
+        hidden += real_places(workspace.others)
         network: Network = (
             "proxy" if workspace.section("terminal").get("network") != "off" else "none"
         )
         roots, own = self.roots(), own_places(self.folder)
         # All these may be where temporary files are, which are not shown.
         readable = (*real_places([Path.home()]), *OWN_PROGRAMS, *roots, self.folder)
+        if workspace.uploads is not None and workspace.uploads.is_dir():
+            readable += real_places([workspace.uploads])
         if workspace.mode == "plan":
             return Wall(own, hidden, readable, "none", self.folder)
         writable = (*roots, *writable_caches(Path.home()), *own)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from tools.approval_words import grant_text
 
-from .. import live, shapes
+from .. import shapes
+from ..clients import READ, TALK
 from ..rpc import Call, RpcError, method
 
 UNKNOWN_GRANT = 4033
 
 
-@method("approval.list")
+@method("approval.list", scope=READ)
 def list_grants(call: Call, session_id: str) -> shapes.Grants:
     """What tools may always do, as far as the session's owner may see it."""
     return {"grants": _grants(call, session_id)}
 
 
-@method("approval.revoke")
+@method("approval.revoke", scope=TALK)
 def revoke(
     call: Call,
     session_id: str,
@@ -34,12 +35,8 @@ def revoke(
         raise RpcError(
             UNKNOWN_GRANT, f"{pattern_key[:80]!r} is not always allowed. See approval.list."
         )
-    db = call.db
-    return {
-        "revoked": sum(
-            db.revoke_grant(grant["pattern_key"], grant["granted_by"]) for grant in chosen
-        )
-    }
+    here = call.view_in(call.session(session_id))
+    return {"revoked": sum(here.revoke(grant) for grant in chosen)}
 
 
 def _grants(call: Call, session_id: str) -> list[shapes.Grant]:
@@ -47,7 +44,7 @@ def _grants(call: Call, session_id: str) -> list[shapes.Grant]:
 
     from ..surface import LiveSurface
 
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     return [
         {
             "pattern_key": str(grant["pattern_key"]),
@@ -55,5 +52,5 @@ def _grants(call: Call, session_id: str) -> list[shapes.Grant]:
             "granted_by": str(grant["granted_by"]),
             "granted_at": float(grant["granted_at"]),
         }
-        for grant in grants_of(LiveSurface(call.hub, session_id, session))
+        for grant in grants_of(LiveSurface(call.hub, session_id, session, call.principal))
     ]

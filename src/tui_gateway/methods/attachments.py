@@ -14,6 +14,7 @@ from tools.web.pdf import pdf_text
 
 from .. import live
 from .. import shapes_input as wire
+from ..clients import OPERATE, TALK
 from ..media import (
     MAX_FILE,
     MAX_IMAGE,
@@ -42,7 +43,7 @@ MOST_TEXT = 5_000_000
 @method("image.attach", slow=True)
 def attach(call: Call, session_id: str, path: str) -> wire.AttachedImage:
     """Send an image on this machine along with the next message; text behind its path is kept."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     if not path.strip():
         raise RpcError(NOTHING_GIVEN, "Which image? The path is empty.")
     folder = Path(session["cwd"])
@@ -80,7 +81,7 @@ def _given(data: str | None, content_base64: str | None, limit: int) -> bytes:
         raise RpcError(NOT_READABLE, str(error)) from error
 
 
-@method("image.attach_bytes", slow=True)
+@method("image.attach_bytes", scope=TALK, slow=True)
 def attach_bytes(
     call: Call,
     session_id: str,
@@ -89,7 +90,7 @@ def attach_bytes(
     filename: str = "image",
 ) -> wire.AttachedImage:
     """Send an image along with the next message, given as base64 or a data URL."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     content = _given(data, content_base64, MAX_IMAGE)
     kind = image_kind(content)
     if kind is None:
@@ -125,24 +126,26 @@ def _shared(call: Call, session: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def _file(session: dict[str, Any], written: str) -> Path:
-    file = existing_file(Path(session["cwd"]), written)
+def _file(call: Call, session: dict[str, Any], written: str) -> Path:
+    # What lies on this machine is nobody's but the operator's; others send the content along.
+    may_look = OPERATE in call.principal.scopes
+    file = existing_file(Path(session["cwd"]), written) if may_look else None
     if file is None:
         raise RpcError(NOT_THERE, f"There is no file {written[:200]!r}.")
     return file
 
 
-@method("image.detach")
+@method("image.detach", scope=TALK)
 def detach(call: Call, session_id: str, path: str) -> wire.Detached:
     """Leave an image out of the next message again."""
-    attached = live.require(call.hub, session_id).setdefault("attached_images", [])
+    attached = call.session(session_id).setdefault("attached_images", [])
     is_attached = path in attached
     if is_attached:
         attached.remove(path)
     return {"detached": is_attached, "count": len(attached)}
 
 
-@method("file.attach", slow=True)
+@method("file.attach", scope=TALK, slow=True)
 def attach_file(
     call: Call,
     session_id: str,
@@ -151,9 +154,9 @@ def attach_file(
     name: str = "file",
 ) -> wire.AttachedFile:
     """Let the model read a file: one on this machine by its path, or one that is sent along."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     if path and path.strip():
-        file = _file(session, path)
+        file = _file(call, session, path)
         name = file.name
     else:
         path = None
@@ -169,7 +172,7 @@ def attach_file(
     }
 
 
-@method("pdf.attach", slow=True)
+@method("pdf.attach", scope=TALK, slow=True)
 def attach_pdf(
     call: Call,
     session_id: str,
@@ -181,11 +184,11 @@ def attach_pdf(
     last_page: int | None = None,
 ) -> wire.AttachedPdf:
     """Take the text of a PDF for the next message; a long one is told by the file it is put in."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     if first_page < 1 or (last_page is not None and last_page < first_page):
         raise RpcError(BAD_PAGES, "Pages count from 1, and the last is not before the first.")
     if path and path.strip():
-        file = _file(session, path)
+        file = _file(call, session, path)
         filename = file.name
         try:
             content = read_file(file, MAX_FILE)

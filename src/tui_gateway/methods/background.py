@@ -8,7 +8,7 @@ from tools.base import ToolError
 
 from .. import agents, live
 from .. import shapes_work as wire
-from ..hub import Hub
+from ..clients import READ, TALK
 from ..rpc import Call, RpcError, method
 from .processes import process_info, processes_of
 
@@ -17,10 +17,10 @@ NO_SUBAGENT = 4000
 NOT_STARTED = 5008
 
 
-@method("prompt.background", slow=True)
+@method("prompt.background", scope=TALK, slow=True)
 def start(call: Call, session_id: str, text: str) -> wire.Started:
     """Have a task done beside the conversation; its result comes as background.complete."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     if not text.strip():
         raise RpcError(NO_TASK, "What is to be done? The text is empty.")
     agent = agents.ensure_agent(call.hub, session_id, session)
@@ -30,12 +30,12 @@ def start(call: Call, session_id: str, text: str) -> wire.Started:
         raise RpcError(NOT_STARTED, str(error)) from error
 
 
-def _tasks(hub: Hub, state: str | None = None) -> list[wire.TaskInfo]:
+def _tasks(call: Call, state: str | None = None) -> list[wire.TaskInfo]:
     """The background tasks of the live sessions."""
     return [
         _info(sid, delegation)
-        for sid, session in list(hub.get_sessions().items())
-        for delegation in hub.get_db().list_delegations(live.current_key(session), state)
+        for sid, session in call.live_sessions()
+        for delegation in call.here(session).delegations(live.current_key(session), state)
     ]
 
 
@@ -51,40 +51,40 @@ def _info(sid: str, task: dict[str, Any]) -> wire.TaskInfo:
     }
 
 
-@method("agents.list", slow=True)
+@method("agents.list", scope=READ, slow=True)
 def list_agents(call: Call) -> wire.Agents:
     """The background processes and tasks of all live sessions."""
     return {
         "processes": [
             process_info(sid, process)
-            for sid, session in list(call.hub.get_sessions().items())
+            for sid, session in call.live_sessions()
             for process in processes_of(session)
         ],
-        "tasks": _tasks(call.hub),
+        "tasks": _tasks(call),
     }
 
 
-@method("delegation.status", slow=True)
+@method("delegation.status", scope=READ, slow=True)
 def status(call: Call) -> wire.DelegationStatus:
     """The background tasks that run, and how many may."""
     from agent.background import MOST_AT_ONCE
 
     return {
-        "active": _tasks(call.hub, "running"),
+        "active": _tasks(call, "running"),
         "paused": False,
         "max_spawn_depth": 1,
         "max_concurrent_children": MOST_AT_ONCE,
     }
 
 
-@method("subagent.interrupt", slow=True)
+@method("subagent.interrupt", scope=TALK, slow=True)
 def interrupt(call: Call, subagent_id: str) -> wire.SubagentStopped:
     """Stop a background task, by its id or its sub-agent's session; what it did is kept."""
     if not subagent_id.strip():
         raise RpcError(NO_SUBAGENT, "Which one? delegation.status lists them.")
     from agent import background
 
-    for task in _tasks(call.hub, "running"):
+    for task in _tasks(call, "running"):
         if subagent_id == task["task_id"] or subagent_id in task["subagents"]:
             return {"found": background.stop(task["task_id"]), "subagent_id": subagent_id}
     return {"found": False, "subagent_id": subagent_id}

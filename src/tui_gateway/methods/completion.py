@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import live
 from .. import shapes_input as wire
+from ..clients import READ
 from ..rpc import Call, method
 
 MOST = 50
@@ -14,7 +15,7 @@ LOOKED_AT = 5_000
 """Entries of a folder that are looked at: completion must stay quick."""
 
 
-@method("complete.slash", slow=True)
+@method("complete.slash", scope=READ, slow=True)
 def slash(call: Call, text: str, session_id: str | None = None) -> wire.SlashCompletion:
     """Candidates for a line that begins with a slash: names, and arguments where they are known."""
     from agent.slash import complete
@@ -24,8 +25,8 @@ def slash(call: Call, text: str, session_id: str | None = None) -> wire.SlashCom
     if session_id is None:
         session = live.new_session("")
     else:
-        session = live.require(call.hub, session_id)
-    completion = complete(LiveSurface(call.hub, session_id or "", session), text)
+        session = call.session(session_id)
+    completion = complete(LiveSurface(call.hub, session_id or "", session, call.principal), text)
     return {
         "items": [
             {"text": item.text, "display": item.display, "meta": item.meta}
@@ -38,7 +39,7 @@ def slash(call: Call, text: str, session_id: str | None = None) -> wire.SlashCom
 @method("complete.path", slow=True)
 def path(call: Call, word: str, session_id: str | None = None) -> wire.PathCompletion:
     """Files and folders that a word could become; "@" before it is kept."""
-    folder = Path(live.require(call.hub, session_id)["cwd"]) if session_id else Path.cwd()
+    folder = Path(call.session(session_id)["cwd"]) if session_id else Path.cwd()
     mark = "@" if word.startswith("@") else ""
     typed = word[len(mark) :]
     head, slash, tail = typed.rpartition("/")

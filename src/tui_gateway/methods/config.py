@@ -26,7 +26,7 @@ def get(call: Call, key: str = "full", session_id: str | None = None) -> wire.Co
     `full` is every key. `cwd` and `prompt` (the system prompt) are those of a session.
     """
     config = call.config
-    session = live.require(call.hub, session_id) if session_id else None
+    session = call.session(session_id) if session_id else None
     if key == "full":
         values = {key.name: settings.value_of(config, key) for key in KEYS}
         return {"config": values, "home": str(config.home), "mtime": _mtime(config.home)}
@@ -41,7 +41,7 @@ def get(call: Call, key: str = "full", session_id: str | None = None) -> wire.Co
             raise RpcError(BAD_KEY, f"{key} belongs to a session: give its session_id.")
         if key == "cwd":
             return {"cwd": session["cwd"], "branch": live.git_branch(Path(session["cwd"]))}
-        row = call.db.get_session(live.current_key(session))
+        row = call.here(session).session(live.current_key(session))
         return {"prompt": str((row or {}).get("system_prompt") or "")}
     return {"key": key, "value": _value(call, key, session)}
 
@@ -57,7 +57,7 @@ def _provider(call: Call, sid: str | None) -> wire.ConfigValue:
     from agent.providers.known import KNOWN
 
     config = call.config
-    info = live.info(call.hub, sid, live.require(call.hub, sid)) if sid else None
+    info = live.info(call.hub, sid, call.session(sid)) if sid else None
     return {
         "model": info["model"] if info else config.model.name,
         "provider": info["provider"] if info else config.model.provider,
@@ -102,7 +102,7 @@ def set_value(
     the rest of it left as it stands.
     """
     if session_id is not None:
-        live.require(call.hub, session_id)
+        call.session(session_id)
     own = key in settings.SHORT or key == "cwd"
     if scope is None:
         scope = "session" if own and session_id else "global"
@@ -117,7 +117,7 @@ def set_value(
 
 def _set_own(call: Call, sid: str, key: str, value: Any) -> wire.ConfigChange:
     hub = call.hub
-    session = live.require(hub, sid)
+    session = call.session(sid)
     if key == "cwd":
         from .records import set_cwd
 

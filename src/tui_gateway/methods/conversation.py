@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.ids import new_session_id
 
 from .. import agents, live, prompts, shapes
 from .. import shapes_conversation as wire
+from ..clients import READ, TALK
 from ..rpc import Call, RpcError, method
+
+if TYPE_CHECKING:
+    from hermes_state import PersonView
 
 NO_TITLE = 4021
 BAD_TITLE = 4022
 NOTHING_SAID = 4008
 NOTHING_TO_UNDO = 4018
+NOT_THERE = 4018
 COMPRESSION_FAILED = 5005
 
 
-@method("session.title")
+@method("session.title", scope=TALK)
 def title(call: Call, session_id: str, title: str | None = None) -> wire.Title:
     """Show the conversation's title, or give it one; before its first message the title waits."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     if title is not None:
         if not title.strip():
             raise RpcError(NO_TITLE, "The title is empty. Use letters or digits.")
@@ -31,7 +36,7 @@ def title(call: Call, session_id: str, title: str | None = None) -> wire.Title:
         except ValueError as error:
             raise RpcError(BAD_TITLE, str(error)) from error
     key = live.current_key(session)
-    stored = call.db.get_session_title(key)
+    stored = call.here(session).title(key)
     return {
         "title": stored or session.get("pending_title") or "",
         "session_key": key,
@@ -39,29 +44,29 @@ def title(call: Call, session_id: str, title: str | None = None) -> wire.Title:
     }
 
 
-@method("session.history")
+@method("session.history", scope=READ)
 def history(call: Call, session_id: str, limit: int | None = None) -> wire.History:
     """Everything that was said in the conversation, also before compressions; the last `limit`."""
-    session = live.require(call.hub, session_id)
-    messages = shapes.stored_messages(call.db, live.current_key(session))
+    session = call.session(session_id)
+    messages = shapes.stored_messages(call.here(session), live.current_key(session))
     if limit is not None:
         messages = messages[max(0, len(messages) - max(0, limit)) :]
     return {"count": len(messages), "messages": messages}
 
 
-@method("session.undo")
+@method("session.undo", scope=TALK)
 def undo(call: Call, session_id: str, count: int = 1) -> wire.Undone:
     """Take back the person's last message (or several) and all that followed."""
     from ..surface import follow
 
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     with prompts.occupied(call.hub, session_id, session, "take something back"):
-        db = call.db
+        here = call.here(session)
         key = live.current_key(session)
         # What compression or background work put in as a user's message has a finish reason.
         said = [
             message
-            for message in (db.get_messages(key) if db.get_session(key) else ())
+            for message in (here.messages(key) if here.session(key) else ())
             if message["role"] == "user" and not message["finish_reason"]
         ]
         if not 0 < count <= len(said):
@@ -69,24 +74,36 @@ def undo(call: Call, session_id: str, count: int = 1) -> wire.Undone:
                 NOTHING_TO_UNDO, f"{len(said)} of your messages can be taken back, not {count}."
             )
         target = said[-count]
-        done = db.rewind_to_message(key, target["id"])
+        done = here.rewind(key, target["id"])
         follow(call.hub, session)
     return {"removed": done["rewound_count"], "text": target["content"]}
 
 
-@method("session.branch")
-def branch(call: Call, session_id: str, name: str | None = None) -> wire.Branched:
-    """Open a copy of the conversation as a session of its own; the original stays as it is."""
-    from .session import revived
+@method("session.branch", scope=TALK)
+def branch(
+    call: Call, session_id: str, name: str | None = None, until_message_id: int | None = None
+) -> wire.Branched:
+    """Open a copy of the conversation as a session of its own; the original stays as it is.
 
-    session = live.require_idle(call.hub, session_id, "branch")
-    db = call.db
-    parent = db.get_compression_tip(live.current_key(session))
-    if db.get_session(parent) is None:
+    With `until_message_id` the copy ends with that message, which may be from before a compression.
+    """
+    from ..revive import revived
+
+    if until_message_id is None:
+        session = call.idle_session(session_id, "branch")
+    else:
+        session = call.session(session_id)  # what was said is said, whatever runs
+    here = call.here(session)
+    parent = here.tip(live.current_key(session))
+    if here.session(parent) is None:
         raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to branch from.")
+    if until_message_id is not None:
+        parent = _segment_of(here, parent, until_message_id)
     live.make_room(call.hub)
     try:
-        key = db.branch_session(parent, new_session_id(), title=name or None)
+        key = here.branch(
+            parent, new_session_id(), title=name or None, until_message_id=until_message_id
+        )
     except ValueError as error:
         raise RpcError(BAD_TITLE, str(error)) from error
     copy = revived(call.hub, key, session.get("cols", 80))
@@ -95,12 +112,20 @@ def branch(call: Call, session_id: str, name: str | None = None) -> wire.Branche
     return {
         "session_id": sid,
         "stored_session_id": key,
-        "title": db.get_session_title(key) or "",
+        "title": here.title(key) or "",
         "parent": parent,
     }
 
 
-@method("session.compress", slow=True)
+def _segment_of(here: PersonView, tip: str, message_id: int) -> str:
+    """The session of a conversation in which one of its messages stands."""
+    place = here.session_of_message(message_id)
+    if place is None or place not in here.lineage(tip):
+        raise RpcError(NOT_THERE, f"There is no message {message_id} in this conversation.")
+    return place
+
+
+@method("session.compress", scope=TALK, slow=True)
 def compress(
     call: Call, session_id: str, focus_topic: str | None = None, dry_run: bool = False
 ) -> wire.Compression:
@@ -113,9 +138,9 @@ def compress(
     from ..surface import follow
 
     hub = call.hub
-    session = live.require(hub, session_id)
+    session = call.session(session_id)
     with prompts.occupied(hub, session_id, session, "compress"):
-        if hub.get_db().get_session(live.current_key(session)) is None:
+        if call.here(session).session(live.current_key(session)) is None:
             raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to compress.")
         agent = agents.ensure_agent(hub, session_id, session)
         try:

@@ -9,10 +9,11 @@ from agent.compression.tokens import estimate_tokens, text_tokens
 
 from .. import live
 from .. import shapes_conversation as wire
+from ..clients import READ
 from ..rpc import Call, RpcError, method
 
 if TYPE_CHECKING:
-    from hermes_state import SessionDB
+    from hermes_state import PersonView
 
 BAD_DAYS = 4017
 _SUMMED = (
@@ -20,11 +21,11 @@ _SUMMED = (
 )  # fmt: skip
 
 
-@method("session.usage")
+@method("session.usage", scope=READ)
 def usage(call: Call, session_id: str) -> wire.Usage:
     """What the conversation has used, over all of its sessions."""
-    session = live.require(call.hub, session_id)
-    rows = _rows(call.db, live.current_key(session))
+    session = call.session(session_id)
+    rows = _rows(call.here(session), live.current_key(session))
     sums = {name: sum(int(row[name] or 0) for row in rows) for name in _SUMMED}
     costs = [row["estimated_cost_usd"] for row in rows if row["estimated_cost_usd"] is not None]
     return {
@@ -40,31 +41,31 @@ def usage(call: Call, session_id: str) -> wire.Usage:
     }
 
 
-def _rows(db: SessionDB, key: str) -> list[dict[str, Any]]:
-    lineage = db.get_compression_lineage(key) or [key]
-    return [row for part in lineage if (row := db.get_session(part)) is not None]
+def _rows(here: PersonView, key: str) -> list[dict[str, Any]]:
+    lineage = here.lineage(key) or [key]
+    return [row for part in lineage if (row := here.session(part)) is not None]
 
 
-@method("session.status", slow=True)
+@method("session.status", scope=READ, slow=True)
 def status(call: Call, session_id: str) -> wire.Output:
     """Where the conversation is, as text to show."""
     from ..surface import LiveSurface, run_line
 
-    session = live.require(call.hub, session_id)
-    surface = LiveSurface(call.hub, session_id, session)
+    session = call.session(session_id)
+    surface = LiveSurface(call.hub, session_id, session, call.principal)
     result = run_line(surface, call.hub, session_id, "/status")
     return {"output": getattr(result, "output", "")}
 
 
-@method("session.context_breakdown", slow=True)
+@method("session.context_breakdown", scope=READ, slow=True)
 def context_breakdown(call: Call, session_id: str) -> wire.ContextBreakdown:
     """What fills the model's window: system prompt, tools, messages; estimated."""
-    session = live.require(call.hub, session_id)
-    db = call.db
+    session = call.session(session_id)
+    here = call.here(session)
     key = live.current_key(session)
-    row = db.get_session(key)
+    row = here.session(key)
     agent = session.get("agent")
-    messages = db.get_messages_as_conversation(key, repair_alternation=True) if row else []
+    messages = here.conversation(key, repair_alternation=True) if row else []
     schemas = agent.tools.schemas() if agent is not None else []
     parts = {
         "system prompt": text_tokens(str((row or {}).get("system_prompt") or "")),
@@ -101,13 +102,13 @@ def _percent(tokens: int, window: int) -> float:
     return round(100 * tokens / window, 1) if window else 0.0
 
 
-@method("insights.get", slow=True)
+@method("insights.get", scope=READ, slow=True)
 def insights(call: Call, days: int = 30, session_id: str | None = None) -> wire.Insights:
     """What was used in the last days; by the owner of a session, if one is named."""
     if not 0 < days <= 3650:
         raise RpcError(BAD_DAYS, f"days must be from 1 to 3650, not {days}.")
-    session = live.require(call.hub, session_id) if session_id else None
-    used = live.view_of(call.db, session).usage(call.db.clock - days * 86_400)
+    session = call.session(session_id) if session_id else None
+    used = call.view_in(session).usage(call.db.clock - days * 86_400)
     return {
         "days": days,
         "sessions": used["conversations"],

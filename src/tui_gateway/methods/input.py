@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .. import live
 from .. import shapes_input as wire
+from ..clients import TALK
 from ..media import BadMediaError, attach_image, keep
 from ..paths import split_path
 from ..rpc import Call, RpcError, method
@@ -15,7 +15,7 @@ NOT_KEPT = 5028
 LONGEST_DROP = 4096
 
 
-@method("paste.collapse", slow=True)
+@method("paste.collapse", scope=TALK, slow=True)
 def collapse(call: Call, text: str) -> wire.Pasted:
     """Put a long text aside into a private file, for a short line to stand in its place."""
     if not text.strip():
@@ -36,7 +36,7 @@ def collapse(call: Call, text: str) -> wire.Pasted:
 @method("input.detect_drop", slow=True)
 def detect_drop(call: Call, session_id: str, text: str) -> wire.Dropped:
     """Whether a text is the path of a file that was dropped; an image is attached at once."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     attached = session.setdefault("attached_images", [])
     path, rest = split_path(text, Path(session["cwd"])) if len(text) <= LONGEST_DROP else (None, "")
     if path is None:

@@ -14,6 +14,7 @@ from hermes_base.redaction import register_secret
 
 from .. import live
 from .. import shapes_settings as wire
+from ..clients import READ
 from ..rpc import Call, RpcError, method
 
 NO_KEY = 4002
@@ -31,7 +32,7 @@ _TITLES = {
 }  # fmt: skip
 
 
-@method("model.options", slow=True)
+@method("model.options", scope=READ, slow=True)
 def options(
     call: Call,
     session_id: str | None = None,
@@ -48,7 +49,7 @@ def options(
     everything = include_unconfigured and not explicit_only
     current = None
     if session_id:
-        current = live.info(call.hub, session_id, live.require(call.hub, session_id))
+        current = live.info(call.hub, session_id, call.session(session_id))
     providers = [_option(config, slug) for slug in KNOWN if slug not in ("responses", "custom")]
     return {
         "providers": [row for row in providers if everything or row["authenticated"]],
@@ -172,7 +173,7 @@ def disconnect(call: Call, slug: str) -> wire.Disconnected:
     return {"slug": name, "name": _TITLES.get(name, name), "disconnected": left == "none"}
 
 
-@method("setup.status", slow=True)
+@method("setup.status", scope=READ, slow=True)
 def setup_status(call: Call) -> wire.SetupStatus:
     """Whether a model was chosen, or a key for one is there."""
     return {"provider_configured": call.config.model.provider != "local"}

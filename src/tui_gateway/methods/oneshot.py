@@ -5,8 +5,8 @@ from __future__ import annotations
 from agent.auxiliary import AuxiliaryError, build_auxiliary
 from agent.threads import run_to_end
 
-from .. import live
 from .. import shapes_work as wire
+from ..clients import TALK
 from ..rpc import Call, RpcError, method
 
 NO_INPUT = 4030
@@ -14,7 +14,7 @@ BAD_LENGTH = 4031
 NO_ANSWER = 5030
 
 
-@method("llm.oneshot", slow=True)
+@method("llm.oneshot", scope=TALK, slow=True)
 def oneshot(
     call: Call,
     input: str,
@@ -27,7 +27,7 @@ def oneshot(
 
     `task` names a side task of the configuration (title_generation, …), whose model is asked.
     """
-    session = live.require(call.hub, session_id) if session_id else None
+    session = call.session(session_id) if session_id else None
     if not input.strip():
         raise RpcError(NO_INPUT, "The input is empty.")
     if max_tokens is not None and max_tokens < 1:

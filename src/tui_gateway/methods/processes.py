@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .. import live
 from .. import shapes_work as wire
-from ..hub import Hub, Session
+from ..clients import READ, TALK
+from ..hub import Session
 from ..rpc import Call, RpcError, method
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def processes_of(session: Session) -> list[Background]:
     return processes
 
 
-def _all(hub: Hub, session_id: str | None) -> Iterator[tuple[str, Background]]:
-    chosen = {session_id: live.require(hub, session_id)} if session_id else dict(hub.get_sessions())
-    for sid, session in chosen.items():
+def _all(call: Call, session_id: str | None) -> Iterator[tuple[str, Background]]:
+    chosen = [(session_id, call.session(session_id))] if session_id else call.live_sessions()
+    for sid, session in chosen:
         for process in processes_of(session):
             yield sid, process
 
@@ -50,20 +50,18 @@ def process_info(sid: str, process: Background) -> wire.ProcessInfo:
     }
 
 
-@method("process.list")
+@method("process.list", scope=READ)
 def list_processes(call: Call, session_id: str | None = None) -> wire.Processes:
     """The background processes of a session, or of all."""
-    return {
-        "processes": [process_info(sid, process) for sid, process in _all(call.hub, session_id)]
-    }
+    return {"processes": [process_info(sid, process) for sid, process in _all(call, session_id)]}
 
 
-@method("process.kill", slow=True)
+@method("process.kill", scope=TALK, slow=True)
 def kill(call: Call, process_id: str, session_id: str | None = None) -> wire.KilledOne:
     """End a background process and everything it started."""
     if not process_id.strip():
         raise RpcError(NO_PROCESS, "Which process? process.list has their ids.")
-    for _, process in _all(call.hub, session_id):
+    for _, process in _all(call, session_id):
         if process.id == process_id:
             running = not process.done.is_set()
             process.kill()
@@ -71,10 +69,10 @@ def kill(call: Call, process_id: str, session_id: str | None = None) -> wire.Kil
     raise RpcError(UNKNOWN_PROCESS, f"There is no background process {process_id[:80]!r}.")
 
 
-@method("process.stop", slow=True)
+@method("process.stop", scope=TALK, slow=True)
 def stop(call: Call, session_id: str | None = None) -> wire.Killed:
     """End every background process of a session, or of all."""
-    running = [process for _, process in _all(call.hub, session_id) if not process.done.is_set()]
+    running = [process for _, process in _all(call, session_id) if not process.done.is_set()]
     for process in running:
         process.kill()
     return {"killed": len(running)}

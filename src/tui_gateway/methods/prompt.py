@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from .. import asking, live, prompts, shapes
+from ..clients import READ, TALK
 from ..hub import Session
-from ..rpc import SESSION_BUSY, Call, RpcError, method
+from ..rpc import NOT_ALLOWED, SESSION_BUSY, Call, RpcError, method
 
 EMPTY = 4004
 NOT_HEARD = 5033
 
 
-@method("prompt.submit")
+@method("prompt.submit", scope=TALK)
 def submit(
     call: Call,
     session_id: str,
     text: str,
     truncate_before_user_ordinal: int | None = None,
     message_id: str | None = None,
+    busy: Literal["interrupt", "steer", "queue"] | None = None,
 ) -> shapes.Submitted:
     """Send a message; the answer comes as events. While a turn runs it interrupts, steers or waits.
 
     `truncate_before_user_ordinal` takes back the conversation from that user message on (0 is the
     first), to send another in its place. `message_id` is an id of the client's own: sent again with
-    the same one, because the answer was lost, the message is not taken twice.
+    the same one, because the answer was lost, the message is not taken twice. `busy` says what this
+    message does to a running turn.
     """
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     live.watch(session, call.peer)
     if not text.strip() and not session.get("attached_images"):
         raise RpcError(EMPTY, "The message is empty.")
@@ -35,18 +38,18 @@ def submit(
             raise RpcError(SESSION_BUSY, "A turn is running. Interrupt it before you rewrite.")
         _truncate(call, session, truncate_before_user_ordinal)
     content = _with_images(session, text)
-    return {"status": prompts.submit(call.hub, session_id, session, content, message_id)}
+    return {"status": prompts.submit(call.hub, session_id, session, content, message_id, busy)}
 
 
 def _truncate(call: Call, session: Session, ordinal: int) -> None:
-    db = call.db
+    here = call.here(session)
     key = live.current_key(session)
-    messages = [message for message in db.get_messages(key) if message["role"] == "user"]
+    messages = [message for message in here.messages(key) if message["role"] == "user"]
     if not 0 <= ordinal < len(messages):
         raise RpcError(
             4018, f"There is no user message {ordinal}; the conversation has {len(messages)}."
         )
-    db.rewind_to_message(key, messages[ordinal]["id"])
+    here.rewind(key, messages[ordinal]["id"])
 
 
 def _with_images(session: Session, text: str) -> str | list[dict[str, Any]]:
@@ -58,22 +61,22 @@ def _with_images(session: Session, text: str) -> str | list[dict[str, Any]]:
     return [{"type": "text", "text": text}, *(image_part(path) for path in images)]
 
 
-@method("session.steer")
+@method("session.steer", scope=TALK)
 def steer(call: Call, session_id: str, text: str) -> shapes.Steered:
     """Add a message to the running turn; without one it waits like any other."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     if not text.strip():
         raise RpcError(4002, "The message is empty.")
     return {"status": prompts.steer(call.hub, session_id, session, text), "text": text}
 
 
-@method("session.interrupt")
+@method("session.interrupt", scope=TALK)
 def interrupt(call: Call, session_id: str) -> shapes.Status:
     """Stop the running turn; what it did is stored, and what waits is run next.
 
     A turn of another process gets a stop signal; a notice says if that was not taken.
     """
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     stopped = prompts.interrupt(session)
     asking.withdraw_all(session)
     if not stopped and session.get("elsewhere"):
@@ -81,7 +84,7 @@ def interrupt(call: Call, session_id: str) -> shapes.Status:
     return {"status": "interrupted" if stopped else "idle"}
 
 
-@method("approval.respond")
+@method("approval.respond", scope=TALK)
 def approve(
     call: Call,
     session_id: str,
@@ -94,9 +97,11 @@ def approve(
     It may be of a turn that another process runs. What was asked before a restart is answered by
     naming it (see approval.pending); the answer counts when the same is asked again.
     """
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     if choice not in asking.CHOICES:
         raise RpcError(5004, f"choice must be one of {', '.join(asking.CHOICES)}.")
+    if choice != "deny" and (refusal := call.access.why_no_command("approve")):
+        raise RpcError(NOT_ALLOWED, refusal)
     count = asking.answer_approvals(session, choice, everything=all, request_id=request_id)
     if not count:
         count = asking.answer_approvals_elsewhere(
@@ -105,13 +110,13 @@ def approve(
     return {"resolved": count}
 
 
-@method("approval.pending")
+@method("approval.pending", scope=READ)
 def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
     """The pending approval requests of the conversation, also from before a restart."""
     from hermes_base.redaction import redact
 
-    session = live.require(call.hub, session_id)
-    db = call.db
+    session = call.session(session_id)
+    here = call.here(session)
     asked = {*asking.pending_of(session), *asking.pending_elsewhere(session)}
     return {
         "approvals": [
@@ -123,19 +128,19 @@ def pending(call: Call, session_id: str) -> shapes.PendingApprovals:
                 "expires_at": approval["expires_at"],
                 "is_live": approval["id"] in asked,
             }
-            for key in db.get_compression_lineage(live.current_key(session))
-            for approval in live.view_of(db, session).pending_approvals(key)
+            for key in here.lineage(live.current_key(session))
+            for approval in call.view_in(session).pending_approvals(key)
         ]
     }
 
 
-@method("clarify.respond", slow=True)
+@method("clarify.respond", scope=TALK, slow=True)
 def clarify(call: Call, request_id: str, answer: str) -> shapes.Status:
     """Answer a question of the model: ok, or expired if nobody waits for it any more.
 
     The turn may be one that another process runs; an error says that it did not hear.
     """
-    for session in list(call.hub.get_sessions().values()):
+    for _, session in call.live_sessions():
         if request_id in asking.pending_elsewhere(session):
             return _clarify_elsewhere(call, session, request_id, answer)
     return _respond(call, "clarify.request", request_id, answer)
@@ -161,7 +166,7 @@ def sudo(call: Call, request_id: str, password: str) -> shapes.Status:
 
 
 def _respond(call: Call, kind: str, request_id: str, answer: str) -> shapes.Status:
-    for session in list(call.hub.get_sessions().values()):
+    for _, session in call.live_sessions():
         question = asking.pending_of(session).get(request_id)
         if question is not None and question.kind == kind:
             return {"status": "ok" if asking.give_answer(question, answer) else "expired"}

@@ -12,6 +12,7 @@ from hermes_base.redaction import redact_value
 
 from .. import live, prompts
 from .. import shapes_conversation as wire
+from ..clients import READ, TALK
 from ..paths import existing_folder
 from ..rpc import Call, RpcError, method
 
@@ -23,7 +24,7 @@ NOT_SAVED = 5011
 _WIDTHS = range(20, 1001)
 
 
-@method("session.search", slow=True)
+@method("session.search", scope=READ, slow=True)
 def search(
     call: Call,
     query: str,
@@ -33,20 +34,19 @@ def search(
     sort: Literal["best", "newest", "oldest"] = "best",
     within: bool = False,
 ) -> wire.Hits:
-    """Search all that was said: words, "phrases", begin*, this OR that, -without.
+    """Search all that was said: a question, words, "phrases", begin*, this OR that, -without.
 
     With a session, only what its owner said and was told; with `within`, only in its conversation.
     """
     if not query.strip():
         raise RpcError(EMPTY_QUERY, "What is to be found? The query is empty.")
-    db = call.db
-    session = live.require(call.hub, session_id) if session_id else None
+    session = call.session(session_id) if session_id else None
     conversation = None
     if within:
         if session is None:
             raise RpcError(EMPTY_QUERY, "To search within a conversation, name its session_id.")
-        conversation = db.get_conversation_root(live.current_key(session))
-    hits = live.view_of(db, session).search(
+        conversation = call.here(session).root(live.current_key(session))
+    hits = call.view_in(session).search(
         query,
         limit=max(1, min(limit, 100)),
         offset=max(0, offset),
@@ -70,12 +70,12 @@ def search(
     }
 
 
-@method("session.save", slow=True)
+@method("session.save", scope=TALK, slow=True)
 def save(call: Call, session_id: str) -> wire.Saved:
     """Write the whole conversation into a private file of the home, without secrets."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     key = live.current_key(session)
-    exported = call.db.export_session_lineage(key)
+    exported = call.here(session).export(key)
     if exported is None:
         raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to save.")
     try:
@@ -91,7 +91,7 @@ def save(call: Call, session_id: str) -> wire.Saved:
 def set_cwd(call: Call, session_id: str, cwd: str) -> wire.Place:
     """Let the session work in another folder from its next turn on."""
     hub = call.hub
-    session = live.require(hub, session_id)
+    session = call.session(session_id)
     wanted = existing_folder(Path(session["cwd"]), cwd)
     if wanted is None:
         raise RpcError(NOT_A_FOLDER, f"{cwd[:200]!r} is not a folder.")
@@ -103,16 +103,15 @@ def set_cwd(call: Call, session_id: str, cwd: str) -> wire.Place:
                 agent.workspace.cwd = agent.workspace.root = wanted
         branch = live.git_branch(wanted)
         key = live.current_key(session)
-        if hub.get_db().get_session(key) is not None:
-            hub.get_db().update_session_cwd(key, str(wanted), branch or None)
+        call.here(session).move_to_folder(key, str(wanted), branch or None)
         hub.emit("session.info", session_id, live.info(hub, session_id, session))
     return {"cwd": session["cwd"], "branch": branch}
 
 
-@method("terminal.resize")
+@method("terminal.resize", scope=READ)
 def resize(call: Call, session_id: str, cols: int) -> wire.Width:
     """Say how wide the client's screen is."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     if cols not in _WIDTHS:
         raise RpcError(BAD_WIDTH, f"cols must be from {_WIDTHS[0]} to {_WIDTHS[-1]}, not {cols}.")
     session["cols"] = cols

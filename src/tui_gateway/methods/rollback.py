@@ -11,6 +11,7 @@ from tools.checkpoints import enabled, list_checkpoints
 
 from .. import live, prompts
 from .. import shapes_work as wire
+from ..clients import READ, TALK
 from ..rpc import Call, RpcError, method
 
 NO_CHECKPOINT = 4014
@@ -21,7 +22,7 @@ NOT_COMPARED = 5022
 def _place(call: Call, session: dict[str, Any]) -> tuple[Workspace, str]:
     """Where a session works, and the id of its conversation."""
     agent = session.get("agent")
-    conversation = call.db.get_conversation_root(live.current_key(session))
+    conversation = call.here(session).root(live.current_key(session))
     if agent is not None:
         return agent.workspace, conversation
     from agent.build import tool_settings
@@ -32,10 +33,10 @@ def _place(call: Call, session: dict[str, Any]) -> tuple[Workspace, str]:
     ), conversation
 
 
-@method("rollback.list", slow=True)
+@method("rollback.list", scope=READ, slow=True)
 def list_all(call: Call, session_id: str) -> wire.Checkpoints:
     """What turns of the conversation did to files, newest first."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     workspace, conversation = _place(call, session)
     return {
         "enabled": enabled(workspace),
@@ -53,10 +54,10 @@ def list_all(call: Call, session_id: str) -> wire.Checkpoints:
     }
 
 
-@method("rollback.diff", slow=True)
+@method("rollback.diff", scope=READ, slow=True)
 def diff(call: Call, session_id: str, hash: str) -> wire.CheckpointDiff:
     """What differs between the files before a turn and now."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     _require(hash)
     workspace, conversation = _place(call, session)
     try:
@@ -65,7 +66,7 @@ def diff(call: Call, session_id: str, hash: str) -> wire.CheckpointDiff:
         raise RpcError(NOT_COMPARED, str(error)) from error
 
 
-@method("rollback.restore", slow=True)
+@method("rollback.restore", scope=TALK, slow=True)
 def restore(
     call: Call, session_id: str, hash: str, file_path: str | None = None, force: bool = False
 ) -> wire.RolledBack:
@@ -73,7 +74,7 @@ def restore(
 
     With `force` it is put back all the same. The result names what undoes it.
     """
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     _require(hash)
     with prompts.occupied(call.hub, session_id, session, "roll back"):
         workspace, conversation = _place(call, session)

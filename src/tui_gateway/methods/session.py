@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from hermes_state import EVERYONE
+from hermes_state import stored_owner
 
-from .. import asking, inbox, live, other_processes, prompts, shapes, walls
+from .. import asking, inbox, lists, live, other_processes, prompts, shapes
+from ..clients import OPERATE, READ, TALK
 from ..event_log import EPOCH
-from ..hub import Hub, Session
+from ..hub import Session
 from ..paths import existing_folder
+from ..revive import revived
 from ..rpc import Call, RpcError, method
 
 NOT_NAMED = 4006
@@ -18,7 +20,7 @@ NOT_STORED = 4007
 IS_LIVE = 4023
 
 
-@method("session.create")
+@method("session.create", scope=TALK)
 def create(
     call: Call,
     cols: int = 80,
@@ -33,7 +35,8 @@ def create(
     """Open a new conversation; no message is stored before its first, a mode at once."""
     from agent.ids import new_session_id
 
-    folder = existing_folder(Path(), cwd) if cwd else None
+    may_look = OPERATE in call.principal.scopes
+    folder = existing_folder(Path(), cwd) if cwd and may_look else None
     if cwd and folder is None:
         raise RpcError(4016, f"{cwd[:200]!r} is not a folder.")
     session = live.new_session(
@@ -45,30 +48,35 @@ def create(
         "reasoning_effort": reasoning_effort,
         "pending_title": title or None,
         "close_on_disconnect": close_on_disconnect,
+        "user_id": stored_owner(call.principal.person_id),
     }
     if mode is not None:
-        call.db.set_wall_mode(session["session_key"], mode)
+        call.here(session).choose_mode(session["session_key"], mode)
         session["mode"] = mode
     sid = live.add(call.hub, session, call.peer)
     other_processes.look_soon()
     return _opened(call, sid, session, is_new=True)
 
 
-@method("session.resume", slow=True)
+@method("session.resume", scope=READ, slow=True)
 def resume(
-    call: Call, session_id: str, cols: int = 80, close_on_disconnect: bool = False
+    call: Call,
+    session_id: str,
+    cols: int = 80,
+    close_on_disconnect: bool = False,
+    tail: int | None = None,
 ) -> shapes.Opened:
     """Resume a conversation, given by id, beginning of an id, or title.
 
     If it is live already, the client joins it. An abandoned turn is taken over first, then waiting
-    prompts are run.
+    prompts are run. With `tail`, only so many of the last messages are told.
     """
     key = _find(call, session_id)
     live.await_closed(call.hub, key)
     with live.OPENING:
         sid = live.find_by_key(call.hub, key)
         if sid is not None:
-            session = live.require(call.hub, sid)
+            session = call.session(sid)
             live.watch(session, call.peer)
         else:
             session = revived(call.hub, key, cols)
@@ -77,7 +85,7 @@ def resume(
     prompts.run_waiting(call.hub, sid, session, is_opened=True)
     prompts.await_take_over(session)
     other_processes.note_elsewhere(call.hub, sid, session)
-    return _opened(call, sid, session)
+    return _opened(call, sid, session, tail=tail)
 
 
 def _find(call: Call, wanted: str) -> str:
@@ -85,49 +93,19 @@ def _find(call: Call, wanted: str) -> str:
     wanted = wanted.strip()
     if not wanted:
         raise RpcError(NOT_NAMED, "Which session? Give its id, the beginning of it, or its title.")
-    if live.find_by_key(call.hub, wanted) is not None:
+    if live.find_by_key(call.hub, wanted, call.principal) is not None:
         return wanted  # live, and perhaps not stored yet
-    db = call.db
-    session_id = db.resolve_session_id(wanted) or db.view(EVERYONE).resolve_title(wanted)
+    session_id = call.mine.resolve_id(wanted) or call.mine.resolve_title(wanted)
     if session_id is not None:
-        return db.resolve_resume_session_id(session_id)
-    if db.list_waiting(wanted, inbox.SOURCE):
+        return call.mine.tip_to_resume(session_id)
+    if call.mine.waiting(wanted, inbox.SOURCE):
         return wanted
     raise RpcError(NOT_STORED, f"There is no session {wanted[:80]!r}. See session.list.")
 
 
-def revived(hub: Hub, key: str, cols: int) -> Session:
-    """A live session for a stored conversation."""
-    db = hub.get_db()
-    row = db.get_session(key)
-    waiting = db.list_waiting(key)
-    facts: dict[str, Any] = dict(row or (waiting[0]["facts"] if waiting else {}))
-    cwd = str(facts.get("cwd") or "")
-    session = live.new_session(key, cols=cols, cwd=cwd if cwd and Path(cwd).is_dir() else None)
-    session["user_id"] = facts.get("user_id")
-    session["title"] = facts.get("title")
-    if row is None:
-        for name in ("model", "provider", "reasoning_effort", "pending_title"):
-            session[name] = facts.get(name)
-    elif row["model"] and row["model"] != hub.get_config().model.name:
-        session["model"] = _usable_model(hub, row["model"])
-    session["history"] = db.get_messages_as_conversation(key)
-    walls.revive(hub, session)
-    return session
-
-
-def _usable_model(hub: Hub, name: str) -> str | None:
-    """The model a conversation had, if it can still be asked; else the configured one."""
-    from agent.config import ConfigError
-
-    try:
-        hub.get_config().model_named(name)
-    except ConfigError:
-        return None
-    return name
-
-
-def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> shapes.Opened:
+def _opened(
+    call: Call, sid: str, session: Session, *, is_new: bool = False, tail: int | None = None
+) -> shapes.Opened:
     """All of a live session. What is stored is read last: it may be newer than the number.
 
     A client then sees some of it again as events, and knows a message by its role and `timestamp`,
@@ -155,13 +133,15 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
         ]
         asked_elsewhere = list(session.get("asked_elsewhere", {}).values())
     key = live.current_key(session)
-    messages = [] if is_new else shapes.stored_messages(call.db, key)
+    messages, older = ([], False) if is_new else _stored(call, session, tail)
     return {
         "session_id": sid,
         "stored_session_id": key,
         "session_key": key,
         "message_count": len(messages),
         "messages": messages,
+        "older": older,
+        "waiting": [] if is_new else _waiting(call, key),
         "info": live.info(call.hub, sid, session),
         "running": running,
         "status": "running" if running else "elsewhere" if session.get("elsewhere") else "idle",
@@ -174,24 +154,55 @@ def _opened(call: Call, sid: str, session: Session, *, is_new: bool = False) -> 
     }
 
 
-@method("session.activate")
-def activate(call: Call, session_id: str) -> shapes.Opened:
-    """Watch a live session, and get all of it as it is now."""
-    session = live.require(call.hub, session_id)
+def _stored(
+    call: Call, session: Session, tail: int | None
+) -> tuple[list[shapes.WireMessage], bool]:
+    """The stored messages of a conversation, or the last of them, and whether there are more."""
+    here, key = call.here(session), live.current_key(session)
+    if tail is None:
+        return shapes.stored_messages(here, key), False
+    if here.session(key) is None:
+        return [], False
+    page = here.page(key, limit=max(1, min(tail, 1000)))
+    return [shapes.message(message) for message in page["messages"]], page["older"]
+
+
+def _waiting(call: Call, key: str) -> list[shapes.WaitingPrompt]:
+    """The messages that wait for their turn, oldest first."""
+    from hermes_state import plain_text
+
+    return [
+        {"message_id": inbox.own_id(row["id"]), "text": plain_text(row["content"])}
+        for row in call.mine.waiting(key)
+    ]
+
+
+@method("session.activate", scope=READ)
+def activate(call: Call, session_id: str, tail: int | None = None) -> shapes.Opened:
+    """Watch a live session, and get all of it as it is now, or its last messages."""
+    session = call.session(session_id)
     live.watch(session, call.peer)
-    return _opened(call, session_id, session)
+    return _opened(call, session_id, session, tail=tail)
 
 
-@method("session.events.since")
+@method("session.events.since", scope=READ)
 def events_since(
-    call: Call, session_id: str, last_seen: int = 0, epoch: str | None = None
+    call: Call,
+    session_id: str,
+    last_seen: int = 0,
+    epoch: str | None = None,
+    tail: int | None = None,
 ) -> shapes.Missed:
-    """The events after a number; or, where some are gone, a snapshot of everything."""
-    session = live.require(call.hub, session_id)
+    """The events after a number; or, where some are gone, a snapshot of everything.
+
+    Events may come before this answer; a client keeps them until it has it. `tail` is as in
+    session.resume.
+    """
+    session = call.session(session_id)
     live.watch(session, call.peer)
     missed = session["events"].since(last_seen)
     if epoch not in (None, EPOCH) or missed.truncated:
-        snapshot = activate(call, session_id)
+        snapshot = activate(call, session_id, tail)
         return {
             "events": [],
             "latest_seq": snapshot["latest_seq"],
@@ -208,30 +219,20 @@ def events_since(
     }
 
 
-@method("session.close", slow=True)
+@method("session.close", scope=TALK, slow=True)
 def close(call: Call, session_id: str) -> shapes.Closed:
     """End a live session; its conversation stays and can be resumed."""
-    return {"closed": live.close(call.hub, session_id, "tui_close")}
+    is_theirs = session_id in dict(call.live_sessions())
+    return {"closed": is_theirs and live.close(call.hub, session_id, "tui_close")}
 
 
-@method("session.list")
+@method("session.list", scope=READ)
 def list_sessions(call: Call, limit: int = 50, query: str | None = None) -> shapes.SessionList:
     """The newest conversations, those with a running or waiting message included."""
-    db = call.db
-    limit = max(1, min(limit, 500))
-    rows = db.view(EVERYONE).list_sessions(
-        limit=limit, order_by_last_active=True, search_query=query
-    )
-    known = {row["id"] for row in rows}
-    waiting = [
-        shapes.waiting_session(row)
-        for row in db.list_waiting(source=inbox.SOURCE)
-        if row["session_id"] not in known and db.get_session(row["session_id"]) is None
-    ]
-    return {"sessions": [*waiting, *(shapes.session(row) for row in rows)][:limit]}
+    return {"sessions": lists.read(call.mine, call.db, max(1, min(limit, 500)), query)}
 
 
-@method("session.most_recent")
+@method("session.most_recent", scope=READ)
 def most_recent(call: Call) -> shapes.MostRecent:
     """The conversation that was used last; null ids if there is none."""
     sessions = list_sessions(call, limit=1)["sessions"]
@@ -246,7 +247,7 @@ def most_recent(call: Call) -> shapes.MostRecent:
     }
 
 
-@method("session.active_list")
+@method("session.active_list", scope=READ)
 def active_list(call: Call, current_session_id: str | None = None) -> shapes.ActiveSessions:
     """The live sessions of this server."""
     return {
@@ -260,16 +261,16 @@ def active_list(call: Call, current_session_id: str | None = None) -> shapes.Act
                 "last_active": session["last_active"],
                 "current": sid == current_session_id,
             }
-            for sid, session in list(call.hub.get_sessions().items())
+            for sid, session in call.live_sessions()
         ]
     }
 
 
-@method("session.delete", slow=True)
+@method("session.delete", scope=TALK, slow=True)
 def delete(call: Call, session_id: str) -> shapes.Deleted:
     """Delete a stored conversation for good; a live one is closed first by session.close."""
     key = _find(call, session_id)
     if live.find_by_key(call.hub, key) is not None:
         raise RpcError(IS_LIVE, "That session is open. Close it with session.close first.")
-    deleted = call.db.delete_conversation(key)
+    deleted = call.mine.delete(key)
     return {"deleted": bool(deleted)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from .. import live
 from .. import shapes_work as wire
 from ..rpc import Call, RpcError, method
 
@@ -22,7 +21,7 @@ def execute(call: Call, command: str, session_id: str | None = None) -> wire.She
 
     It gets no input, none of the agent's keys, and 30 seconds.
     """
-    folder = Path(live.require(call.hub, session_id)["cwd"]) if session_id else Path.cwd()
+    folder = Path(call.session(session_id)["cwd"]) if session_id else Path.cwd()
     if not command.strip():
         raise RpcError(NO_COMMAND, "The command is empty.")
     from tools.danger.analyse import analyse

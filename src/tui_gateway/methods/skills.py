@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tools.base import ToolContext, ToolError, Workspace
+from tools.memory_scope import MemoryScope, Space
 from tools.skills import skill_view
 from tools.skills.index import Skill, category_of, skills_of
 
@@ -23,10 +24,10 @@ def manage(
         raise RpcError(BAD_ACTION, "action must be one of list, search, inspect.")
     if action == "inspect":
         return _inspect(call, query)
-    skills = skills_of(config.home, config.skills)
+    skills = skills_of(config.home, config.skills, _spaces(call))
     words = query.lower().split() if action == "search" else []
     matching = [
-        _info(skill, category_of(skill, config.home))
+        _info(skill, category_of(skill, config.home, _spaces(call)))
         for skill in skills
         if all(word in f"{skill.name} {skill.description}".lower() for word in words)
     ]
@@ -38,6 +39,16 @@ def manage(
     else:
         result["results"] = shown
     return result
+
+
+def _spaces(call: Call) -> tuple[Space, ...]:
+    """Those of whoever asks."""
+    return MemoryScope(call.principal.person_id, is_local=False).spaces(call.db, "").read
+
+
+def _context(call: Call, workspace: Workspace) -> ToolContext:
+    scope = MemoryScope(call.principal.person_id, is_local=False)
+    return ToolContext("", "", workspace=workspace, db=call.db, memory=scope)
 
 
 def _info(skill: Skill, category: str) -> wire.SkillInfo:
@@ -53,7 +64,7 @@ def _inspect(call: Call, name: str) -> wire.Skills:
     config = call.config
     workspace = Workspace(config.home, config.home, settings={"skills": config.skills})
     try:
-        text = skill_view.run(ToolContext("", "", workspace=workspace), name)
+        text = skill_view.run(_context(call, workspace), name)
     except ToolError as error:
         raise RpcError(NOT_READ, str(error)) from error
     return {"name": name, "info": text}
@@ -63,5 +74,5 @@ def _inspect(call: Call, name: str) -> wire.Skills:
 def reload(call: Call) -> wire.SkillsReload:
     """Look for skills again; they can be used as commands at once."""
     config = call.config
-    count = len(skills_of(config.home, config.skills))
+    count = len(skills_of(config.home, config.skills, _spaces(call)))
     return {"output": f"{count} skills. The model is told of new ones with /new.", "result": count}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools.memory_scope import MemoryScope, Space
 from tools.skills.index import skills_of
 
-from .. import live
 from .. import shapes_input as wire
+from ..clients import READ, TALK
 from ..rpc import Call, RpcError, method
 
 NO_COMMAND = 4004
@@ -15,7 +16,7 @@ UNKNOWN_COMMAND = 4011
 COMMAND_FAILED = 4018
 
 
-@method("commands.catalog", slow=True)
+@method("commands.catalog", scope=READ, slow=True)
 def commands(call: Call) -> wire.Catalog:
     """Every slash command that a screen with an input line has."""
     from agent.slash import catalog
@@ -29,7 +30,7 @@ def commands(call: Call) -> wire.Catalog:
     if plugins:
         by_category["Plugins"] = plugins
     config = call.config
-    skills = skills_of(config.home, config.skills)
+    skills = skills_of(config.home, config.skills, _spaces(call))
     return {
         "pairs": [pair for pairs in by_category.values() for pair in pairs],
         "sub": {
@@ -46,6 +47,11 @@ def commands(call: Call) -> wire.Catalog:
     }
 
 
+def _spaces(call: Call) -> tuple[Space, ...]:
+    """Whose skills there are: those of whoever asks."""
+    return MemoryScope(call.principal.person_id, is_local=False).spaces(call.db, "").read
+
+
 def _words(args: str) -> list[str]:
     """The words that may follow a command, of arguments such as "[queue|steer|interrupt]"."""
     inner = args.strip("[]").split("]")[0]
@@ -53,7 +59,7 @@ def _words(args: str) -> list[str]:
     return words if len(words) > 1 and all(word.isalpha() for word in words) else []
 
 
-@method("command.resolve")
+@method("command.resolve", scope=READ)
 def resolve(call: Call, name: str) -> wire.ResolvedCommand:
     """The command that a name or alias stands for."""
     from agent.slash import catalog, lookup
@@ -72,25 +78,25 @@ def resolve(call: Call, name: str) -> wire.ResolvedCommand:
     }
 
 
-@method("slash.exec", slow=True)
+@method("slash.exec", scope=TALK, slow=True)
 def execute(call: Call, session_id: str, command: str) -> wire.CommandResult:
     """Carry out a line such as "/title A plan" in a session."""
     return _run(call, session_id, command)
 
 
-@method("command.dispatch", slow=True)
+@method("command.dispatch", scope=TALK, slow=True)
 def dispatch(call: Call, session_id: str, name: str, arg: str = "") -> wire.CommandResult:
     """Carry out a command by its name in a session."""
     return _run(call, session_id, f"/{name.strip().removeprefix('/')} {arg}")
 
 
 def _run(call: Call, sid: str, line: str) -> wire.CommandResult:
-    session = live.require(call.hub, sid)
+    session = call.session(sid)
     if not line.strip().removeprefix("/").strip():
         raise RpcError(NO_COMMAND, "Which command? commands.catalog lists them.")
     from ..surface import LiveSurface, run_line
 
-    surface = LiveSurface(call.hub, sid, session)
+    surface = LiveSurface(call.hub, sid, session, call.principal, call.access)
     result = run_line(surface, call.hub, sid, line)
     if getattr(result, "failed", False):
         raise RpcError(COMMAND_FAILED, getattr(result, "output", ""))

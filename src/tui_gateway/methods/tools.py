@@ -12,8 +12,9 @@ from tools.plugin_tools import plugin_tools
 from tools.toolset_names import switched
 from tools.toolsets import default_tools, selected
 
-from .. import agents, live
+from .. import agents
 from .. import shapes_settings as wire
+from ..clients import READ
 from ..rpc import Call, RpcError, method
 
 NO_NAMES = 4018
@@ -42,7 +43,7 @@ def _wanted(config: Config, tools: list[Tool]) -> set[str]:
 def _toolsets(call: Call, session_id: str | None) -> wire.Toolsets:
     config = call.config
     tools = _all_tools(config)
-    agent = live.require(call.hub, session_id).get("agent") if session_id else None
+    agent = call.session(session_id).get("agent") if session_id else None
     enabled = {tool.name for tool in agent.tools} if agent is not None else _wanted(config, tools)
     groups: dict[str, list[wire.ToolInfo]] = {}
     for tool in tools:
@@ -65,22 +66,22 @@ def _info(tool: Tool, enabled: bool) -> wire.ToolInfo:
     return {"name": tool.name, "description": first, "enabled": enabled}
 
 
-@method("tools.list", slow=True)
+@method("tools.list", scope=READ, slow=True)
 def list_tools(call: Call, session_id: str | None = None) -> wire.Toolsets:
     """Every tool by group, and whether a session (or the next one) has it."""
     return _toolsets(call, session_id)
 
 
-@method("toolsets.list", slow=True)
+@method("toolsets.list", scope=READ, slow=True)
 def list_toolsets(call: Call, session_id: str | None = None) -> wire.Toolsets:
     """The groups of tools, and whether a session (or the next one) has them."""
     return _toolsets(call, session_id)
 
 
-@method("tools.show", slow=True)
+@method("tools.show", scope=READ, slow=True)
 def show(call: Call, session_id: str) -> wire.ToolSections:
     """The tools that a session's model is told of."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     agent = agents.ensure_agent(call.hub, session_id, session)
     groups: dict[str, list[wire.ToolInfo]] = {}
     for tool in agent.tools:

@@ -16,19 +16,20 @@ from tools.modes import MEANINGS
 
 from .. import live, walls
 from .. import shapes_settings as wire
+from ..clients import READ, TALK
 from ..hub import Session
-from ..rpc import Call, RpcError, method
+from ..rpc import NOT_ALLOWED, Call, RpcError, method
 
 BAD_FOLDER = 4016
 
 
-@method("session.mode")
+@method("session.mode", scope=READ)
 def get_mode(call: Call, session_id: str) -> wire.SessionMode:
     """What the agent may do in a session."""
-    return _mode(call, live.require(call.hub, session_id))
+    return _mode(call, call.session(session_id))
 
 
-@method("session.mode.set")
+@method("session.mode.set", scope=TALK)
 def set_mode(
     call: Call, session_id: str, mode: Literal["plan", "guarded", "full"]
 ) -> wire.SessionMode:
@@ -36,7 +37,9 @@ def set_mode(
 
     It is kept with the conversation; every client of the session gets session.info.
     """
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
+    if refusal := call.access.why_no_mode(mode):
+        raise RpcError(NOT_ALLOWED, refusal)
     walls.set_mode(call.hub, session_id, session, mode)
     return _mode(call, session)
 
@@ -46,16 +49,16 @@ def _mode(call: Call, session: Session) -> wire.SessionMode:
     return {"mode": mode, "meaning": MEANINGS[mode]}
 
 
-@method("session.folders")
+@method("session.folders", scope=READ)
 def get_folders(call: Call, session_id: str) -> wire.SessionFolders:
     """Where the agent may write in a session: its own folder, configured ones, added ones."""
-    return _folders(call, live.require(call.hub, session_id))
+    return _folders(call, call.session(session_id))
 
 
 @method("session.folders.add")
 def add_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
     """Let the agent write to a further folder; every client of the session gets session.info."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     try:
         folder = folder_named(path, Path(session["cwd"]), call.config.home)
     except WallChoiceError as error:
@@ -67,7 +70,7 @@ def add_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
 @method("session.folders.remove")
 def remove_folder(call: Call, session_id: str, path: str) -> wire.SessionFolders:
     """Take a folder back that was added."""
-    session = live.require(call.hub, session_id)
+    session = call.session(session_id)
     try:
         folder = real_folder(path, Path(session["cwd"]))
         walls.remove_folder(call.hub, session_id, session, folder)

@@ -31,6 +31,8 @@ CAUSE_SECONDS = 30.0
 """For so long what a fault has broken may be told."""
 TOOLS = {argument: tool for step in CALLS for tool, argument in step}
 """By the last letter of a call's mark: the tool."""
+CLOCK = "clock"
+"""The fault after which others judge leases by another clock than that by which they were had."""
 HELD = ("stop", "pause")
 """Faults during which a replica cannot let go of the connection that it polls with."""
 
@@ -216,8 +218,11 @@ def _two_pollers(history: History) -> Iterator[str]:
 
 
 def _is_held(history: History, poll: Poll, at: float) -> bool:
-    """Whether a replica was stopped at that moment, or has just been killed."""
+    """Whether a replica was stopped at that moment, has just been killed, or cannot know yet that
+    the clock jumped by which its lease is judged."""
     for fault in history.faults:
+        if fault.kind == CLOCK and fault.at <= at <= fault.ended + LATENESS:
+            return True
         if fault.replica != poll.replica:
             continue
         ended = fault.ended if fault.kind in HELD else fault.at

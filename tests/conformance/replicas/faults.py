@@ -27,9 +27,12 @@ WEIGHTS = {
     "crash": 1,  # a session's process is killed, and the database recovers
     "postmaster": 1,  # the database is killed as by a power cut
     "restart": 1,  # the database is stopped and started
+    "clock": 1,  # the database's clock jumps, as in a fail-over to a server with another
 }
 """How often each kind of fault is drawn."""
-ON_DATABASE = ("backend", "crash", "postmaster", "restart")
+ON_DATABASE = ("backend", "crash", "postmaster", "restart", "clock")
+LONGEST_JUMP = 300.0
+"""Seconds by which the clock of the database may jump, either way."""
 AT_POLLER = 0.6
 """How many of the faults hit whoever polls the platform."""
 
@@ -168,6 +171,19 @@ class Faults:
 
     async def _on_database(self, kind: str) -> None:
         await asyncio.to_thread(getattr(self, f"_{kind}_now"))
+        if kind == "clock":
+            # For so long after its last beat a gateway may think that it has its leases.
+            await asyncio.sleep(self._leases(0.8, 0.8))
+
+    def _clock_now(self) -> None:
+        import psycopg
+
+        jump = self._chance.uniform(-LONGEST_JUMP, LONGEST_JUMP)
+        with contextlib.closing(
+            psycopg.connect(self._server.url(self._fleet.database), autocommit=True)
+        ) as own:
+            for table in ("replicas", "platform_leases", "turns"):
+                own.execute(f"UPDATE {table} SET heartbeat_at = heartbeat_at + %s", (jump,))
 
     def _backend_now(self) -> None:
         import psycopg

@@ -61,6 +61,8 @@ class Fleet:
         self._folder = folder
         self._chance = chance
         self.lease = lease
+        self.database = "replicas"
+        """The name of the database that all of them use."""
         self.replicas: list[Replica] = []
         self._zygote = Zygote(ZYGOTE, **{LEASE_VARIABLE: str(lease)})
         self.ended: list[str] = []

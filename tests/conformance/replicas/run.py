@@ -29,7 +29,6 @@ from .platform import Telegram
 from .proxy import Balancer
 from .world import EffectServer, ModelServer
 
-DATABASE = "replicas"
 SOAK_LEASE = 10.0
 SOAK_PAUSE = 8.0
 """With many chats: they would only wait for each other."""
@@ -106,19 +105,19 @@ async def live(folder: Path, server: postgres.Server, settings: Settings, hurt: 
     """Let gateways serve while `hurt` goes on, then settle; what was seen, and what is wrong."""
     chance = random.Random(settings.seed)
     history, began = History(), time.monotonic()
-    server.create(DATABASE)
     async with AsyncExitStack() as stack:
         telegram = await stack.enter_async_context(Telegram(history))
         model = await stack.enter_async_context(ModelServer(history, chance, settings.thinking))
         effects = await stack.enter_async_context(EffectServer(history, chance, settings.acting))
         fleet = Fleet(folder, chance, settings.lease)
+        server.create(fleet.database)
         stack.callback(fleet.close)
 
         def start(replica: Replica) -> None:
             fleet.start(replica, effects.url)
 
         for number in range(1, settings.replicas + 1):
-            url = server.url(DATABASE)
+            url = server.url(fleet.database)
             start(
                 await fleet.add(
                     f"r{number}", url, telegram.url, model.url, cuttable=settings.cuttable
@@ -211,7 +210,7 @@ def soak(options: argparse.Namespace) -> int:
         faults.down = (0.0, 0.05)
         await faults.every(options.every, options.minutes * 60, "kill")
 
-    found = run(settings, hurt)
+    found = run(settings, hurt, options.keep)
     if options.json:
         options.json.write_text(json.dumps(found.report(), indent=1, ensure_ascii=False) + "\n")
     return show(found)

@@ -76,6 +76,13 @@ def test_what_faults_may_leave() -> None:
     assert violations(history) == []
 
 
+def test_two_may_poll_when_the_clock_has_jumped_by_which_leases_are_judged() -> None:
+    history = good()
+    history.faults.append(Fault(18.5, "clock", "", 19.2))
+    history.polls.append(Poll("r1", 19.0, 20.0))
+    assert violations(history) == []
+
+
 def late_answer(*, told: bool) -> list[str]:
     """r1 was stopped when it was about to send its first answer in c4, and r2 went on there."""
     history = good()
@@ -224,6 +231,11 @@ def _poll_without_waiting(history: History) -> None:
     history.polls[1] = Poll("r1", 12.0, 18.1)
 
 
+def _poll_long_after_the_clock_jumped(history: History) -> None:
+    history.faults.append(Fault(17.0, "clock", "", 18.0))
+    history.polls.append(Poll("r1", 19.0, 20.0))
+
+
 BAD: dict[Callable[[History], None], str] = {
     _lose_answer: "['c1n2'] not answered, and 0 notices",
     _answer_twice: "c1n1 was answered 2 times",
@@ -252,6 +264,7 @@ BAD: dict[Callable[[History], None], str] = {
     _poll_beside: "r1 polls beside r2",
     _poll_when_woken: "r1 polls beside r2",
     _poll_without_waiting: "r2 polls beside r1",
+    _poll_long_after_the_clock_jumped: "r1 polls beside r2",
 }
 """How a history is spoilt, and what is found."""
 

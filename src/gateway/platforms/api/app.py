@@ -14,7 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..http_server import trust
-from . import chat_completions, info, person, responses, sessions
+from . import chat_completions, info, jobs, person, responses, sessions
 from .context import Api
 from .errors import ApiError, error_body, json_response
 from .runs import Runs
@@ -27,10 +27,11 @@ Handler = Callable[[Api, str, Request], Awaitable[Any]]
 def build_app(api: Api, runs: Runs) -> ASGIApp:
     """The API as an application."""
 
-    def route(path: str, handler: Handler, method: str = "GET") -> Route:
-        return Route(path, _Endpoint(api, handler), methods=[method])
+    def route(path: str, handler: Handler, method: str = "GET", needs: str = "") -> Route:
+        return Route(path, _Endpoint(api, handler, needs), methods=[method])
 
     session = "/api/sessions/{session_id}"
+    job = "/api/jobs/{job}"
     return Starlette(
         routes=[
             Route("/health", _Endpoint(api, info.health, open=True)),
@@ -42,27 +43,36 @@ def build_app(api: Api, runs: Runs) -> ASGIApp:
             route("/v1/runs", runs.create, "POST"),
             route("/v1/runs/{run_id}", runs.retrieve),
             route("/v1/runs/{run_id}/events", runs.events),
-            route("/v1/runs/{run_id}/approval", runs.approve, "POST"),
-            route("/v1/runs/{run_id}/stop", runs.stop, "POST"),
-            route("/api/sessions", sessions.list_all),
+            route("/v1/runs/{run_id}/approval", runs.approve, "POST", "deny"),
+            route("/v1/runs/{run_id}/stop", runs.stop, "POST", "stop"),
+            route("/api/sessions", sessions.list_all, needs="sessions"),
             route("/api/sessions", sessions.create, "POST"),
-            route(session, sessions.retrieve),
-            route(session, sessions.update, "PATCH"),
+            route(session, sessions.retrieve, needs="history"),
+            route(session, sessions.update, "PATCH", "title"),
             route(session, sessions.delete, "DELETE"),
-            route(f"{session}/messages", sessions.messages),
-            route(f"{session}/fork", sessions.fork, "POST"),
+            route(f"{session}/messages", sessions.messages, needs="history"),
+            route(f"{session}/fork", sessions.fork, "POST", "branch"),
             route(f"{session}/chat", sessions.chat, "POST"),
             route(f"{session}/chat/stream", sessions.chat_stream, "POST"),
             route("/api/person", person.retrieve),
-            route("/api/person/code", person.offer_code, "POST"),
-            route("/api/person/join", person.join, "POST"),
-            route("/api/person/leave", person.leave, "POST"),
-            route("/health/detailed", info.detailed),
-            route("/metrics", info.metrics),
+            route("/api/person/code", person.offer_code, "POST", "link"),
+            route("/api/person/join", person.join, "POST", "link"),
+            route("/api/person/leave", person.leave, "POST", "unlink"),
+            route("/health/detailed", info.detailed, needs="metrics"),
+            route("/metrics", info.metrics, needs="metrics"),
+            route("/api/jobs", jobs.list_all, needs="cron"),
+            route("/api/jobs", jobs.create, "POST", needs="cron"),
+            route(job, jobs.retrieve, needs="cron"),
+            route(job, jobs.update, "PATCH", needs="cron"),
+            route(job, jobs.delete, "DELETE", needs="cron"),
+            route(f"{job}/history", jobs.history, needs="cron"),
+            route(f"{job}/pause", jobs.pause, "POST", needs="cron"),
+            route(f"{job}/resume", jobs.resume, "POST", needs="cron"),
+            route(f"{job}/run", jobs.run, "POST", needs="cron"),
             route("/v1/models", info.models),
             route("/v1/capabilities", info.capabilities),
-            route("/v1/skills", info.skills),
-            route("/v1/toolsets", info.toolsets),
+            route("/v1/skills", info.skills, needs="skills"),
+            route("/v1/toolsets", info.toolsets, needs="tools"),
         ],
         exception_handlers={HTTPException: _http_error},
     )
@@ -71,8 +81,10 @@ def build_app(api: Api, runs: Runs) -> ASGIApp:
 class _Endpoint:
     """A handler behind the key, with errors turned into answers."""
 
-    def __init__(self, api: Api, handler: Handler, *, open: bool = False) -> None:
+    def __init__(self, api: Api, handler: Handler, needs: str = "", *, open: bool = False) -> None:
+        """`needs` is the command that does the same: whoever may not use it may not ask here."""
         self._api, self._handler, self._open = api, handler, open
+        self.needs = needs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
@@ -82,6 +94,8 @@ class _Endpoint:
                 owner = self._api.keys.require(request)
                 trust(scope)
                 await self._api.identify(owner)
+                if self.needs:
+                    self._api.require(owner, self.needs)
             response = await self._handler(self._api, owner, request)
         except ApiError as error:
             response = error.response()

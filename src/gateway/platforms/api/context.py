@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from starlette.requests import Request as HttpRequest
 
 from agent.outcome import TurnOutcome
+from conversation.stored_turns import stored_outcome
 from gateway.config import Platform
-from gateway.identify import person_at
 from gateway.requests import (
     AlreadyAskedError,
     Request,
@@ -28,7 +28,6 @@ from gateway.requests import (
 )
 from gateway.session import SessionSource
 from gateway.session_store import new_gateway_session_id
-from gateway.stored_turns import stored_outcome
 from hermes_state import Person, PersonView, StoreError, is_owned
 
 from .auth import Keys
@@ -47,6 +46,7 @@ from .reading import (
 )
 
 if TYPE_CHECKING:
+    from agent.access import Access
     from agent.events import Watcher
     from hermes_state import SessionDB
     from tools.base import Mode
@@ -98,7 +98,7 @@ class Api:
         self.max_body = max_body
         self.store = host.store
         self.requests = host.queue
-        self._persons: dict[str, Person] = {}
+        self._sources: dict[str, SessionSource] = {}
 
     @property
     def db(self) -> SessionDB:
@@ -108,6 +108,10 @@ class Api:
     async def at_hand(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """A function that reads the store: here and now with a file, in a thread with a server."""
         return await self.store.at_hand(function, *args, **kwargs)
+
+    async def change(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """A function that writes to the store, in a thread."""
+        return await asyncio.to_thread(function, *args, **kwargs)
 
     @property
     def model(self) -> str:
@@ -122,15 +126,30 @@ class Api:
 
     async def identify(self, owner: str) -> None:
         """Look up whose key `owner` is; at the beginning of each request, since it may change."""
-        door = f"{Platform.API_SERVER.value}:{owner}"
+        source = SessionSource(
+            Platform.API_SERVER, owner, user_id=owner, user_name=owner, role_authorized=True
+        )
         try:
-            self._persons[owner] = await person_at(self.store, door, owner)
+            await self.host.identify(source)
         except StoreError as error:
             raise ApiError(503, f"The store cannot be used: {error}", code="store_error") from error
+        self._sources[owner] = source
 
     def person(self, owner: str) -> Person:
         """Whose key this is."""
-        return self._persons[owner]
+        person = self._sources[owner].person
+        assert person is not None
+        return person
+
+    def access(self, owner: str, key: str | None = None) -> Access:
+        """What may be used with a key, in the conversation of that session key."""
+        source = self._sources[owner]
+        return self.host.access(source, key or conversation_key(owner, ""))
+
+    def require(self, owner: str, command: str) -> None:
+        """Return if whoever has the key may use what a command does; ApiError if not."""
+        if refusal := self.access(owner).why_no_command(command):
+            raise ApiError(403, refusal, code="not_allowed")
 
     def view(self, owner: str) -> PersonView:
         """What may be shown with a key: its person's."""
@@ -151,7 +170,7 @@ class Api:
 
     def owned(self, owner: str, session_id: str) -> dict[str, Any]:
         """A session's row; one of somebody else is as unknown as one that does not exist."""
-        row = self.view(owner).get_session(session_id)
+        row = self.view(owner).session(session_id)
         if row is None:
             raise unknown_session(shown_id(owner, session_id))
         return row
@@ -185,7 +204,7 @@ class Api:
             raise unknown_session(shown_id(owner, session_id))
         tip = session_id
         if row["end_reason"] == "compression":
-            tip = self.db.get_compression_tip(session_id)
+            tip = self.view(owner).tip(session_id)
         is_new = not row["message_count"] and tip == session_id
         return Place(owner, tip, row["conversation_id"] or session_id, is_new, client_key)
 
@@ -201,6 +220,9 @@ class Api:
         mode: Mode | None = None,
     ) -> Request:
         """The message, ready to be asked."""
+        source, access = self._sources[place.owner], self.access(place.owner, place.key)
+        if mode is not None and (refusal := access.why_no_mode(mode)):
+            raise ApiError(403, refusal, code="mode_not_allowed", param="mode")
         once = header(http, IDEMPOTENCY_HEADER)
         return Request(
             f"{Platform.API_SERVER.value}:{place.owner}:{once or os.urandom(12).hex()}",
@@ -213,7 +235,8 @@ class Api:
             once,
             busy_mode=busy_mode(header(http, BUSY_HEADER)),
             mode=mode,
-            person=self.person(place.owner),
+            person=source.person,
+            doors=source.doors,
         )
 
     async def ask(

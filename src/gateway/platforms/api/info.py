@@ -14,7 +14,8 @@ from starlette.responses import Response
 
 from gateway.metrics import CONTENT_TYPE, prometheus
 from hermes_base.version import __version__
-from tools.skills.index import skills_of
+from tools.memory_scope import MemoryScope
+from tools.skills.index import Skill, skills_of
 
 from .context import Api
 from .errors import json_response
@@ -128,8 +129,13 @@ async def capabilities(api: Api, owner: str, request: Request) -> Response:
 
 
 async def skills(api: Api, owner: str, request: Request) -> Response:
-    """GET /v1/skills: the skills in the home."""
-    usable = await asyncio.to_thread(skills_of, api.host.home, api.host.settings.skills)
+    """GET /v1/skills: the skills of the key's person, and those that are shared."""
+
+    def find() -> list[Skill]:
+        spaces = MemoryScope(api.person(owner).id, is_local=False).spaces(api.db, "").read
+        return skills_of(api.host.home, api.host.settings.skills, spaces)
+
+    usable = await asyncio.to_thread(find)
     listed = [{"name": skill.name, "description": skill.description} for skill in usable]
     return json_response({"object": "list", "data": listed})
 
@@ -140,7 +146,8 @@ async def toolsets(api: Api, owner: str, request: Request) -> Response:
 
     tools = await asyncio.to_thread(usable_tools, api.host.settings, "api_server")
     groups: dict[str, list[str]] = {}
-    for tool in tools:
+    may = api.access(owner).permissions
+    for tool in filter(may.allow_tool, tools):
         groups.setdefault(tool.toolset, []).append(tool.name)
     listed = [
         {"name": name, "enabled": True, "tools": sorted(names)} for name, names in groups.items()

@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from agent.events import Event, TurnStarted
 from agent.outcome import TurnOutcome, usage_dict
+from conversation.stored_turns import turn_at
 from gateway.requests import Request
 from gateway.session_store import new_gateway_session_id
-from gateway.stored_turns import turn_at
 
 from .chat_completions import streamed
 from .context import Api, Place
@@ -110,29 +110,25 @@ def _said(body: dict[str, Any]) -> Said:
 async def _after(api: Api, owner: str, previous: str, http: HttpRequest) -> Place:
     """The conversation as it was after a response."""
     session_id, turn = await api.at_hand(_stored, api, owner, previous)
-    tip = await api.at_hand(api.db.get_compression_tip, session_id)
-    newest = last_turn(await api.at_hand(api.db.get_messages, tip))
+    tip = await api.at_hand(api.view(owner).tip, session_id)
+    newest = last_turn(await api.at_hand(api.view(owner).messages, tip))
     first = newest[0] if newest else {}
     if row_of(turn[0]) in (first.get("id"), first.get("origin_id")):
         return await api.at_hand(api.place, http, owner, tip)
     branch = new_gateway_session_id()
-    await api.store.branch_session(session_id, branch, until_message_id=row_of(turn[-1]))
+    await api.change(api.view(owner).branch, session_id, branch, until_message_id=row_of(turn[-1]))
     return await api.at_hand(api.place, http, owner, branch)
 
 
 def _stored(api: Api, owner: str, given: str) -> tuple[str, list[dict[str, Any]]]:
     """The session and the rows of a response's turn; ApiError if it is not this owner's."""
     row_id = asked_row(given)
-    session_id = api.db.get_session_of_message(row_id)
+    session_id = api.view(owner).session_of_message(row_id)
     if session_id is None or not is_id_of(given, session_id, row_id):
         raise not_found(given)
-    try:
-        api.owned(owner, session_id)
-    except ApiError:
-        raise not_found(given) from None
     if api.db.get_meta(DELETED + given) is not None:
         raise not_found(given)
-    rows = api.db.get_messages(session_id, True)
+    rows = api.view(owner).messages(session_id, include_inactive=True)
     start = next((n for n, row in enumerate(rows) if row["id"] == row_id), None)
     if start is None:
         raise not_found(given)

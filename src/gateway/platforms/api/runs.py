@@ -167,6 +167,8 @@ class Runs:
                 code="invalid_approval_choice",
                 param="choice",
             )
+        if choice != "deny":
+            api.require(owner, "approve")
         named, everything = (
             body.get("approval_id"),
             flag(body.get("all", body.get("resolve_all", False))),

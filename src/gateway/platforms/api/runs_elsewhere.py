@@ -18,9 +18,9 @@ from agent.model import Usage
 from agent.outcome import TurnOutcome
 from conversation.abandoned import other_turn
 from conversation.events import TURN_SHIFT, Numbered
+from conversation.stored_turns import stored_outcome, stored_turn
 from conversation.watching import follow_turn
 from gateway.config import Platform
-from gateway.stored_turns import stored_outcome, stored_turn
 from hermes_state import StoreError
 
 from .context import Api
@@ -57,14 +57,14 @@ class RunsElsewhere:
         for row in api.db.list_waiting(source="api_server", with_held=True):
             if row["user_id"] == door and row["platform_message_id"] in names:
                 return {**shown, "status": "queued"}
-        if api.view(owner).get_session(session_id) is None:
+        if api.view(owner).session(session_id) is None:
             raise unknown_run(run_id)
         if not any(stored_turn(api.db, session_id, name) for name in names):
             raise unknown_run(run_id)
         outcome = self._outcome(owner, run_id)
         is_open = any(api.requests.is_open(f"api_server:{owner}:{name}") for name in names)
         if is_open or (outcome is None and other_turn(api.db, session_id) is not None):
-            waits = bool(api.db.list_asked_approvals(session_id))
+            waits = bool(api.view(owner).asked(session_id))
             return {**shown, "status": "waiting_for_approval" if waits else "running"}
         if outcome is None:
             return {**shown, "status": "failed", "error": INTERRUPTED}
@@ -114,12 +114,12 @@ class RunsElsewhere:
         if not is_running(await self.find(owner, run_id)):
             return 0
         session_id = await api.at_hand(self._session_of, owner, run_id)
-        asked = await api.store.list_asked_approvals(session_id)
+        asked = await asyncio.to_thread(api.view(owner).asked, session_id)
         waiting = [row["id"] for row in asked if approval_id in (None, row["id"])]
         answered = 0
         for asked_id in waiting if everything else waiting[:1]:
-            answered += await api.store.decide_asked_approval(
-                asked_id, session_id, choice, api.person(owner).id
+            answered += await api.change(
+                api.view(owner).answer_asked, asked_id, session_id, choice, api.person(owner).id
             )
         return answered
 

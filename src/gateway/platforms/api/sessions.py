@@ -61,7 +61,7 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
     body = await api.body(http)
     given = body.get("id") or body.get("session_id")
     session_id = await _new_id(api, owner, given)
-    if await api.at_hand(api.db.get_session, session_id) is not None:
+    if await api.at_hand(api.view(owner).session, session_id) is not None:
         raise _exists(owner, session_id)
     facts = {"user_id": api.person(owner).id, "model": str(body.get("model") or api.model)}
     if body.get("system_prompt") is not None:
@@ -70,9 +70,9 @@ async def create(api: Api, owner: str, http: HttpRequest) -> Response:
         facts["system_prompt"] = body["system_prompt"]
     await api.store.create_session(session_id, "api_server", **facts)
     try:
-        await _set_title(api, session_id, body.get("title"))
+        await _set_title(api, owner, session_id, body.get("title"))
     except ApiError:
-        await api.store.delete_session(session_id)
+        await api.change(api.view(owner).delete, session_id)
         raise
     return _session(await api.at_hand(api.owned, owner, session_id), owner, 201)
 
@@ -90,9 +90,9 @@ async def update(api: Api, owner: str, http: HttpRequest) -> Response:
     unknown = body.keys() - {"title", "archived"}
     if unknown:
         raise ApiError(400, f"{min(unknown)} cannot be changed; title and archived can.")
-    await _set_title(api, session_id, body.get("title"))
+    await _set_title(api, owner, session_id, body.get("title"))
     if "archived" in body:
-        await api.store.set_session_archived(session_id, flag(body["archived"]))
+        await api.change(api.view(owner).archive, session_id, flag(body["archived"]))
     return _session(await api.at_hand(api.owned, owner, session_id), owner)
 
 
@@ -104,7 +104,7 @@ async def delete(api: Api, owner: str, http: HttpRequest) -> Response:
     if api.requests.is_busy(place.key):
         raise ApiError(409, "A turn runs in it; stop it first.", code="session_busy")
     api.host.forget_agent(place.key)
-    await api.store.delete_conversation(session_id)
+    await api.change(api.view(owner).delete, session_id)
     shown = {"object": "hermes.session.deleted", "id": shown_id(owner, session_id), "deleted": True}
     return json_response(shown)
 
@@ -113,13 +113,13 @@ async def messages(api: Api, owner: str, http: HttpRequest) -> Response:
     """GET /{id}/messages: what was said, all of it unless `limit` says less."""
     session_id = await _id(api, owner, http)
     await api.at_hand(api.owned, owner, session_id)
-    tip = await api.at_hand(api.db.get_compression_tip, session_id)
+    tip = await api.at_hand(api.view(owner).tip, session_id)
     limit, offset = number(http, "limit", 10**6, 10**6), number(http, "offset", 0, 10**8)
     if flag(http.query_params.get("include_ancestors", "")):
-        rows = await api.store.get_messages_as_conversation(tip, True)
+        rows = await asyncio.to_thread(api.view(owner).conversation, tip, include_ancestors=True)
         rows = rows[offset : offset + limit]
     else:
-        rows = await api.store.get_messages(tip, limit=limit, offset=offset)
+        rows = await asyncio.to_thread(api.view(owner).messages, tip, limit=limit, offset=offset)
     rows = [with_shown_ids(row, owner) for row in rows]
     listed = [{name: row[name] for name in _MESSAGE if name in row} for row in rows]
     return json_response({"object": "list", "session_id": shown_id(owner, tip), "data": listed})
@@ -132,14 +132,16 @@ async def fork(api: Api, owner: str, http: HttpRequest) -> Response:
     body = await api.body(http)
     given = body.get("id") or body.get("session_id")
     new_id = await _new_id(api, owner, given)
-    if await api.at_hand(api.db.get_session, new_id) is not None:
+    if await api.at_hand(api.view(owner).session, new_id) is not None:
         raise _exists(owner, new_id)
     until = body.get("until_message_id")
     if until is not None and (not isinstance(until, int) or isinstance(until, bool)):
         raise ApiError(400, "until_message_id must be a number.", param="until_message_id")
-    tip = await api.at_hand(api.db.get_compression_tip, session_id)
-    await api.store.branch_session(tip, new_id, until_message_id=until, source="api_server")
-    await _set_title(api, new_id, body.get("title"))
+    tip = await api.at_hand(api.view(owner).tip, session_id)
+    await api.change(
+        api.view(owner).branch, tip, new_id, until_message_id=until, source="api_server"
+    )
+    await _set_title(api, owner, new_id, body.get("title"))
     return _session(await api.at_hand(api.owned, owner, new_id), owner, 201)
 
 
@@ -191,11 +193,11 @@ def _said(body: dict[str, Any]) -> Said:
     return said._replace(instructions=instructions)
 
 
-async def _set_title(api: Api, session_id: str, title: Any) -> None:
+async def _set_title(api: Api, owner: str, session_id: str, title: Any) -> None:
     if title is None:
         return
     try:
-        await api.store.set_session_title(session_id, str(title))
+        await api.change(api.view(owner).set_title, session_id, str(title))
     except (ValueError, StoreError) as error:
         raise ApiError(400, str(error), code="invalid_title", param="title") from error
 

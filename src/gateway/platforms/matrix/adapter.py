@@ -23,6 +23,7 @@ from tools.extras import install_hint
 from ...config import Platform, PlatformConfig
 from ...session import SessionSource
 from ..base import AdapterHost, Button, OnMessage, PlatformAdapter, SendError
+from ..last_look import LOST, is_lost
 from . import media
 from .events import edit_content, fitting, text_content
 from .manifest import MANIFEST
@@ -225,6 +226,8 @@ class MatrixAdapter(PlatformAdapter):
         key: str | None = None,
         kind: str = "m.room.message",
     ) -> str | None:
+        if is_lost():  # an upload may have taken long
+            raise SendError(LOST)
         transaction = hashlib.sha256((key or os.urandom(16).hex()).encode()).hexdigest()[:40]
         answer = await self._send(
             self.client.room_send(room_id, kind, content, tx_id=transaction),

@@ -15,6 +15,7 @@ from tools.extras import install_hint
 from ...config import Platform, PlatformConfig
 from ...splitting import utf16_length
 from ..base import AdapterHost, Button, OnMessage, PlatformAdapter
+from ..last_look import look_before_sending
 from .manifest import MANIFEST
 from .polling import Poller
 from .sending import Sender
@@ -100,7 +101,8 @@ class TelegramAdapter(PlatformAdapter):
         trust = {"verify": certificates()}
         request = HTTPXRequest(
             CONNECTIONS, read_timeout=20, write_timeout=20, connect_timeout=10, pool_timeout=60,
-            media_write_timeout=120, httpx_kwargs=trust,
+            media_write_timeout=120,
+            httpx_kwargs={**trust, "event_hooks": {"request": [look_before_sending]}},
         )  # fmt: skip
         return Bot(
             self.config.token,

@@ -1,0 +1,1 @@
+"""Jobs: work that begins by itself, when its schedule says so."""

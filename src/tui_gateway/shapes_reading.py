@@ -1,0 +1,214 @@
+"""Shapes of what is read of stored conversations, whether or not they are live."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from .shapes import Grant, WireMessage, WireSession
+
+
+class Hello(TypedDict):
+    """Who a client is, and what it may do."""
+
+    person_id: str
+    person: str
+    role: str
+    scope: str
+    """full, or read for a device that may only look."""
+    scopes: list[str]
+    device_id: str
+    version: str
+
+
+class MessagesPage(TypedDict):
+    """Some messages of a conversation, in order."""
+
+    id: str
+    """The session in which the conversation is now."""
+    messages: list[WireMessage]
+    older: bool
+    newer: bool
+
+
+class Watching(TypedDict):
+    """That a client is told of changes of the list, with the list as it is."""
+
+    sessions: list[WireSession]
+
+
+class ChangedSessions(TypedDict):
+    """Conversations that were changed, or are new, since a client was last told."""
+
+    sessions: list[WireSession]
+
+
+class InboxApproval(TypedDict):
+    """An approval request, waiting or decided."""
+
+    request_id: str
+    session_id: str
+    title: str
+    source: str
+    command: str
+    description: str
+    pattern_keys: list[str]
+    created_at: float
+    expires_at: float
+    state: str
+    choice: str
+    how: str
+    """What decided: person, timeout, granted, smart, …"""
+    decided_by: str
+    decided_at: float | None
+
+
+class InboxQuestion(TypedDict):
+    """A question of a running turn that waits for an answer."""
+
+    session_id: str
+    """The live session."""
+    type: str
+    payload: dict[str, Any]
+
+
+class WaitingMessage(TypedDict):
+    """A message that no turn has begun with."""
+
+    session_id: str
+    source: str
+    text: str
+    received_at: float
+
+
+class Owed(TypedDict):
+    """A delivery to a chat that is not done."""
+
+    id: str
+    session_key: str
+    state: str
+    created_at: float
+    text: str
+    may_be_missing: bool
+    """Whether it was begun and nobody knows whether it arrived."""
+
+
+class Inbox(TypedDict):
+    """What needs a person, and what was decided."""
+
+    needs: int
+    approvals: list[InboxApproval]
+    questions: list[InboxQuestion]
+    waiting: list[WaitingMessage]
+    owed: list[Owed]
+    decided: list[InboxApproval]
+    grants: list[Grant]
+
+
+class Decided(TypedDict):
+    """Whether it was this answer that counted."""
+
+    decided: bool
+
+
+class FamilyMember(TypedDict):
+    """A session among those that hang together."""
+
+    id: str
+    parent: str | None
+    relation: str
+    """root, continuation, branch, delegate or child."""
+    conversation_id: str | None
+    title: str | None
+    source: str
+    model: str | None
+    started_at: float
+    ended_at: float | None
+    end_reason: str | None
+    message_count: int
+    tokens: int
+    cost_usd: float | None
+
+
+class Family(TypedDict):
+    """Everything that came of a conversation, parents before their children."""
+
+    id: str
+    members: list[FamilyMember]
+
+
+class Turns(TypedDict):
+    """Turns of a conversation, the newest first."""
+
+    id: str
+    turns: list[Any]
+    """Each with message_id, text, began_at, ended_at, process, attempts, and steps: kind (model,
+    tool, compression, …), name, began_at, seconds, first_token_seconds, tokens, cost, outcome."""
+
+
+class DeviceInfo(TypedDict):
+    """A browser that may come in."""
+
+    id: str
+    name: str
+    person: str
+    scope: str
+    made_at: float
+    used_at: float | None
+    current: bool
+    """Whether it is the one that asks."""
+
+
+class Devices(TypedDict):
+    """Browsers that may come in."""
+
+    devices: list[DeviceInfo]
+
+
+class DeviceCode(TypedDict):
+    """A code that lets one browser in."""
+
+    code: str
+
+
+class Activity(TypedDict):
+    """What was used when, and with what."""
+
+    days_back: int
+    by: str
+    messages: dict[str, int]
+    """By day."""
+    spent: list[dict[str, Any]]
+    """By day and group: calls, tokens, cost_usd."""
+    times: list[dict[str, Any]]
+    """What people sent, by weekday and hour."""
+    tools: list[dict[str, Any]]
+    sources: list[dict[str, Any]]
+
+
+class BackupPoint(TypedDict):
+    """A point that can be gone back to."""
+
+    number: int
+    at: float
+
+
+class Proven(TypedDict):
+    """What a restored backup point held."""
+
+    number: int
+    messages: int
+    damage: str
+    """What is wrong with it; empty if nothing is."""
+
+
+class Overview(TypedDict):
+    """How the parts of Hermes are."""
+
+    version: str
+    gateway: dict[str, Any]
+    waiting: int
+    owed: int
+    may_be_missing: int
+    store: dict[str, Any]
+    backups: list[BackupPoint]
+    log: list[str]

@@ -1,0 +1,115 @@
+"""`hermes cron`: jobs from the command line, run by a timer."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from hermes_state import SessionDB
+
+PLATFORM = "platforms:\n  telegram: {home_channel: {chat_id: 42}}\n"
+
+
+def until(cli: Any, *words: str, has: str) -> str:
+    """Say something until its answer has a text."""
+    deadline = time.monotonic() + 30
+    while has not in (said := cli(*words)).out:
+        assert said.code == 0 and time.monotonic() < deadline, said
+        time.sleep(0.1)
+    return str(said.out)
+
+
+def test_a_job_from_its_making_to_its_history(cli: Any) -> None:
+    assert "There are no jobs." in cli("cron").out
+    said = cli("cron", "add", "daily 08:30 Europe/Berlin", "What is new?", "--name", "news")
+    assert said.code == 0 and said.out.count("08:30 (Europe/Berlin)") == 3, said
+    assert "Nothing is running jobs now." in said.out
+    [job] = json.loads(cli("cron", "list", "--json").out)
+    assert (job["name"], job["schedule"], len(job["next_times"])) == ("news", "cron 30 8 * * *", 3)
+    assert "news is paused." in cli("cron", "pause", "news").out
+    assert "paused" in cli("cron", "list").out
+    assert "news goes on." in cli("cron", "resume", job["id"][:6]).out
+    edited = cli("cron", "edit", "news", "--schedule", "daily 09:15", "--jitter", "60")
+    assert "09:15 (Europe/Berlin)" in edited.out
+    assert "was not due yet" in cli("cron", "history", "news").out
+    assert "news is removed." in cli("cron", "remove", "news").out
+    assert cli("cron", "history", "news").err == "hermes: There is no job 'news'.\n"
+
+
+def test_what_is_due_is_run_without_a_gateway(cli: Any) -> None:
+    cli("cron", "add", "in 1 second", "Tea", "--kind", "message", "--name", "tea")
+    until(cli, "cron", "run-due", has="1 run.")
+    assert "done" in cli("cron", "history", "tea").out
+    assert cli("cron", "run-due").out == "0 run.\n"
+
+
+def test_what_was_begun_by_hand_is_run_without_a_gateway(cli: Any) -> None:
+    cli("cron", "add", "in 1 second", "Tea", "--kind", "message", "--name", "tea")
+    until(cli, "cron", "run-due", has="1 run.")
+    while (said := cli("cron", "run", "tea")).code:  # a run is named by its second
+        assert "in this very second" in said.err, said
+    assert cli("cron", "run-due").out == "1 run.\n"
+    runs = json.loads(cli("cron", "history", "tea", "--json").out)
+    assert [(run["state"], run["answer"]) for run in runs] == [("done", "⏰ Tea")] * 2
+
+
+def test_answers_for_a_chat_wait_for_a_gateway(cli: Any) -> None:
+    (cli.home / "config.yaml").write_text(PLATFORM)
+    said = cli("cron", "add", "in 1 second", "Tea", "--kind", "message", "--deliver", "telegram")
+    assert said.code == 0, said
+    out = until(cli, "cron", "run-due", has="1 run.")
+    assert "1 texts wait for a gateway" in out
+    assert "delivered" in cli("cron", "history", "Tea").out
+
+
+def test_mistakes_are_sentences(cli: Any) -> None:
+    for words, problem in (
+        (["whenever", "x"], "names no time I understand"),
+        (["daily 08:30", ""], "needs a prompt"),
+        (["daily 08:30", "x", "--deliver", "nowhere:1"], "There is no platform 'nowhere'"),
+        (["daily 08:30", "x", "--timezone", "Mars/Base"], "no time zone"),
+        (["daily 08:30", "x", "--until", "soon"], "is no day"),
+    ):
+        said = cli("cron", "add", *words)
+        assert said.code == 2 and problem in said.err, said
+    assert cli("cron", "remove", "x").code == 2
+
+
+def test_the_jobs_of_hermes_agent_are_taken_over(cli: Any) -> None:
+    (cli.home / "config.yaml").write_text(PLATFORM)
+    file = cli.home / "cron" / "jobs.json"
+    assert "There is no" in cli("cron", "import").err
+    file.parent.mkdir()
+    jobs: list[dict[str, Any]] = [
+        {"id": "1", "name": "news", "prompt": "news?",
+         "schedule": {"kind": "cron", "expr": "0 7 * * *"}, "deliver": "origin",
+         "origin": {"platform": "telegram", "chat_id": "7"}},
+        {"id": "2", "name": "often", "prompt": "x", "schedule": {"kind": "interval", "minutes": 20},
+         "enabled": False, "deliver": "local"},
+        {"id": "3", "name": "past", "prompt": "x",
+         "schedule": {"kind": "once", "run_at": "2020-01-01T00:00:00+00:00"}},
+        {"id": "4", "name": "over", "prompt": "x", "schedule": "every 5m",
+         "repeat": {"times": 2, "completed": 2}},
+    ]  # fmt: skip
+    file.write_text(json.dumps({"jobs": jobs}))
+    said = cli("cron", "import")
+    assert said.code == 0 and "past: left out." in said.out and "over: left out" in said.out, said
+    kept = {job["name"]: job for job in json.loads(cli("cron", "list", "--json").out)}
+    assert kept["news"]["to"]["chat_id"] == "7" and kept["often"]["state"] == "paused"
+    assert "already" in cli("cron", "import").out
+
+
+def test_a_text_is_sent_once_through_the_outbox(cli: Any) -> None:
+    (cli.home / "config.yaml").write_text(PLATFORM)
+    assert "No gateway runs" in cli("send", "--to", "telegram", "--id", "x", "MEDIA:/etc/hosts").out
+    assert "sent before" in cli("send", "--to", "telegram:42", "--id", "x", "again").out
+    assert cli("send", "--to", "home", "to my home chat").code == 0
+    with SessionDB(cli.home / "state.db") as db:
+        rows = db.list_deliveries()
+    assert [(row["chat_id"], row["content"]) for row in rows] == [
+        ("42", "MEDIA:/etc/hosts"), ("42", "to my home chat"),
+    ]  # fmt: skip
+    assert all(row["obligation_id"].startswith("say:") for row in rows), "no files are read"
+    for words in (["--to", "slack", "x"], ["--to", "none", "x"], ["--to", "telegram", " "]):
+        assert cli("send", *words).code == 2

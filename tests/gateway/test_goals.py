@@ -1,0 +1,47 @@
+"""A goal in a chat: judged after each turn, gone on with by itself, and told when it is reached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.model import ModelRequest
+from agent.scripted import Step, say
+
+from .chats import asked, gateway
+
+
+def judging(met_after: int) -> Callable[[ModelRequest], Step]:
+    """A model that works, and as a judge finds a goal met after so many looks."""
+    looks: list[int] = []
+
+    def answer(request: ModelRequest) -> Step:
+        if "You judge whether" not in request.system:
+            return say(f"did: {asked(request)}")
+        looks.append(1)
+        met = "true" if len(looks) >= met_after else "false"
+        return say(f'{{"met": {met}, "reason": "look {len(looks)}"}}')
+
+    return answer
+
+
+async def test_it_goes_on_until_it_is_met_and_says_so(tmp_path: Path) -> None:
+    async with gateway(tmp_path, [judging(3)] * 20) as chats:
+        begun = await chats.ask("/goal Ship it, done when: it is out")
+        assert begun.startswith("🎯 Goal: Ship it")
+        texts = await chats.local.wait_for(5)
+        assert [text.startswith("did: [Goal] Work towards") for text in texts[1:4]] == [True] * 3
+        assert "look 2" in texts[3] and texts[4] == "✅ Goal reached: Ship it (look 3)"
+        assert (await chats.ask("/goal status")).startswith("✅ Goal reached: Ship it (look 3)")
+
+
+async def test_a_message_of_the_person_pauses_it(tmp_path: Path) -> None:
+    async with gateway(tmp_path, [judging(99)] * 60) as chats:
+        await chats.ask("/goal Ship it")
+        await chats.local.wait_for(2)
+        await chats.say("hold on")
+        while (goal := chats.db.get_goal(chats.session_id()) or {})["status"] == "active":
+            await asyncio.sleep(0.01)
+        assert (goal["status"], goal["reason"]) == ("paused", "you wrote something")
+        assert not chats.db.has_notes(chats.session_id())

@@ -1,0 +1,184 @@
+"""Jobs in a gateway: from the moment they are due to one answer in a chat."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from agent.errors import AuthenticationError
+from agent.jobs.actions import Jobs
+from agent.jobs.job import JobSettings
+from agent.scripted import call, fail, say
+from hermes_state import OPERATOR
+
+from .chats import Chats, gateway
+
+CHAT = {
+    "session_key": "agent:main:local:dm:1", "platform": "local", "chat_id": "1", "thread_id": None,
+}  # fmt: skip
+
+
+def jobs_of(chats: Chats, owner: str = OPERATOR) -> Jobs:
+    return Jobs(chats.runner.settings, chats.db, owner)
+
+
+def to_chat(prompt: str, **more: Any) -> JobSettings:
+    return JobSettings(prompt=prompt, deliver="chat", to=CHAT, usd_per_day=100.0, **more)
+
+
+async def settled(chats: Chats, job_id: str, count: int = 1) -> list[dict[str, Any]]:
+    """The runs of a job, newest first, once so many are settled."""
+    while True:
+        runs = chats.db.list_job_runs(job_id)
+        if len(runs) >= count and all(run["ended_at"] for run in runs):
+            return runs
+        await asyncio.sleep(0.01)
+
+
+async def test_a_job_that_is_due_is_answered_in_its_chat_once(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        job = jobs_of(chats).add("in 1 second", to_chat("what is new?"))
+        [text] = await chats.local.wait_for(1)
+        assert text.startswith("re: [Job 'what is new?']")
+        [run] = await settled(chats, job.id)
+        assert run["state"] == "delivered" and run["session_id"].startswith(f"cron_{job.id}_")
+        said = chats.db.get_messages(run["session_id"])
+        assert [message["role"] for message in said] == ["user", "assistant"]
+        assert said[0]["platform_message_id"] == f"job:{job.id}:{int(run['due_at'])}"
+        assert jobs_of(chats).find(job.id).state == "done"
+        await chats.runner.scheduler.recover()
+        assert len(chats.local.texts("1")) == 1
+
+
+async def test_a_reminder_comes_in_its_chat_and_can_be_answered(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        assert await chats.ask("hello") == "re: hello"
+        kept = await chats.ask("/remind me in 1 second to call Ada")
+        assert kept.startswith("⏰ call Ada") and "in 1 second" in kept
+        assert (await chats.local.wait_for(3))[2] == "⏰ call Ada"
+        assert await chats.ask("done, thanks") == "re: done, thanks"
+        said = [row["content"] for row in chats.db.get_messages(chats.session_id())]
+        assert said[2:] == ["[Job 'call Ada']\n\ncall Ada", "⏰ call Ada", "done, thanks",
+                            "re: done, thanks"]  # fmt: skip
+        assert "call Ada" in await chats.ask("/cron") and len(chats.model.requests) == 2
+
+
+async def test_jobs_of_others_do_not_exist(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("/remind tomorrow at nine call Ada", chat_id="1")
+        [row] = chats.db.list_jobs("local:u1")
+        mine = await chats.ask(f"/cron pause {row['id']}", chat_id="2", user_id="u2")
+        assert mine == f"There is no job '{row['id']}'."
+        assert mine.replace(row["id"], "xxx") == await chats.ask(
+            "/cron pause xxx", chat_id="2", user_id="u2"
+        )
+        assert (await chats.ask("/cron", chat_id="2", user_id="u2")).startswith("You have no jobs.")
+        assert await chats.ask(f"/cron pause {row['id']}", chat_id="1") == "call Ada is paused."
+
+
+async def test_silence_is_kept_and_not_sent(tmp_path: Path) -> None:
+    async with gateway(tmp_path, [say("[SILENT] nothing new")]) as chats:
+        job = jobs_of(chats).add("in 1 second", to_chat("what is new?"))
+        [run] = await settled(chats, job.id)
+        assert (run["state"], run["answer"]) == ("silent", "[SILENT] nothing new")
+        assert (
+            chats.local.texts("1") == [] and chats.db.list_deliveries(("pending", "failed")) == []
+        )
+
+
+async def test_a_failure_is_told_once(tmp_path: Path) -> None:
+    async with gateway(tmp_path, [fail(AuthenticationError("no key"))]) as chats:
+        job = jobs_of(chats).add("in 1 second", to_chat("what is new?"))
+        [run] = await settled(chats, job.id)
+        assert run["state"] == "failed" and "no key" in run["error"]
+        [told] = await chats.local.wait_for(1)
+        assert told.startswith("⚠️ The job what is new?, due ") and "no key" in told
+
+
+async def test_a_script_needs_no_model_and_a_monitor_only_for_what_is_new(tmp_path: Path) -> None:
+    watched = tmp_path / "watched"
+    watched.write_text("one")
+    async with gateway(tmp_path, [say("it is one"), say("it is two")]) as chats:
+        jobs = jobs_of(chats)
+        script = jobs.add("in 1 second", to_chat("", kind="script", script="echo from a script"))
+        [run] = await settled(chats, script.id)
+        assert run["state"] == "delivered" and "from a script" in run["answer"]
+        assert chats.model.requests == []
+        monitor = jobs.add(
+            "daily 04:00", to_chat("what is it?", kind="monitor", script=f"cat {watched}")
+        )
+        answers = []
+        for number, content in enumerate(["one", "one", "two"], 1):
+            watched.write_text(content)
+            job = jobs.find(monitor.id)
+            while await chats.runner.scheduler.start_now(job) is None:
+                await asyncio.sleep(0.1)
+            answers.append((await settled(chats, monitor.id, number))[0]["answer"])
+        assert answers == ["it is one", "[SILENT] Nothing has changed.", "it is two"]
+
+
+async def test_the_model_keeps_jobs_of_its_person(tmp_path: Path) -> None:
+    steps = [
+        call("cronjob", action="add", schedule="in 1 second", prompt="Tea", kind="message"),
+        say("I will."),
+    ]
+    async with gateway(tmp_path, steps) as chats:
+        assert await chats.ask("remind me of my tea") == "I will."
+        assert (await chats.local.wait_for(2))[1] == "⏰ Tea"
+        [row] = chats.db.list_jobs("local:u1")
+        assert row["settings"]["deliver"] == "chat"
+
+
+async def test_what_was_missed_is_told_and_run_by_its_rule(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("hello")
+        now = int(chats.db.now())
+        for rule in ("skip", "once", "all"):
+            settings = to_chat(rule, missed=rule, kind="message", missed_most=2, overlap="queue")
+            row = chats.db.add_job(
+                rule, user_id=None, name=rule, schedule=f"every 3600 from {now - 4 * 3600 - 600}",
+                timezone="UTC", settings=settings.kept(), next_due=now - 4 * 3600 - 600,
+                next_at=now - 4 * 3600 - 600,
+            )  # fmt: skip
+            assert row["id"] == rule
+        texts = (await chats.local.wait_for(7))[1:]
+        assert sum("nothing was running" in text for text in texts) == 3
+        assert texts.count("⏰ once") == 1 and texts.count("⏰ all") == 2
+        runs = {rule: await settled(chats, rule) for rule in ("skip", "once", "all")}
+        assert [run["skipped"] for run in runs["skip"]] == [5]
+        assert [(run["state"], run["skipped"]) for run in runs["once"]] == [
+            ("delivered", 0), ("skipped", 4),
+        ]  # fmt: skip
+        assert [(run["state"], run["skipped"]) for run in runs["all"]] == [
+            ("delivered", 0), ("delivered", 0), ("skipped", 3),
+        ]  # fmt: skip
+
+
+async def test_a_run_that_died_with_its_process_goes_on_once(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+    steps = [say(begun.set, asyncio.Event(), "never"), say("after all")]
+    async with gateway(tmp_path, steps) as chats:
+        job = jobs_of(chats).add("in 1 second", to_chat("what is new?"))
+        await begun.wait()
+        # Whichever of the two gateways sees it first goes on with it.
+        chats.db._execute_write(
+            lambda conn: (
+                conn.execute("UPDATE turns SET owner = 'm|b|n|1|1', heartbeat_at = 0"),
+                conn.execute("UPDATE job_runs SET owner = 'm|b|n|1|1'"),
+            )
+        )
+        async with gateway(tmp_path, [say("after all")], account="other") as other:
+            [run] = await settled(other, job.id)
+            assert (run["state"], run["answer"]) == ("delivered", "after all")
+            assert len(other.db.list_deliveries(("pending", "sending", "delivered"))) == 1
+
+
+async def test_an_occurrence_that_nobody_had_begun_is_begun_by_another(tmp_path: Path) -> None:
+    async with gateway(tmp_path, yaml="\njobs: {enabled: false}\n") as chats:
+        job = jobs_of(chats).add("daily 04:00", to_chat("what is new?"))
+        jobs_of(chats).start(job.id)
+    async with gateway(tmp_path) as chats:
+        assert (await chats.local.wait_for(1))[0].startswith("re: ")
+        [run] = await settled(chats, job.id)
+        assert run["state"] == "delivered"

@@ -1,0 +1,302 @@
+"""The isolation matrix: what is another person's is answered as what does not exist.
+
+Every method of the session protocol and every slash command, with the names of another person's
+conversation, message, approval, file, process and task in every parameter that can name one. The
+answer must be the one that an unknown name gets, word for word, nothing of the other person may
+stand in it, and what is theirs must be as it was. Methods, parameters and commands are taken from
+the tables: a new one is tried too, or the test asks what it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from method_calls import Gateway, until
+from people import Client, client
+from test_methods_table import GOOD
+
+from agent.scripted import call, say
+from agent.slash import catalog
+from tests.state.surface import dump
+from tui_gateway import live, methods, rpc, server
+
+methods.load_rest()
+
+SECRET = "zebrastripes"
+
+NEUTRAL = frozenset({
+    "action", "all", "answer", "api_key", "choice", "close_on_disconnect", "cols",
+    "content_base64", "count", "data", "data_url", "days", "dry_run", "enable", "epoch", "error",
+    "explicit_only", "filename", "first_page", "focus_topic", "force", "include_unconfigured",
+    "input", "instructions", "key", "last_page", "last_seen", "limit", "max_tokens", "message_id",
+    "mode", "model", "name", "names", "offset", "page", "page_size", "password", "platform",
+    "provider", "reasoning_effort", "scope", "slug", "sort", "task", "text", "title",
+    "truncate_before_user_ordinal", "value", "within", "view", "undone", "tail", "busy", "counts",
+    "by", "for_good", "shared", "target", "url", "kind", "script", "schedule", "prompt",
+})  # fmt: skip
+"""Parameters that name nothing of anybody's."""
+
+Unknown = dict[str, str]
+
+
+class Victim:
+    """Somebody who has one of everything."""
+
+    def __init__(self, gateway: Gateway, me: Client) -> None:
+        self.gateway, self.me = gateway, me
+        gateway.script(
+            [
+                call("terminal", command="sleep 300", background=True),
+                say(f"the {SECRET} answer"),
+                call("clarify", question=f"Which {SECRET}?", choices=["red", "blue"]),
+                say("ok"),
+            ]
+        )
+        self.sid = me.open(title=f"{SECRET} essay")
+        me.ask(self.sid, f"a {SECRET} question")
+        self.key = gateway.key(self.sid)
+        self.message = gateway.db.get_messages(self.key)[-1]["id"]
+        self.process = me.call("process.list")["processes"][0]["process_id"]
+        self.upload = me.call(
+            "file.attach", session_id=self.sid, name=f"{SECRET}.txt",
+            data_url="data:text/plain;base64," + base64.b64encode(SECRET.encode()).decode(),
+        )["path"]  # fmt: skip
+        db = gateway.db
+        self.task = "bg_" + SECRET
+        db.create_delegation(self.task, self.key, {"goals": [f"find {SECRET}"], "sessions": []})
+        approval = db.create_approval(
+            session_id=self.key, command=f"rm {SECRET}", description="deletes", pattern_keys=["rm"],
+            user_id="telegram:1", ttl_seconds=3600,
+        )  # fmt: skip
+        self.approval = approval.id
+        db.grant_patterns([f"{SECRET}-pattern"], "telegram:1")
+        self.other = me.open()
+        me.call("prompt.submit", session_id=self.other, text=f"ask about {SECRET}")
+        until(lambda: me.told("clarify.request"))
+        self.question = me.told("clarify.request")[0]["payload"]["request_id"]
+
+    @property
+    def names(self) -> dict[str, list[Any]]:
+        """What others might give, by parameter."""
+        sessions = [self.sid, self.key, self.key[:-2], f"{SECRET} essay", self.other]
+        return {
+            "session_id": sessions,
+            "current_session_id": [self.sid],
+            "id": [self.sid, self.key, self.key[:-2], f"{SECRET} essay"],
+            "entry": [SECRET],
+            "change": [SECRET],
+            "device_id": [self.me.device.id],
+            "until_message_id": [self.message],
+            "around": [self.message],
+            "before": [self.message],
+            "after": [self.message],
+            "request_id": [self.approval, self.question],
+            "process_id": [self.process],
+            "subagent_id": [self.task],
+            "hash": [self.key],
+            "pattern_key": [f"{SECRET}-pattern"],
+            "granted_by": ["telegram:1"],
+            "path": [self.upload],
+            "file_path": [self.upload],
+            "cwd": [str(Path(self.upload).parent)],
+            "word": [self.upload[:-3]],
+            "query": [SECRET, self.key],
+            "command": [f"/resume {self.key}", f"/sessions {SECRET}", f"/search {SECRET}"],
+            "arg": [self.key, SECRET],
+        }
+
+    def state(self) -> Any:
+        """All that is theirs, in the store and live."""
+        marks = {self.key, "telegram:1", self.gateway.key(self.other)}
+        rows = {
+            table: [_lasting(row) for row in kept if marks & _naming(table, row)]
+            for table, kept in dump(self.gateway.db).items()
+            if table not in ("web_devices", "inbox")
+        }
+        sessions = [self.gateway.live(sid) for sid in (self.sid, self.other)]
+        facts = [
+            (live.current_key(one), one.get("closing"), one["running"], one["attached_images"])
+            for one in sessions
+        ]
+        process = self.me.call("process.list", session_id=self.sid)["processes"][0]["status"]
+        watching = [self.me.peer in one["watchers"] for one in sessions]
+        asked = sorted(sessions[1].get("pending") or ())
+        return rows, facts, process.split()[0], watching, asked
+
+
+def _naming(table: str, row: tuple[Any, ...]) -> set[str]:
+    """The values of a row that may say whose it is, and not what somebody wrote."""
+    return set(map(str, row[: 3 if table == "messages" else None]))
+
+
+def _lasting(row: tuple[Any, ...]) -> list[Any]:
+    """A row without its times: a running turn renews its lease."""
+    return [value for value in row if not isinstance(value, float)]
+
+
+@pytest.fixture
+def people(gateway: Gateway) -> Iterator[tuple[Victim, Client]]:
+    victim = Victim(gateway, client(gateway, "telegram:1", "Quentina"))
+    bob = client(gateway, "telegram:2", "Bob")
+    yield victim, bob
+    victim.me.call("process.stop")
+    victim.me.call("session.interrupt", session_id=victim.other)
+
+
+def changed(before: Any, after: Any) -> list[Any]:
+    """What is not as it was."""
+    tables = [
+        (table, kept, after[0][table])
+        for table, kept in before[0].items()
+        if kept != after[0][table]
+    ]
+    pairs = zip(before[1:], after[1:], strict=True)
+    return [*tables, *(pair for pair in pairs if pair[0] != pair[1])]
+
+
+def unknown(name: Any) -> Any:
+    """A name of the same look that nobody has."""
+    if isinstance(name, int):
+        return 10**6
+    has_verb = name.startswith(("revoke ", "add ", "/resume", "/s"))
+    verb, _, rest = name.rpartition(" ") if has_verb else ("", "", name)
+    return f"{verb} {re.sub(r'[A-Za-z0-9]', 'x', rest)}".strip()
+
+
+def shown(answer: dict[str, Any], name: Any) -> str:
+    """An answer without what differs from request to request."""
+    names = [str(name)]
+    text = json.dumps({**answer, "id": 0}, sort_keys=True)
+    parts = [
+        part for each in names for part in (each, each[:80], each[:60], each[:40], *each.split())
+    ]
+    for part in parts:
+        if part.isdecimal():
+            text = re.sub(rf"\b{part}\b", "?", text)
+        else:
+            text = text.replace(json.dumps(part)[1:-1], "?")
+    text = re.sub(r"(\b|bg_)[0-9a-f]{8}\b|\b\d{8}_\d{6}_[0-9a-f]{6,}\b|\d+\.\d+", "#", text)
+    return re.sub(r"\(\d+ s\)|\d+ (seconds?|entries)", "#", text)
+
+
+def parameters(method: rpc.Method) -> dict[str, tuple[Any, bool]]:
+    return rpc.parameters(method.run)
+
+
+def test_every_parameter_names_something_or_nothing(
+    people: tuple[Victim, Client],
+) -> None:
+    given = {name for method in rpc.METHODS.values() for name in parameters(method)}
+    known = NEUTRAL | people[0].names.keys()
+    assert given <= known, f"What do these name: {given - known}?"
+
+
+def test_every_method_with_what_is_anothers(
+    gateway: Gateway, people: tuple[Victim, Client]
+) -> None:
+    victim, bob = people
+    before = victim.state()
+    gateway.script(iter(lambda: say("ok"), None))
+    tried = 0
+    for method in sorted(rpc.METHODS.values(), key=lambda method: method.name):
+        for parameter in parameters(method).keys() & victim.names.keys():
+            for name in victim.names[parameter]:
+                answers = []
+                for given in (name, unknown(name)):
+                    params = _good(gateway, bob, method)
+                    own = params.get("session_id", "")
+                    answer = bob.request(method.name, params | {parameter: given})
+                    answers.append(shown(answer, given))
+                    _settle(gateway, own)
+                where = f"{method.name}({parameter}={name!r})"
+                assert answers[0] == answers[1], where
+                assert SECRET not in answers[0].replace(str(name), "?"), where
+                tried += 1
+        assert changed(before, victim.state()) == [], method.name
+    assert tried > 100
+
+
+def test_every_method_without_a_name(gateway: Gateway, people: tuple[Victim, Client]) -> None:
+    """Lists, sums and what is done to everything: as if the other person were not there."""
+    victim, bob = people
+    before = victim.state()
+    gateway.script(iter(lambda: say("ok"), None))
+    hidden = (SECRET, victim.sid, victim.key, victim.other, victim.process, victim.approval)
+    for method in sorted(rpc.METHODS.values(), key=lambda method: method.name):
+        params = _good(gateway, bob, method)
+        if callable(GOOD[method.name]):
+            continue  # it needs a name: the test above
+        if not parameters(method).get("session_id", (None, True))[1]:
+            params.pop("session_id")
+        answer = json.dumps(bob.request(method.name, params))
+        _settle(gateway, params.get("session_id", ""))
+        assert not [name for name in hidden if name in answer], (method.name, answer)
+        assert changed(before, victim.state()) == [], method.name
+
+
+def _good(gateway: Gateway, bob: Client, method: rpc.Method) -> dict[str, Any]:
+    given = GOOD[method.name]
+    params = {} if callable(given) else dict(given)
+    if "session_id" in parameters(method):
+        params["session_id"] = bob.open()
+    return params
+
+
+def _settle(gateway: Gateway, sid: str) -> None:
+    session = gateway.server._sessions.get(sid)
+    if session is not None and session["running"]:
+        assert session["turn_done"].wait(60)
+    live.close(server.hub(), sid, "test")
+
+
+def commands() -> list[str]:
+    return [command.name for command in catalog("cli")]
+
+
+def test_every_command_with_what_is_anothers(
+    gateway: Gateway, people: tuple[Victim, Client]
+) -> None:
+    victim, bob = people
+    before = victim.state()
+    gateway.script(iter(lambda: say("ok"), None))
+    names = (
+        victim.key, victim.key[:-2], f"{SECRET} essay", victim.process, victim.task,
+        victim.approval, f"revoke {SECRET}-pattern", victim.upload,
+        f"add {Path(victim.upload).parent}",
+    )  # fmt: skip
+    for command in commands():
+        for name in names:
+            answers = [
+                shown(_run(gateway, bob, f"/{command} {given}"), given)
+                for given in (name, unknown(name))
+            ]
+            assert answers[0] == answers[1], (command, name)
+        assert changed(before, victim.state()) == [], command
+
+
+def _run(gateway: Gateway, bob: Client, line: str) -> dict[str, Any]:
+    sid = bob.open()
+    answer = bob.request("slash.exec", {"session_id": sid, "command": line})
+    _settle(gateway, sid)
+    return answer
+
+
+def test_commands_without_a_name_show_nothing_of_others(
+    gateway: Gateway, people: tuple[Victim, Client]
+) -> None:
+    victim, bob = people
+    before = victim.state()
+    gateway.script(iter(lambda: say("ok"), None))
+    run: Callable[[str], dict[str, Any]] = lambda line: _run(gateway, bob, line)  # noqa: E731
+    for command in commands():
+        for line in (f"/{command}", f"/{command} list", f"/{command} 1", f"/{command} all"):
+            answer = json.dumps(run(line))
+            hidden = [SECRET, victim.sid, victim.key, victim.process, victim.approval, "Quentina"]
+            assert not [name for name in hidden if name in answer], (line, answer)
+        assert changed(before, victim.state()) == [], command
