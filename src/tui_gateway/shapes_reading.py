@@ -67,6 +67,8 @@ class InboxQuestion(TypedDict):
 
     session_id: str
     """The live session."""
+    stored_session_id: str
+    title: str
     type: str
     payload: dict[str, Any]
 
@@ -75,17 +77,23 @@ class WaitingMessage(TypedDict):
     """A message that no turn has begun with."""
 
     session_id: str
+    title: str
     source: str
     text: str
     received_at: float
 
 
 class Owed(TypedDict):
-    """A delivery to a chat that is not done."""
+    """A delivery to a chat that is not done, or was given up."""
 
     id: str
     session_key: str
+    platform: str
     state: str
+    """pending, sending or failed."""
+    attempts: int
+    error: str
+    """Why the last attempt failed."""
     created_at: float
     text: str
     may_be_missing: bool

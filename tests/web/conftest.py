@@ -15,6 +15,7 @@ import pytest_asyncio
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tui")]
 
 import browser as browsers  # noqa: E402
+from filled import fill  # noqa: E402
 from pages import Site, site  # noqa: E402
 from scripted_provider import ScriptedProvider  # noqa: E402
 from serving import configure  # noqa: E402
@@ -51,5 +52,7 @@ async def served(
 ) -> AsyncIterator[Site]:
     """A page that several tests share; each has conversations of its own in it."""
     home = configure(tmp_path_factory.mktemp("web"), provider)
+    past = fill(home)
     async with site(home) as started:
+        started.past = past
         yield started

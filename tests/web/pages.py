@@ -31,6 +31,8 @@ class Site:
         self.port = 0
         self.url = ""
         self.process: Any = None
+        self.past: dict[str, str] = {}
+        """Conversations that were there before it was served, as `filled.fill` names them."""
         self._keys: dict[str, str] = {}
 
     async def start(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from hermes_state import EVERYONE, plain_text
 from tools.approval_words import grant_text
 
-from .. import asking
+from .. import asking, live
 from .. import shapes_reading as wire
 from ..clients import READ, TALK
 from ..rpc import NOT_ALLOWED, Call, RpcError, method
@@ -26,7 +26,13 @@ def inbox(call: Call, counts: bool = False) -> wire.Inbox:
     mine = call.mine
     pending = [_approval(call, row) for row in mine.pending_approvals()]
     questions: list[wire.InboxQuestion] = [
-        {"session_id": sid, "type": question.kind, "payload": question.payload}
+        {
+            "session_id": sid,
+            "stored_session_id": live.current_key(session),
+            "title": mine.title(live.current_key(session)) or "",
+            "type": question.kind,
+            "payload": question.payload,
+        }
         for sid, session in call.live_sessions()
         for question in (
             *asking.pending_of(session).values(),
@@ -48,6 +54,7 @@ def inbox(call: Call, counts: bool = False) -> wire.Inbox:
     answer["waiting"] = [
         {
             "session_id": row["session_id"],
+            "title": mine.title(row["session_id"]) or "",
             "source": str(row["source"] or ""),
             "text": plain_text(row["content"])[:300],
             "received_at": float(row["received_at"]),
@@ -67,7 +74,7 @@ def inbox(call: Call, counts: bool = False) -> wire.Inbox:
         for grant in mine.grants()
     ]
     if call.principal.is_operator:
-        answer["owed"] = [_delivery(row) for row in call.db.list_deliveries(("pending", "sending"))]
+        answer["owed"] = _deliveries(call)
     return answer
 
 
@@ -88,20 +95,34 @@ def _approval(call: Call, row: dict[str, Any]) -> wire.InboxApproval:
         "state": str(row["state"]),
         "choice": str(row.get("choice") or ""),
         "how": str(row.get("how") or ""),
-        "decided_by": str(row.get("decided_by") or ""),
+        "decided_by": _name(call, str(row.get("decided_by") or "")),
         "decided_at": row.get("decided_at"),
     }
 
 
-def _delivery(row: dict[str, Any]) -> wire.Owed:
-    return {
-        "id": str(row["id"]),
-        "session_key": str(row.get("session_key") or ""),
-        "state": str(row["state"]),
-        "created_at": float(row["created_at"]),
-        "text": str(row.get("content") or "")[:300],
-        "may_be_missing": row["state"] == "sending",
-    }
+def _name(call: Call, person_id: str) -> str:
+    """How a person is called; what is not a person's id stays as it is."""
+    person = call.db.get_person(person_id) if person_id else None
+    return person_id if person is None else person.name
+
+
+def _deliveries(call: Call) -> list[wire.Owed]:
+    """What has not arrived in its chat, or was given up in the last days."""
+    abandoned = {row["obligation_id"] for row in call.db.list_abandoned_deliveries()}
+    return [
+        {
+            "id": str(row["obligation_id"]),
+            "session_key": str(row["session_key"] or ""),
+            "platform": str(row["platform"] or ""),
+            "state": str(row["state"]),
+            "attempts": int(row["attempts"]),
+            "error": str(row["last_error"] or "")[:300],
+            "created_at": float(row["created_at"]),
+            "text": str(row["content"] or "")[:300],
+            "may_be_missing": row["obligation_id"] in abandoned,
+        }
+        for row in call.db.list_deliveries(("pending", "sending", "failed"))
+    ]
 
 
 @method("approval.decide", scope=TALK)

@@ -3,7 +3,7 @@ import { html, Component, createRef } from "./dom.js";
 import { read } from "./wire.js";
 import { when, written } from "./text.js";
 import { go, place } from "./app.js";
-import { follow } from "./sidebar.js";
+import { follow } from "./page.js";
 
 const SORTS = [["best", "Best"], ["newest", "Newest"], ["oldest", "Oldest"]];
 

@@ -4,15 +4,11 @@ import { list, needs, startNew } from "./conversations.js";
 import { link } from "./wire.js";
 import { ago, dayName, written } from "./text.js";
 import { go, place, me } from "./app.js";
+import { follow } from "./page.js";
 
 const GLYPHS = { __proto__: null, tui: "▣", cli: "▣", telegram: "✈", matrix: "◫", api_server: "⚿", webhook: "↯", cron: "◷" };
 const NAMES = { __proto__: null, tui: "terminal or web", cli: "terminal" };
 
-export function follow(event, address) {
-  if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-  event.preventDefault();
-  go(address);
-}
 const LINKS = [["/find", "Find", "⌕"], ["/inbox", "Inbox", "✉"], ["/usage", "Usage", "◔"], ["/state", "State", "♥"], ["/settings", "Settings", "⚙"]];
 
 export function Sidebar() {

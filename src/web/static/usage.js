@@ -4,7 +4,7 @@ import { read } from "./wire.js";
 import { Bars, Hours, Table } from "./charts.js";
 import { dollars, short, dayKey, written } from "./text.js";
 import { list } from "./conversations.js";
-import { follow } from "./sidebar.js";
+import { follow } from "./page.js";
 import { me } from "./app.js";
 
 const MEASURES = [["cost_usd", "Cost", dollars], ["tokens", "Tokens", short], ["messages", "Messages", short]];
