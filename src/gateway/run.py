@@ -48,6 +48,7 @@ from .notes import NoteTurns
 from .pipeline import Pipeline
 from .platforms.base import MessageEvent, PlatformAdapter
 from .platforms.create import create_adapter
+from .platforms.events.hooks import wanted_events
 from .recovery import Recovery
 from .replica import Replica, shared_settings
 from .replies import normalize_empty_response
@@ -221,6 +222,7 @@ class GatewayRunner:
         self.conversations.since = await self._session_db.at_hand(self._session_db.sync.now)
         await self._session_db.at_hand(self.session_store.refresh)
         await self.replica.start()
+        await self._session_db.set_webhooks(wanted_events(self.config))
         await self.delivery.resume()
         await self.supervisor.connect_all()
         await restart.tell_back(self.home, self.delivery)

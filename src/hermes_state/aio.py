@@ -397,6 +397,7 @@ class AsyncSessionDB:
     settle_run = _InThread(SessionDB.settle_run)
     list_open_runs = _InThread(SessionDB.list_open_runs)
     list_job_runs = _InThread(SessionDB.list_job_runs)
+    set_webhooks = _InThread(SessionDB.set_webhooks)
 
     # Goals
     get_goal = _InThread(SessionDB.get_goal)

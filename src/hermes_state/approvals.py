@@ -22,12 +22,15 @@ import hmac
 import os
 from typing import Any, NamedTuple
 
+from hermes_base.redaction import redact
+
 from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, at_most, column, row, rows
 from .lineage import SUB_AGENT
 from .owners import asked_owner, owned, owner_key, stored_owner
 from .persons import current_owner
 from .sessions import require_session
+from .webhooks import APPROVAL_WANTED, enqueue_event
 
 CHOICES = ("once", "session", "always", "deny")
 RECORDED = 20_000
@@ -57,6 +60,7 @@ def create_approval(
     """Store an approval request until it is decided or `ttl_seconds` have passed."""
     require_session(conn, session_id)
     approval_id, token, now = _new_id(), os.urandom(16).hex(), conn.now()
+    owner = current_owner(conn, user_id)
     conn.execute(
         "INSERT INTO approvals (id, token_hash, session_id, session_key, user_id, command,"
         " description, pattern_keys, state, created_at, expires_at)"
@@ -66,7 +70,7 @@ def create_approval(
             _hash(token),
             encode_text(session_id, "session_id"),
             encode_text(session_key, "session_key"),
-            encode_text(current_owner(conn, user_id), "user_id"),
+            encode_text(owner, "user_id"),
             encode_text(command, "command"),
             encode_text(description, "description"),
             encode_json(pattern_keys, "pattern_keys"),
@@ -74,6 +78,11 @@ def create_approval(
             now + ttl_seconds,
         ),
     )
+    facts = {
+        "approval_id": approval_id, "session_id": session_id, "command": redact(command),
+        "description": redact(description), "expires_at": now + ttl_seconds,
+    }  # fmt: skip
+    enqueue_event(conn, APPROVAL_WANTED, f"approval:{approval_id}", owner, facts)
     return NewApproval(approval_id, token, now + ttl_seconds)
 
 

@@ -63,6 +63,7 @@ from . import (
     views,
     wall_settings,
     watches,
+    webhooks,
 )
 from .connection import BUSY_TIMEOUT
 from .dialect import Connection
@@ -498,6 +499,7 @@ class SessionDB:
     settle_run = _writes(jobs.settle_run)
     list_open_runs = _reads_once(jobs.list_open_runs)
     list_job_runs = _reads_once(jobs.list_job_runs)
+    set_webhooks = _writes(webhooks.set_webhooks)
 
     # Goals
     get_goal = _reads(goals.get_goal)

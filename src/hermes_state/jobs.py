@@ -25,6 +25,7 @@ from .errors import JobError
 from .inbox import accept_message
 from .outbox import add_delivery
 from .owners import Owner, owned, stored_owner
+from .webhooks import JOB_FAILED, enqueue_event
 
 SOURCE = "job"
 """`source` of the inbox's rows that are occurrences of jobs."""
@@ -401,6 +402,8 @@ def settle_run(
         " last_result = COALESCE(?2, last_result) WHERE id = ?3",
         (int(has_failed), encode_text(settled.result, "result"), job_id),
     )
+    if has_failed:
+        _note_failed(conn, job_id, due, settled)
     if notice is not None and has_failed:
         failures = value(conn, "SELECT failures FROM jobs WHERE id = ?", (job_id,)) or 1
         if failures & (failures - 1) == 0:
@@ -413,6 +416,17 @@ def settle_run(
         (job_id, KEPT_RUNS),
     )
     return True
+
+
+def _note_failed(conn: Connection, job_id: str, due: float, settled: Settled) -> None:
+    """The event of a failed run."""
+    job = get_job(conn, job_id)
+    if job is not None:
+        facts = {
+            "job_id": job_id, "name": job["name"], "due_at": float(due), "error": settled.error,
+            "session_id": settled.session_id, "failures": job["failures"],
+        }  # fmt: skip
+        enqueue_event(conn, JOB_FAILED, occurrence_id(job_id, due), job["user_id"], facts)
 
 
 def _note_cost(conn: Connection, job_id: str, due: float) -> None:

@@ -18,6 +18,7 @@ from .outbox import add_delivery
 from .tool_runs import REPEATABLE, list_tool_runs, settle_runs, unfinished_runs
 from .turn_log import close_ends, open_calls, unknown_result
 from .turns import Lease, end_lease, get_turn, seize
+from .webhooks import note_turn_ended
 
 
 class TakenTurn(NamedTuple):
@@ -88,5 +89,6 @@ def close_abandoned_turn(
     target = decode_json(turn["deliver_to"])
     if notice and target:
         add_delivery(conn, f"{target['id']}:cut-off:{lease.fence}", notice, **target["to"])
-    end_lease(conn, lease)
+    if end_lease(conn, lease):
+        note_turn_ended(conn, lease, "closed")
     return True

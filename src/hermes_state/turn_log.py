@@ -36,6 +36,7 @@ from .turns import (
     take_lease,
 )
 from .usage import update_token_counts
+from .webhooks import note_turn_ended
 
 OVERTAKEN = (
     "⚠️ I was stopped in the middle of my answer to a message of yours, and a later one was begun"
@@ -212,6 +213,8 @@ def record_step(
         start_runs(conn, lease, starts)
         if ends and not end_lease(conn, lease):
             raise LeaseLostError(lease.conversation_id)
+        if ends:
+            note_turn_ended(conn, lease, "answered")
     ids = append_messages(conn, tip, stored)
     if usage:
         update_token_counts(conn, tip, **usage)
@@ -241,7 +244,10 @@ def end_turn(conn: Connection, lease: Lease) -> bool:
         return False
     tip = get_compression_tip(conn, turn["session_id"])
     append_messages(conn, tip, close_ends(conn, tip, turn))
-    return end_lease(conn, lease)
+    has_ended = end_lease(conn, lease)
+    if has_ended:
+        note_turn_ended(conn, lease, "closed")
+    return has_ended
 
 
 def _tell_closed(conn: Connection, turn: Mapping[str, Any], given_up: Lease | None) -> None:

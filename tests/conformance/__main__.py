@@ -32,7 +32,7 @@ ROWS = (
     "take_over",
 )
 """The properties, those that take longest first."""
-OURS = ("engine:Engine", "server:Server", "gateway:Gateway")
+OURS = ("engine:Engine", "server:Server", "gateway:Gateway", "jobs:Jobs")
 PROCESSES = 8
 """How many want the same thing at once; a test run of the project has fewer."""
 TIMEOUT, SECONDS_A_KILL = 300, 10

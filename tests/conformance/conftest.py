@@ -28,6 +28,7 @@ OURS = (
     "tests.conformance.implementations.engine:Engine",
     "tests.conformance.implementations.server:Server",
     "tests.conformance.implementations.gateway:Gateway",
+    "tests.conformance.implementations.jobs:Jobs",
 )
 PROPERTIES = 6
 KILLS = int(os.environ.get("CONFORMANCE_KILLS") or seeds.times(72, 300))

@@ -25,6 +25,12 @@ class Message(NamedTuple):
     """The tool calls it makes, each `tool:argument`."""
 
 
+def name_of(text: str) -> str:
+    """The prompt's name in a question: its first word, or the name of the job that asks."""
+    words = text.split()
+    return words[1].strip("']") if words[:1] == ["[Job"] else "".join(words[:1])
+
+
 EFFECTFUL = ("leave_mark", "count_up")
 """Tools that must not run twice: one appends to a file, one posts to a counter over HTTP."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -83,12 +83,13 @@ async def gateway(
     allow_all: bool = True,
     account: str = "",
     store: Path | None = None,
+    others: Mapping[Platform, PlatformConfig] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Chats]:
     """A gateway that is stopped at the end; called again with the same home, it is a restart.
 
     One of several at once needs an `account` of its own: of one, one gateway has the chats. `store`
-    is that of another home: several machines over one server.
+    is that of another home: several machines over one server. `others` are further platforms.
     """
     home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(CONFIG + yaml)
@@ -96,7 +97,8 @@ async def gateway(
         platforms={
             Platform.LOCAL: PlatformConfig(
                 enabled=True, allow_all=allow_all, extra={"account": account}
-            )
+            ),
+            **(others or {}),
         },
         **{"drain_timeout": 5.0, **settings},
     )

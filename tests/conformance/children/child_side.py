@@ -29,7 +29,7 @@ from tools.registry import Registry
 from ... import postgres
 from ..adapter import SERVER_DEATHS
 from ..counter import COUNTER_VARIABLE
-from ..script import CALLS, answer, result
+from ..script import CALLS, answer, name_of, result
 
 R = TypeVar("R")
 
@@ -134,10 +134,10 @@ def plain(capabilities: Capabilities) -> Capabilities:
 
 
 def _name(request: ModelRequest) -> tuple[int, str]:
-    """Where the last of the user's messages is, and its first word, which is the prompt's name."""
+    """Where the last of the user's messages is, and the prompt's name in it."""
     messages = request.messages
     asked = max((n for n, one in enumerate(messages) if one["role"] == "user"), default=0)
-    return asked, str(messages[asked]["content"]).split()[0] if messages else ""
+    return asked, name_of(str(messages[asked]["content"])) if messages else ""
 
 
 def next_step(request: ModelRequest) -> Step:

@@ -130,9 +130,8 @@ class Gateway:
         await self.idle()
 
 
-async def serve(home: Path) -> None:
+async def serve(gateway: Gateway) -> None:
     """Start with the first order, and serve until killed."""
-    gateway = Gateway(home, count_writes(home))
     tell(ready=True)
     started = False
     while line := await asyncio.to_thread(sys.stdin.readline):
@@ -147,4 +146,4 @@ def main(home: Path) -> None:
     """The gateway of this home."""
     FileAdapter.file = home / "chat"
     local.LocalAdapter = FileAdapter  # type: ignore[misc]
-    asyncio.run(serve(home))
+    asyncio.run(serve(Gateway(home, count_writes(home))))

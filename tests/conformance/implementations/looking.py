@@ -14,7 +14,7 @@ from hermes_state.turn_log import CUT_OFF as STORED_CUT_OFF
 from hermes_state.turn_log import NOT_STARTED
 
 from ..adapter import ATTEMPTS
-from ..script import CUT_OFF, NOT_RUN, UNKNOWN, Message, answer
+from ..script import CUT_OFF, NOT_RUN, UNKNOWN, Message, answer, name_of
 
 _MARKS = {OUTCOME_UNKNOWN: UNKNOWN, STORED_CUT_OFF: CUT_OFF, NOT_STARTED: NOT_RUN}
 INBOX_ID = "conformance:1"
@@ -49,6 +49,8 @@ def normal(row: dict[str, Any]) -> Message:
     for one in row.get("tool_calls") or ():
         function = one["function"]
         calls.append(f"{function['name']}:{json.loads(function['arguments'])['mark']}")
+    if row["role"] == "user":
+        text = name_of(text)
     return Message(row["role"], _MARKS.get(text, text), tuple(calls))
 
 
@@ -79,7 +81,7 @@ class StoreLook:
     def waiting(self, home: Path) -> list[str]:
         """The prompts that were accepted and not begun with."""
         with store(home) as db:
-            return [str(one["content"]) for one in db.list_waiting()]
+            return [name_of(str(one["content"])) for one in db.list_waiting()]
 
     def faults(self, home: Path) -> list[str]:
         """What the store's own check finds, and more than one conversation."""

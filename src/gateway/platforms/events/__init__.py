@@ -1,0 +1,1 @@
+"""Signed webhooks to other programs, when something has happened."""
