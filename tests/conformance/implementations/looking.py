@@ -120,8 +120,8 @@ class StoreLook:
                 closed = told[-1] == STORED_CUT_OFF and turn["attempts"] > ATTEMPTS
                 return told.count(answer(RACE)) + closed + 100 * len(db.list_abandoned_turns())
             if subject == "inbox":
-                asked = [one["content"] == RACE for one in db.get_messages(str(key))]
-                return sum(asked) + 100 * len(db.list_waiting())
+                history = [normal(one) for one in db.get_messages(str(key))]
+                return history.count(Message("user", RACE)) + 100 * len(db.list_waiting())
             if subject == "approval":
                 return len(self._select(db, "SELECT id FROM approvals WHERE state <> 'pending'"))
             sessions = "SELECT continuation_of FROM sessions WHERE continuation_of IS NOT NULL"
