@@ -53,7 +53,8 @@ class Notes:
         if agent.db is None:  # without a store it lives as long as the process
             agent._busy.steer({"role": "user", "content": text})
             return
-        if agent.db.add_note(name, agent.session_id, text, source) and source != QUIET:
+        is_new = agent.db.add_note(name, agent.session_id, text, source, agent.user_id)
+        if is_new and source != QUIET:
             count_stored()
             agent.announce(NoteStored(agent.session_id))
 

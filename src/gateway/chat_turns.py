@@ -104,8 +104,8 @@ class ChatTurns:
             return
         mode = mode or await self._find_busy_mode(key)
         agent = self.conversations.agents.get(running.key)
-        if mode == "steer" and not self._is_asker_equal(inbound, running):
-            return  # what one may have done, another must not ask for in their turn
+        if mode == "steer" and not self._may_steer(inbound, running):
+            return  # what one may read and have done, another must not ask for in their turn
         if mode == "steer" and hasattr(agent, "steer") and not inbound.event.media:
             waiting = await self._db.list_waiting(session_key=key, limit=LOOK_AHEAD)
             if not door.is_waiting(inbound):
@@ -120,13 +120,13 @@ class ChatTurns:
             if door.is_waiting(inbound) and (key, inbound.inbox_id) not in running.steered:
                 busy.make_way(agent)
 
-    def _is_asker_equal(self, inbound: Inbound, running: ChatDoor) -> bool:
-        """Whether whoever wrote may use the same as the person whose turn runs."""
+    def _may_steer(self, inbound: Inbound, running: ChatDoor) -> bool:
+        """Whether a turn may be told what somebody wrote while it runs: it has the tools, the past
+        conversations and the memory of whoever asked, so only by them or by an operator."""
         source, asker, access = inbound.event.source, running.asker, self._chat_parts.agents.access
         if asker is None or asker.owner == source.owner:
             return True
-        own, theirs = access(source, inbound.session_key), access(asker, running.key)
-        return own.role == theirs.role or own.role == "operator"
+        return access(source, inbound.session_key).role == "operator"
 
     async def join_waiting(self, door: ChatDoor, holder: str) -> None:
         """Let what waits in a chat join the turn that runs there, where that has not said anything.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes_state import plain_text
+from hermes_state import person_of, plain_text
 
 from .config import GatewayConfig, Platform
 from .session import SessionSource
@@ -35,6 +35,7 @@ CONNECT_SECONDS = 30.0
 """How long a request waits for a platform that is set up and not connected."""
 LAST_LINES = 4
 LINE_LENGTH = 300
+_NO_HOME = "{} has no home chat of yours. Write /sethome in the chat it is to be."
 
 
 class HandoffError(Exception):
@@ -168,6 +169,7 @@ class Handoffs:
 
     async def _bind(self, session_id: str, name: str) -> None:
         source, store = await self._home_of(name), self._store
+        await self._require_own(session_id, source, name)
         key = store.key_of(source)
         entry = await self._db.at_hand(store.get_or_create_session, source)
         # A turn in the home chat ends in its own conversation first.
@@ -199,10 +201,20 @@ class Handoffs:
             raise HandoffError(f"{name} is not connected. `hermes gateway status` says why.")
         source = await self._db.at_hand(self.home_chat, platform)
         if source is None:
-            raise HandoffError(f"{name} has no home chat. Write /sethome in the chat it is to be.")
+            raise HandoffError(_NO_HOME.format(name))
         if source.user_id and not await self._authorization.admits(source):
             raise HandoffError(f"Whose home chat that of {name} is may no longer talk here.")
         return source
+
+    async def _require_own(self, session_id: str, home: SessionSource, name: str) -> None:
+        """Return if whose conversation it is may bring it into a home chat: their own, or as an
+        operator. What is said in it would be read, and gone on with, by whoever has that chat."""
+        row = await self._db.get_session(session_id)
+        owner = person_of(None if row is None else row["user_id"])
+        person = await self._db.at_hand(self._db.sync.get_person, owner)
+        is_own = home.person is not None and home.person.id == owner
+        if not is_own and not (person is not None and person.is_operator):
+            raise HandoffError(_NO_HOME.format(name))
 
     def _platform(self, name: str) -> Platform | None:
         return next(

@@ -8,6 +8,7 @@ a conversation in which none runs, this begins one in its chat.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import time
 from collections.abc import Collection
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
     from .authorization import Authorization
     from .chat_turns import ChatTurns
+    from .session import SessionSource
     from .session_store import SessionStore
 
+_RANKS = {"member": 1, "operator": 2}
 AGAIN_SECONDS = 30.0
 """Between two such turns of a chat."""
 
@@ -58,15 +61,10 @@ class NoteTurns:
         begun = 0
         for session_id in await self.db.list_noted():
             tip = await self.db.get_compression_tip(session_id)
-            entry = self.store.lookup_by_session_id(tip)
-            source = entry.origin if entry is not None else None
-            if entry is None or source is None or source.platform not in platforms:
+            chat = await self._chat_of(tip, platforms)
+            if chat is None:
                 continue
-            if not capabilities_of(source.platform.value).pushes:
-                continue
-            if not await self.authorization.admits(source):
-                continue  # whoever may no longer talk here is told nothing either
-            key = entry.session_key
+            key, source = chat
             step = await self.db.at_hand(self._goal_step, tip)
             is_new_step = bool(step) and step != self.steps.get(key)
             if time.monotonic() < self.resting_until.get(key, 0.0) and not is_new_step:
@@ -80,6 +78,51 @@ class NoteTurns:
                 self.steps[key] = step
                 begun += 1
         return begun
+
+    async def _chat_of(
+        self, tip: str, platforms: Collection[Platform]
+    ) -> tuple[str, SessionSource] | None:
+        """The chat in which a conversation's notes begin a turn, and whose turn that is: of the
+        person for whom they were made, though others share the conversation. None if there is no
+        such chat here."""
+        entries = [
+            (entry.session_key, entry.origin)
+            for entry in self.store.list_bound(tip)
+            if entry.origin is not None
+            and entry.origin.platform in platforms
+            and capabilities_of(entry.origin.platform.value).pushes
+        ]
+        if not entries:
+            return None
+        owners = await self.db.note_owners(tip)
+        askers: list[tuple[str, SessionSource]] = []
+        for key, origin in entries:
+            # Whoever may no longer talk here is told nothing either.
+            if await self.authorization.admits(origin) and (not owners or origin.owner in owners):
+                askers.append((key, origin))
+            elif owners and origin.chat_type != "dm":
+                askers += [(key, member) for member in await self._members(origin, owners)]
+        # Of several whose notes wait at once, whoever may do least.
+        return min(askers, key=self._rank, default=None)
+
+    async def _members(self, origin: SessionSource, owners: set[str]) -> list[SessionSource]:
+        """Those of some persons who write in a group on its platform, as if they wrote there now."""
+        kind = origin.platform.value
+        members: list[SessionSource] = []
+        for owner in sorted(owners):
+            for door in await self.db.at_hand(self.db.sync.list_doors, owner):
+                platform, _, account = door.partition(":")
+                member = dataclasses.replace(
+                    origin, user_id=account, user_id_alt=None, user_name=None, person=None
+                )
+                if platform == kind and await self.authorization.admits(member):
+                    members.append(member)
+                    break
+        return members
+
+    def _rank(self, asker: tuple[str, SessionSource]) -> int:
+        key, source = asker
+        return _RANKS.get(self.authorization.access(source, key).role, 0)
 
     def _goal_step(self, session_id: str) -> str:
         """The step that the goal of a conversation is at; empty without one that goes on."""

@@ -439,6 +439,11 @@ class SessionStore:
         edge = self._now() - timedelta(minutes=active_minutes)
         return [entry for entry in entries if entry.updated_at >= edge]
 
+    def list_bound(self, session_id: str) -> list[SessionEntry]:
+        """The entries that are bound to a session: of one chat, or of several that are linked."""
+        with self._lock:
+            return [entry for entry in self._entries.values() if entry.session_id == session_id]
+
     def lookup_by_session_id(self, session_id: str) -> SessionEntry | None:
         """The entry that is bound to a session."""
         with self._lock:

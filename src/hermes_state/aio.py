@@ -381,6 +381,7 @@ class AsyncSessionDB:
     drop_notes = _InThread(SessionDB.drop_notes)
     has_notes = _InThread(SessionDB.has_notes)
     list_noted = _InThread(SessionDB.list_noted)
+    note_owners = _InThread(SessionDB.note_owners)
 
     # Jobs
     add_job = _InThread(SessionDB.add_job)

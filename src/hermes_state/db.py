@@ -483,6 +483,7 @@ class SessionDB:
     drop_notes = _writes(notes.drop_notes)
     has_notes = _reads(notes.has_notes)
     list_noted = _reads(notes.list_noted)
+    note_owners = _reads(notes.note_owners)
 
     # Jobs
     add_job = _writes(jobs.add_job)

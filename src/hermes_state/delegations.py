@@ -13,7 +13,7 @@ from typing import Any
 from hermes_base.process import this_process
 
 from .codec import decode_json, encode_json, encode_text
-from .dialect import Connection, at_most, rows, tuples, value
+from .dialect import Connection, at_most, column, rows, tuples, value
 
 RUNNING = "running"
 ENDED = ("completed", "failed", "interrupted")
@@ -132,6 +132,16 @@ def has_results(conn: Connection, session_id: str) -> bool:
     """Whether results of a conversation's background work wait to be delivered."""
     sql = f"SELECT 1 FROM async_delegations d WHERE {_WAKING} AND {_OF_CONVERSATION}"
     return bool(value(conn, f"SELECT EXISTS ({sql})", (session_id,)))
+
+
+def result_owners(conn: Connection, session_id: str) -> list[str | None]:
+    """For whom the work was done whose results wait in a conversation."""
+    sql = f"SELECT d.task_json FROM async_delegations d WHERE {_WAKING} AND {_OF_CONVERSATION}"
+    tasks = column(conn, sql, (session_id,))
+    names = [name for task in tasks for name in (decode_json(task) or {}).get("sessions") or ()]
+    return [
+        value(conn, "SELECT user_id FROM sessions WHERE id = ?", (str(name),)) for name in names
+    ]
 
 
 def sessions_with_results(conn: Connection, oldest: float) -> list[str]:

@@ -22,6 +22,7 @@ from .dialect import Connection, tuples, value
 from .lineage import get_compression_tip
 from .notes import add_note
 from .outbox import add_delivery
+from .owners import stored_owner
 from .replicas import list_alive
 from .sessions import get_meta, set_meta
 
@@ -50,7 +51,7 @@ def _read(raw: str | None) -> dict[str, Any] | None:
     if not isinstance(kept, dict):
         kept = {"goal": raw}
     # What other programs wrote has no step here: it goes on when it is resumed.
-    started = {"id": "", "step": 0, "first_step": 0, "began_at": 0.0, "owner": None}
+    started = {"id": "", "step": 0, "first_step": 0, "began_at": 0.0, "owner": None, "by": None}
     status = PAUSED if "id" not in kept else ACTIVE
     return {**started, "goal": "", "status": status, "criteria": "", "reason": "",
             "turns": None, "usd": None, "seconds": None, **kept}  # fmt: skip
@@ -66,27 +67,35 @@ def set_goal(
     turns: int | None = None,
     usd: float | None = None,
     seconds: float | None = None,
+    by: str | None = None,
 ) -> dict[str, Any]:
     """Give a conversation a goal, in place of another, and store its first step.
 
-    It may take so many turns, dollars and seconds; any number without them.
+    It may take so many turns, dollars and seconds; any number without them. `by` is who wants it:
+    its steps are that person's, also where several share the conversation.
     """
     tip = get_compression_tip(conn, session_id)
     _withdraw(conn, get_goal(conn, tip))
     goal = {
         "id": os.urandom(6).hex(), "goal": text, "criteria": criteria, "status": ACTIVE,
         "step": 0, "reason": "", "turns": turns, "usd": usd, "seconds": seconds,
+        "by": stored_owner(by),
     }  # fmt: skip
     return _begin(conn, tip, goal, prompt)
 
 
-def resume_goal(conn: Connection, session_id: str, prompt: str) -> dict[str, Any] | None:
-    """Go on with a goal that does not go on by itself, with its whole budget; None without one."""
+def resume_goal(
+    conn: Connection, session_id: str, prompt: str, *, by: str | None = None
+) -> dict[str, Any] | None:
+    """Go on with a goal that does not go on by itself, with its whole budget; None without one.
+
+    From then on its steps are those of whoever wants that.
+    """
     tip = get_compression_tip(conn, session_id)
     goal = get_goal(conn, tip)
     if goal is None or goal["status"] == ACTIVE:
         return None
-    goal["id"] = goal["id"] or os.urandom(6).hex()
+    goal |= {"id": goal["id"] or os.urandom(6).hex(), "by": stored_owner(by)}
     return _begin(conn, tip, goal, prompt)
 
 
@@ -98,7 +107,7 @@ def _begin(conn: Connection, tip: str, goal: dict[str, Any], prompt: str) -> dic
 def _next_step(conn: Connection, tip: str, goal: dict[str, Any], prompt: str) -> dict[str, Any]:
     goal |= {"step": goal["step"] + 1, "owner": this_process()}
     _store(conn, tip, goal)
-    add_note(conn, step_id(goal), tip, prompt)
+    add_note(conn, step_id(goal), tip, prompt, user_id=goal["by"])
     return goal
 
 

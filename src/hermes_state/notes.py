@@ -16,9 +16,11 @@ from typing import Any
 
 from . import delegations
 from .codec import decode_content, encode_content, encode_text
-from .dialect import Connection, rows, tuples, value
+from .dialect import Connection, column, rows, tuples, value
 from .formats import needed, understood
 from .inbox import NOTES
+from .owners import stored_owner
+from .persons import current_owner
 
 WAKING = "note"
 QUIET = "quiet-note"
@@ -37,15 +39,24 @@ _OF_CONVERSATION = (
 
 
 def add_note(
-    conn: Connection, note_id: str, session_id: str, text: str, source: str = WAKING
+    conn: Connection,
+    note_id: str,
+    session_id: str,
+    text: str,
+    source: str = WAKING,
+    user_id: str | None = None,
 ) -> bool:
-    """Insert a note for a session's conversation; False if that id is a duplicate."""
+    """Insert a note for a session's conversation; False if that id is a duplicate.
+
+    `user_id` is for whom it was made: a turn that begins with it is theirs, also where several
+    share the conversation.
+    """
     if source not in (WAKING, QUIET, STEERED):
         raise ValueError(f"{source!r} is no kind of note")
     now = conn.now()
     conn.execute(
         "INSERT INTO inbox (id, session_id, source, content, state, received_at, updated_at,"
-        " needs_format) VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?5, ?6)"
+        " needs_format, user_id) VALUES (?1, ?2, ?3, ?4, 'waiting', ?5, ?5, ?6, ?7)"
         " ON CONFLICT (id) DO NOTHING",
         (
             encode_text(note_id, "note_id"),
@@ -54,6 +65,7 @@ def add_note(
             encode_content(text),
             now,
             needed("note", (source,)),
+            encode_text(stored_owner(user_id), "user_id"),
         ),
     )
     return conn.changes() > 0
@@ -108,6 +120,20 @@ def has_notes(conn: Connection, session_id: str) -> bool:
             (session_id,),
         )
     ) or delegations.has_results(conn, session_id)
+
+
+def note_owners(conn: Connection, session_id: str) -> set[str]:
+    """For whom the waiting notes of a conversation were made that begin a turn of their own; the
+    operator is left out, and so is everybody of whom it is not known."""
+    noted = column(
+        conn,
+        "SELECT DISTINCT i.user_id FROM inbox i WHERE i.state = 'waiting'"
+        f" AND i.user_id IS NOT NULL AND i.source IN {_WAKING} AND {_OF_CONVERSATION}",
+        (session_id,),
+    )
+    asked = [current_owner(conn, str(user_id)) for user_id in noted]
+    asked += delegations.result_owners(conn, session_id)
+    return {owner for owner in asked if owner is not None}
 
 
 def list_noted(conn: Connection) -> list[str]:

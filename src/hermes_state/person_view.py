@@ -220,11 +220,13 @@ class PersonView:
     def begin_goal(self, session_id: str, text: str, prompt: str, **how: Any) -> dict[str, Any]:
         """As `SessionDB.set_goal`; UnknownSessionError for another's."""
         self._require(session_id)
-        return self._db.set_goal(session_id, text, prompt, **how)
+        return self._db.set_goal(session_id, text, prompt, **how, by=self._user_id)
 
     def go_on_with_goal(self, session_id: str, prompt: str) -> dict[str, Any] | None:
         """As `SessionDB.resume_goal`; None if it is another's."""
-        return self._db.resume_goal(session_id, prompt) if self.has(session_id) else None
+        if not self.has(session_id):
+            return None
+        return self._db.resume_goal(session_id, prompt, by=self._user_id)
 
     def rest_goal(self, session_id: str, reason: str) -> bool:
         """As `SessionDB.pause_goal`; False if it is another's."""

@@ -36,6 +36,27 @@ async def test_it_goes_on_until_it_is_met_and_says_so(tmp_path: Path) -> None:
         assert (await chats.ask("/goal status")).startswith("✅ Goal reached: Ship it (look 3)")
 
 
+async def test_in_a_shared_conversation_it_is_worked_on_as_whoever_wants_it(
+    tmp_path: Path,
+) -> None:
+    """Also if somebody who may do more has the chat that was there first."""
+    yaml = 'access: {people: {"local:eve": {tools: [web]}}}\n'
+    async with gateway(tmp_path, [judging(3)] * 20, yaml=yaml) as chats:
+        await chats.ask("mine", user_id="ada")
+        chats.db.set_person_role("local:ada", "operator")
+        code = (await chats.ask("/link", user_id="ada")).split("/link ")[1].split()[0]
+        await chats.ask(f"/link {code}", chat_id="2", user_id="eve")
+        await chats.ask("/goal Look at it", chat_id="2", user_id="eve")
+        while (chats.db.get_goal(chats.session_id()) or {})["status"] != "met":
+            await asyncio.sleep(0.01)
+        works = [
+            {tool["function"]["name"].partition("_")[0] for tool in request.tools}
+            for request in chats.model.requests
+            if "[Goal]" in asked(request) and "You judge whether" not in request.system
+        ]
+        assert works == [{"web"}] * 3
+
+
 async def test_a_message_of_the_person_pauses_it(tmp_path: Path) -> None:
     async with gateway(tmp_path, [judging(99)] * 60) as chats:
         await chats.ask("/goal Ship it")

@@ -94,6 +94,31 @@ async def test_what_cannot_be_taken_over_says_why(
         adapters[Platform.LOCAL] = local
 
 
+async def test_a_members_conversation_goes_on_in_their_own_home_chat_only(tmp_path: Path) -> None:
+    """What a member said before would be read as if whoever has the home chat had said it."""
+    async with gateway(tmp_path) as chats:
+        await with_home(chats)
+        await chats.ask("hello")
+        await chats.ask("when I write next, run what I left", chat_id="eve", user_id="eve")
+        hers, own = chats.session_id("eve"), chats.session_id()
+        assert chats.db.request_handoff(hers, "local")
+        missing = await ended(chats, hers)
+        assert missing == (
+            "failed", "local has no home chat of yours. Write /sethome in the chat it is to be."
+        )  # fmt: skip
+        assert chats.session_id() == own
+        chats.db.set_person_role("local:eve", "operator")
+        assert chats.db.request_handoff(hers, "local")
+        assert await ended(chats, hers) == ("completed", "")
+        chats.runner.config.platforms[Platform.LOCAL].admins = ["ann"]
+        await chats.ask("/sethome", chat_id="ann", user_id="ann")
+        await chats.ask("/new", chat_id="ann", user_id="ann")
+        anns = chats.db.create_session("anns", "tui", user_id="local:ann")
+        chats.db.append_message(anns, "user", "mine")
+        assert chats.db.request_handoff(anns, "local")
+        assert await ended(chats, anns) == ("completed", "")
+
+
 async def test_sethome_is_for_administrators(tmp_path: Path) -> None:
     async with gateway(tmp_path) as chats:
         for line in ("/sethome", "/set-home", "/set_home"):

@@ -123,6 +123,32 @@ async def test_a_guest_does_not_steer_the_turn_of_somebody_who_may_more(tmp_path
         assert await chats.local.wait_for(2, "g") == ["late", "re: do it for me"]
 
 
+async def test_a_member_does_not_steer_another_members_turn(tmp_path: Path) -> None:
+    """It has the memory and the past conversations of whoever asked."""
+    release = asyncio.Event()
+
+    def slowly(request: ModelRequest) -> Step:
+        text = asked(request)
+        return say(release, "late") if text == "slow" else say(f"re: {text}")
+
+    async with gateway(
+        tmp_path, [slowly] * 9, group_sessions_per_user=False, busy_input_mode="steer"
+    ) as chats:
+        group = {"chat_id": "g", "chat_type": "group"}
+        await chats.say("slow", user_id="ada", **group)
+        while chats.model.calls < 1:
+            await asyncio.sleep(0.005)
+        await chats.say("search what she said before", user_id="eve", **group)
+        door = chats.runner.turns.door("agent:main:local:group:g")
+        while not door.admitted:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0)
+        assert not door.steered
+        release.set()
+        said = ["late", "re: search what she said before"]
+        assert await chats.local.wait_for(2, "g") == said
+
+
 async def test_a_guest_cannot_approve(tmp_path: Path, folder: Path) -> None:
     yaml = GUESTS + "approvals: {timeout: 60}\n"
     async with gateway(tmp_path / "home", steps(), yaml=yaml) as chats:

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any
 
-from .surface import CommandError, Surface
+from .surface import CommandError, Surface, require_idle
 from .table import command
 
 CATEGORY = "While it works"
@@ -86,6 +86,7 @@ def goal(surface: Surface, args: str) -> str:
         from agent.goals import step_prompt
 
         prompt = step_prompt(current["goal"], current["criteria"], current["reason"])
+        require_idle(surface)  # it would take the step, and may be somebody else's turn
         if current["status"] == ACTIVE or here.go_on_with_goal(session_id, prompt) is None:
             raise CommandError("The goal goes on already.")
         return "Going on."
@@ -110,6 +111,7 @@ def _set_goal(surface: Surface, args: str) -> str:
     aim, criteria = aim.strip(), criteria.strip()
     if not aim:
         raise CommandError("What is the goal? For instance: /goal Fix it, done when: tests pass")
+    require_idle(surface)  # it would take the first step, and may be somebody else's turn
     if surface.agent is None:
         surface.build_agent()
     if surface.here.session(surface.session_id) is None:

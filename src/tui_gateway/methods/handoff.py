@@ -33,7 +33,7 @@ def request(call: Call, session_id: str, platform: str) -> wire.HandoffRequested
         raise RpcError(NOTHING_SAID, "Nothing was said yet, so there is nothing to hand over.")
     if not here.hand_over(key, name):
         raise RpcError(UNDER_WAY, "This conversation is being handed over already.")
-    home = settings.get("home_channel")
+    home = settings.get("home_channel") if call.principal.is_operator else None
     named = home.get("name") or home.get("chat_id") if isinstance(home, Mapping) else home
     return {
         "queued": True,
