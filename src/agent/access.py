@@ -227,14 +227,18 @@ def table_of(config: Config) -> AccessTable:
 
 
 def find_access(
-    config: Config, owner: str | None, person: Person | None, doors: Collection[str] = ()
+    config: Config,
+    owner: str | None,
+    person: Person | None,
+    doors: Collection[str] = (),
+    key: str | None = None,
 ) -> Access:
-    """What holds for the owner of a conversation, outside of chats.
+    """What holds for the owner of a conversation, outside of chats or in the one of that key.
 
     `person` is who that is, None if there is no such person; `doors` are theirs.
     """
     names = {name for name in (owner or "operator", person and person.id, *doors) if name}
-    return table_of(config).find(role_of(config, owner, person), names)
+    return table_of(config).find(role_of(config, owner, person), names, key)
 
 
 def role_of(config: Config, owner: str | None, person: Person | None) -> str:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hermes_state import Person, SessionDB
 
     from .agent import AIAgent
+    from .call_costs import SpendsFor
     from .config import Config
     from .events import Watcher
     from .reply import Reply
@@ -217,8 +218,8 @@ class Limiter:
         limits = table.list_limits(journal.spends_for.session_key) + self._agent.job_limits
         at_once = table.turns_at_once if is_first and journal.works_for is None else None
         if input_tokens is None:
-            input_tokens = _estimated(request)
-        call = self._at_most(task, model, request, input_tokens)
+            input_tokens = estimated(request)
+        call = call_at_most(table, task, model, request, input_tokens, journal.spends_for)
         is_told = False
         while True:
             seen = self._db.wake.number
@@ -263,27 +264,6 @@ class Limiter:
         uses = db.list_limit_uses(limits)
         return all(use.spent + use.reserved < use.limit.most for use in uses)
 
-    def _at_most(
-        self, task: str, model: Model, request: ModelRequest, input_tokens: int
-    ) -> ModelCall:
-        """A call with what it can take at most."""
-        known = lookup(model.name)
-        most = request.max_tokens or (known.max_output_tokens if known else None)
-        usage = Usage(input_tokens, most or min(model.context_length, UNKNOWN_OUTPUT))
-        key, source, job = self._agent._journal.spends_for
-        return ModelCall(
-            task=task,
-            model=model.name,
-            provider=model.provider,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cost_usd=cost_usd(usage, model.name),
-            assumed_cost_usd=self._table.assumed_cost(usage, model.name, model.provider),
-            session_key=key,
-            source=source,
-            job=job,
-        )
-
     async def _may_go_on(self, use: LimitUse) -> bool:
         """Whether the operator wants to go on beyond a limit; nobody else is asked."""
         if not self._table.is_operator:
@@ -299,6 +279,33 @@ class Limiter:
         return answer.strip().lower() == GO_ON.lower()
 
 
+def call_at_most(
+    table: LimitTable,
+    task: str,
+    model: Model,
+    request: ModelRequest,
+    input_tokens: int,
+    spends_for: SpendsFor,
+) -> ModelCall:
+    """A call with what it can take at most."""
+    known = lookup(model.name)
+    most = request.max_tokens or (known.max_output_tokens if known else None)
+    usage = Usage(input_tokens, most or min(model.context_length, UNKNOWN_OUTPUT))
+    key, source, job = spends_for
+    return ModelCall(
+        task=task,
+        model=model.name,
+        provider=model.provider,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost_usd=cost_usd(usage, model.name),
+        assumed_cost_usd=table.assumed_cost(usage, model.name, model.provider),
+        session_key=key,
+        source=source,
+        job=job,
+    )
+
+
 def _can_ask(asker: Asker) -> bool:
     from .asking import Reachable
 
@@ -307,7 +314,7 @@ def _can_ask(asker: Asker) -> bool:
     return not isinstance(asker, Reachable) or asker.can_ask("clarify")
 
 
-def _estimated(request: ModelRequest) -> int:
+def estimated(request: ModelRequest) -> int:
     from .compression.tokens import estimate_tokens
 
     return estimate_tokens(request.messages, request.system, request.tools)

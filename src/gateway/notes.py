@@ -106,7 +106,7 @@ class NoteTurns:
         return min(askers, key=self._rank, default=None)
 
     async def _members(self, origin: SessionSource, owners: set[str]) -> list[SessionSource]:
-        """Those of some persons who write in a group on its platform, as if they wrote there now."""
+        """Those of some persons who have an account on a group's platform, as if they wrote."""
         kind = origin.platform.value
         members: list[SessionSource] = []
         for owner in sorted(owners):

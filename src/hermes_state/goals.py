@@ -189,16 +189,23 @@ def own_goal(conn: Connection, session_id: str, goal_id: str, step: int) -> bool
 
 def list_stalled_goals(conn: Connection) -> list[dict[str, Any]]:
     """Goals that should go on and do not, because their process is gone; with `session_id`."""
+    active = list_active_goals(conn)
+    alive = list_alive(conn) if active else set()
+    return [goal for goal in active if _is_stalled(conn, goal["session_id"], goal, alive)]
+
+
+def list_active_goals(conn: Connection) -> list[dict[str, Any]]:
+    """The goals that go on, each with the `session_id` of its conversation's tip."""
     kept = tuples(
         conn,
         f"SELECT key, value FROM state_meta WHERE key >= '{PREFIX}' AND key < 'goal;'"
         " AND value <> ''",
     )
     goals = [(str(key)[len(PREFIX) :], _read(raw)) for key, raw in kept]
-    active = [(tip, goal) for tip, goal in goals if goal is not None and goal["status"] == ACTIVE]
-    alive = list_alive(conn) if active else set()
     return [
-        {**goal, "session_id": tip} for tip, goal in active if _is_stalled(conn, tip, goal, alive)
+        {**goal, "session_id": tip}
+        for tip, goal in goals
+        if goal is not None and goal["status"] == ACTIVE
     ]
 
 

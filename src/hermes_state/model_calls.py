@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from .codec import encode_text
 from .dialect import Connection, rows
 from .errors import InvalidMessageError
+from .persons import current_owner
 
 Outcome = Literal["complete", "interrupted", "error"]
 
@@ -70,14 +71,22 @@ def new_call_id(conn: Connection) -> str:
     return f"{int(conn.now() * 1000):012x}{os.urandom(5).hex()}"
 
 
-def insert_call(conn: Connection, session_id: str, call: ModelCall) -> None:
+def insert_call(
+    conn: Connection, session_id: str | None, call: ModelCall, owner: str | None = None
+) -> None:
     """Insert a call of a session, in the place of its reservation if it has one; nothing if there
-    is no such session."""
+    is no such session. Without a session it is one of `owner`'s, outside of any conversation."""
     values = [_storable(name, given) for name, given in zip(_KEPT, _kept(call), strict=True)]
     if call.id is not None:
         conn.execute(_SETTLE, (*values, session_id, call.id))
         if conn.changes():
             return
+    if session_id is None:
+        person = encode_text(current_owner(conn, owner), "owner")
+        conn.execute(
+            _INSERT_LOOSE, (call.id or new_call_id(conn), conn.now(), person, call.source, *values)
+        )
+        return
     conn.execute(
         _INSERT,
         (
@@ -104,6 +113,10 @@ _INSERT = (
     f" source, {', '.join(_KEPT)})"
     " SELECT ?, ?, COALESCE(conversation_id, id), id, COALESCE(?, session_key), user_id,"
     f" COALESCE(?, source), {', '.join('?' * len(_KEPT))} FROM sessions WHERE id = ?"
+)
+_INSERT_LOOSE = (
+    f"INSERT INTO model_calls (id, made_at, user_id, source, {', '.join(_KEPT)})"
+    f" VALUES (?, ?, ?, ?, {', '.join('?' * len(_KEPT))})"
 )
 
 

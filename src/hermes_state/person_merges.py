@@ -17,15 +17,22 @@ from typing import Any, NamedTuple
 from . import persons
 from .bindings import delete_gateway_routing_entries
 from .codec import encode_text
-from .dialect import Connection, column, row, rows, tuples
+from .dialect import Connection, column, row, rows, tuples, value
 from .errors import PersonError
+from .goals import list_active_goals, pause_goal
 from .memory_spaces import move_memories, return_memories
 from .owners import OPERATOR, is_owned, owner_key, stored_owner
 from .persons import Person
+from .signals import send_signal
 from .titles import make_room_for_title
+from .turns import TURN_RUNNING
 
 _FOLLOWING = ("approvals", "model_calls")
 """Tables whose rows have the owner of the conversation that they name."""
+STOP = "stop"
+"""The signal that stops a turn."""
+CRON = "cron"
+"""`source` of the sessions that jobs begin."""
 _AT_ONCE = 400
 """Names in one statement."""
 
@@ -154,6 +161,7 @@ def unmerge_persons(conn: Connection, merge_id: str) -> Person:
     _move_grants(conn, moved["grants"], person.id, back.id)
     _move_jobs(conn, moved.get("jobs") or (), person.id, back.id)
     conn.execute("DELETE FROM link_codes WHERE owner IN (?, ?)", (person.id, back.id))
+    _stop_turns(conn, (person.id, back.id), moved["doors"])
     release_chats(conn, [*moved["doors"], *persons.list_doors(conn, person.id)])
     return back
 
@@ -168,10 +176,8 @@ def _move_jobs(conn: Connection, jobs: Iterable[str], before: str, person_id: st
 def remove_person(conn: Connection, person_id: str) -> list[str]:
     """Forget a person and let their chat accounts in no longer; returns their doors.
 
-    Their conversations stay, and their jobs, paused; nobody else's: whoever comes by the same door
-    again finds them. Raises
-    again finds them. Raises
-    PersonError for the operator.
+    Their conversations stay, and their jobs and goals, paused; nobody else's: whoever comes by the
+    same door again finds them. What runs for them is stopped. Raises PersonError for the operator.
     """
     if person_id == OPERATOR:
         raise PersonError("Whoever sits at this machine cannot be removed.")
@@ -196,8 +202,37 @@ def remove_person(conn: Connection, person_id: str) -> list[str]:
         " WHERE user_id = ? AND state = 'active'",
         (person_id,),
     )
+    _pause_goals(conn, person_id)
+    _stop_turns(conn, (person_id,), doors)
     release_chats(conn, doors)
     return doors
+
+
+def _pause_goals(conn: Connection, person_id: str) -> None:
+    """Let no goal go on by itself that somebody wanted, or whose conversation is theirs."""
+    for goal in list_active_goals(conn):
+        owner = value(conn, "SELECT user_id FROM sessions WHERE id = ?", (goal["session_id"],))
+        if person_id in (goal["by"], owner):
+            pause_goal(conn, goal["session_id"], "whoever wanted it may talk here no longer")
+
+
+def _stop_turns(conn: Connection, people: Iterable[str], doors: list[str]) -> None:
+    """Stop the turns that run for some persons, or in a chat of one of these doors: they read and
+    do what these may no longer. A job is nobody's door, and goes on."""
+    keys = {
+        key
+        for key, text in tuples(conn, "SELECT session_key, entry_json FROM gateway_routing")
+        if _personal_door(key, _object(text)) in doors
+    }
+    stored = {stored_owner(person_id) for person_id in people}
+    for conversation_id, target, owner, source in tuples(
+        conn,
+        "SELECT t.conversation_id, t.deliver_to, s.user_id, s.source FROM turns t"
+        f" LEFT JOIN sessions s ON s.id = t.session_id WHERE t.state = '{TURN_RUNNING}'",
+    ):
+        is_theirs = (owner or None) in stored and source != CRON
+        if is_theirs or _object(target).get("session_key") in keys:
+            send_signal(conn, str(conversation_id), STOP)
 
 
 def join_door(conn: Connection, door: str, person_id: str, name: str | None = None) -> Merge | None:

@@ -54,14 +54,19 @@ class PersonView:
 
     def session(self, session_id: str) -> dict[str, Any] | None:
         """A session's row; None if there is none, or it is another's."""
+        row, is_shown = self._look_up(session_id)
+        return row if is_shown else None
+
+    def _look_up(self, session_id: str) -> tuple[dict[str, Any] | None, bool]:
+        """A session's row, and whether it may be shown; of another's and of one that is not there
+        the same is read."""
         row = self._db.get_session(session_id)
-        if row is None or is_owned(row, self.owner) or session_id == self._within:
-            return row
-        if self._within is None:
-            return None
-        here = self._db.get_session(self._within)
-        is_here = here is not None and here["conversation_id"] == row["conversation_id"]
-        return row if is_here else None
+        if is_owned(row, self.owner) or session_id == self._within:
+            return row, True
+        here = None if self._within is None else self._db.get_session(self._within)
+        if row is None or here is None:
+            return row, False
+        return row, bool(here["conversation_id"] == row["conversation_id"])
 
     def resolve_id(self, id_or_prefix: str) -> str | None:
         """The full id for an id or the beginning of one; None for none, several, or another's."""
@@ -88,7 +93,11 @@ class PersonView:
         self, session_id: str | None = None, source: str | None = None, *, with_held: bool = False
     ) -> list[dict[str, Any]]:
         """The messages that wait to be answered, of a conversation or all, oldest first."""
-        waiting = self._db.list_waiting(session_id, source, with_held=with_held)
+        wanted = session_id
+        if session_id is not None:
+            row, is_shown = self._look_up(session_id)
+            wanted = session_id if row is None or is_shown else ""
+        waiting = self._db.list_waiting(wanted, source, with_held=with_held)
         is_here = session_id is not None and session_id == self._within
         return [message for message in waiting if is_here or is_owned(message, self.owner)]
 
@@ -148,7 +157,8 @@ class PersonView:
     def session_of_message(self, message_id: int) -> str | None:
         """The session a message stands in; None if there is none, or it is another's."""
         session_id = self._db.get_session_of_message(message_id)
-        return session_id if session_id is not None and self.has(session_id) else None
+        is_shown = self.has(session_id or "")
+        return session_id if is_shown else None
 
     def around_message(self, session_id: str, message_id: int, **how: Any) -> dict[str, Any]:
         """As `SessionDB.get_anchored_view`, which is empty for a message that is not there."""

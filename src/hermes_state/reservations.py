@@ -87,34 +87,36 @@ def period_of(period: Period, now: float) -> tuple[float, float, str]:
 
 def reserve_call(
     conn: Connection,
-    session_id: str,
+    session_id: str | None,
     call: ModelCall,
     limits: Iterable[Limit],
     *,
     lease: Lease | None = None,
     seconds: float | None = None,
     turns_at_once: int | None = None,
+    owner: str | None = None,
 ) -> CallReserved | CallRefused:
     """Reserve a call with what it can take at most, if every limit has something left.
 
     Under a `lease` the reservation lives as long as that; otherwise for `seconds`. `turns_at_once`
-    is how many turns of the session's owner may be making calls, this one included. Raises
-    LeaseLostError if the turn is another process's by now.
+    is how many turns of the session's owner may be making calls, this one included. Without a
+    session it is a call of `owner`'s, outside of any conversation. Raises LeaseLostError if the
+    turn is another process's by now.
     """
     if lease is not None:
         require_lease(conn, lease)
     now = conn.now()
     _give_up_dead(conn, now)
     if turns_at_once is not None and lease is not None:
-        owner = person_of(value(conn, "SELECT user_id FROM sessions WHERE id = ?", (session_id,)))
-        if count_other_turns(conn, owner, lease.conversation_id) >= turns_at_once:
+        user_id = value(conn, "SELECT user_id FROM sessions WHERE id = ?", (session_id,))
+        if count_other_turns(conn, person_of(user_id), lease.conversation_id) >= turns_at_once:
             return CallRefused(None, may_pass=True)
     uses = list_limit_uses(conn, limits, now)
     for use in uses:
         if use.spent + use.reserved >= use.limit.most and not _is_noted(conn, "waived", use, now):
             return CallRefused(use, may_pass=use.spent < use.limit.most)
     call_id = new_call_id(conn)
-    insert_call(conn, session_id, call._replace(id=call_id))
+    insert_call(conn, session_id, call._replace(id=call_id), owner)
     conn.execute(
         f"UPDATE model_calls SET outcome = '{RESERVED}', process = ?, fence = ?, expires_at = ?"
         " WHERE id = ?",
@@ -129,9 +131,11 @@ def reserve_call(
     return CallReserved(call_id, [use for use in near if _note(conn, "warned", use, now)])
 
 
-def settle_call(conn: Connection, session_id: str, call: ModelCall) -> None:
+def settle_call(
+    conn: Connection, session_id: str | None, call: ModelCall, owner: str | None = None
+) -> None:
     """Store how a call ended that has led to nothing else to store."""
-    insert_call(conn, session_id, call)
+    insert_call(conn, session_id, call, owner)
 
 
 def waive_limit(conn: Connection, use: LimitUse) -> None:

@@ -77,6 +77,36 @@ async def test_jobs_of_others_do_not_exist(tmp_path: Path) -> None:
         assert await chats.ask(f"/cron pause {row['id']}", chat_id="1") == "call Ada is paused."
 
 
+async def test_nobody_has_more_done_in_a_chat_by_a_job_than_by_a_message(tmp_path: Path) -> None:
+    yaml = 'access: {chats: {"local:dm:1": {tools: [web]}}}\n'
+    async with gateway(tmp_path, yaml=yaml) as chats:
+        await chats.ask("/cron add in 1 second | run it for me")
+        while not chats.model.requests:
+            await asyncio.sleep(0.01)
+        tools = {tool["function"]["name"] for tool in chats.model.requests[-1].tools}
+        assert tools and {name.partition("_")[0] for name in tools} == {"web"}
+
+
+async def test_a_job_that_answers_in_a_group_tells_nothing_of_a_persons_memory(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path) as chats:
+        await chats.ask("/memory add Ada is moving.", chat_id="ada", user_id="ada")
+        group = {"chat_id": "g", "chat_type": "group", "user_id": "ada"}
+        await chats.ask("/memory add Dinner is at eight.", **group)
+        await chats.ask("/cron add in 1 second | what is up?", **group)
+        await chats.ask("/cron add in 1 second | how is it?", chat_id="ada", user_id="ada")
+        while len(chats.model.requests) < 2:
+            await asyncio.sleep(0.01)
+        told = {
+            "group" if "up?" in str(request.messages) else "own": (
+                "moving" in request.system, "eight" in request.system,
+            )
+            for request in chats.model.requests
+        }  # fmt: skip
+        assert told == {"group": (False, True), "own": (True, False)}
+
+
 async def test_silence_is_kept_and_not_sent(tmp_path: Path) -> None:
     async with gateway(tmp_path, [say("[SILENT] nothing new")]) as chats:
         job = jobs_of(chats).add("in 1 second", to_chat("what is new?"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -373,3 +374,30 @@ async def test_a_stranger_is_nobody_until_they_are_let_in(tmp_path: Path) -> Non
         await chats.say("again", chat_id="ann", user_id="ann")
         await chats.local.wait_for(3, "ann")
         assert [person["id"] for person in chats.db.list_persons()] == [OPERATOR]
+
+
+async def test_what_runs_for_two_who_are_parted_is_stopped(tmp_path: Path) -> None:
+    """A turn that began while they were one would read on in what is the other's."""
+    begun, release = asyncio.Event(), asyncio.Event()
+    steps = [echo, say(begun.set, release, call("session_search", query="zebras"))]
+    async with gateway(tmp_path, [*steps, *[echo] * 9]) as chats:
+        await ask(chats, "ada", "about zebras")
+        await ask(chats, "bob", f"/link person {await code_of(chats, 'ada')}")
+        await chats.say("look", chat_id="bob", user_id="bob")
+        await begun.wait()
+        [merge], session_id = chats.db.list_merges(), chats.session_id("bob")
+        chats.db.unmerge_persons(merge.id)
+        while (chats.db.get_turn(session_id) or {})["state"] == "running":
+            await asyncio.sleep(0.01)
+        said = [message["role"] for message in chats.db.get_messages(session_id)]
+        assert "tool" not in said
+        assert len(chats.model.requests) == 2
+
+
+async def test_the_goal_of_somebody_who_is_removed_does_not_go_on(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "bob", "hello")
+        chats.db.set_goal(chats.session_id("bob"), "Go on", "go on", by="local:bob")
+        chats.db.remove_person("local:bob")
+        goal = chats.db.get_goal(chats.session_id("bob"))
+        assert goal is not None and goal["status"] == "paused"

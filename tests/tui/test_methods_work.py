@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from method_calls import Gateway, until
+from people import client
 
+from agent.model import Usage
 from agent.scripted import call, say
-from hermes_state import StoreClosedError
+from hermes_state import Limit, StoreClosedError
 from tui_gateway import prompts, server
 
 
@@ -184,6 +186,21 @@ def test_one_question_outside_of_any_conversation(gateway: Gateway) -> None:
     sid = gateway.open()
     assert gateway.call("llm.oneshot", input="Write", session_id=sid)["text"] == "Another."
     assert gateway.db.list_sessions_rich() == []
+
+
+def test_one_question_is_counted_and_limited(gateway: Gateway) -> None:
+    """Like any other call of the person who wants it."""
+    bob, db = client(gateway, "telegram:2", "Bob"), gateway.db
+    gateway.script([say("Here.", usage=Usage(10, 5))] * 3)
+    assert bob.call("llm.oneshot", input="Write")["text"] == "Here."
+    db.set_person_limit("telegram:2", "tokens_per_day", 15)
+    assert "is reached" in bob.request("llm.oneshot", {"input": "Write"})["error"]["message"]
+    assert gateway.model.calls == 1
+    db.set_person_limit("telegram:2", "tokens_per_day", 16)
+    assert bob.call("llm.oneshot", input="Write")["text"] == "Here."
+    (use,) = db.list_limit_uses([Limit("person", "telegram:2", "tokens", "day", 1)])
+    assert (use.spent, use.reserved) == (30, 0)
+    assert db.list_sessions_rich() == []
 
 
 def test_use_of_a_conversation(gateway: Gateway) -> None:

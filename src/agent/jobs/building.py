@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from hermes_state import Limit, person_of
 
 from .programs import needs_model, program_of
+from .targets import address_of, group_of
 
 if TYPE_CHECKING:
+    from agent.access import Access
     from agent.agent import AIAgent
     from agent.config import Config
     from agent.model import Model
@@ -38,9 +40,10 @@ def build_job_agent(
 
     settings, owner = job.settings, person_of(job.user_id)
     person, workspaces = db.get_person(owner), workspaces_of(config)
+    access = _access(config, db, job, person)
     model: Any = None
     if needs_model(settings):
-        own = _model_of(config, db, job, person)
+        own = _model_of(job, access)
         model = build_models(config, own) if own or shared_model is None else shared_model()
     tools = usable_tools(config, platform)
     if settings.toolsets:
@@ -59,6 +62,8 @@ def build_job_agent(
         cwd=folder,
         tools=tools,
         asker=asker,
+        access=access,
+        group=group_of(address_of(config, db, job)),
         session_facts={"session_key": f"job:{job.id}", **(session_facts or {})},
         job=(job.id, spending_limits(config, job)),
     )
@@ -68,15 +73,24 @@ def build_job_agent(
     return agent
 
 
-def _model_of(config: Config, db: SessionDB, job: Job, person: Person | None) -> str:
-    """The model that a job asks for, if its person may use it, or the one that is configured for
-    them; empty for the one that all share."""
-    if job.user_id is None:
-        return job.settings.model
+def _access(config: Config, db: SessionDB, job: Job, person: Person | None) -> Access:
+    """What a job's person may use, in the chat in which it was made: nobody has more done there by
+    a job than by a message."""
     from agent.access import find_access
 
+    settings, key = job.settings, None
+    is_free = person is not None and person.is_operator
+    if settings.where == "chat":
+        key = settings.session_key
+    elif settings.deliver == "chat" and not is_free:  # an operator's may be sent anywhere
+        key = str(settings.to.get("session_key") or "")
     doors = db.list_doors(person_of(job.user_id)) if config.access.people else []
-    access = find_access(config, job.user_id, person, doors)
+    return find_access(config, job.user_id, person, doors, key)
+
+
+def _model_of(job: Job, access: Access) -> str:
+    """The model that a job asks for, if its person may use it, or the one that is configured for
+    them; empty for the one that all share."""
     wanted = job.settings.model
     return access.model if not wanted or access.why_no_model(wanted) else wanted
 

@@ -23,6 +23,14 @@ def address_of(config: Config, db: SessionDB, job: Job) -> Mapping[str, Any] | N
     return home_chat(config, db, job.user_id) if settings.deliver == "home" else None
 
 
+def group_of(address: Mapping[str, Any] | None) -> str | None:
+    """The chat that a job answers in, if others read along there; None if nobody does."""
+    if address is None:
+        return None
+    kind = str(address["session_key"]).split(":")[3:4]
+    return None if kind in ([], ["dm"]) else f"{address['platform']}:{address['chat_id']}"
+
+
 def home_chat(config: Config, db: SessionDB, user_id: str | None) -> Mapping[str, Any] | None:
     """The home chat of a job's owner; None if they have none.
 

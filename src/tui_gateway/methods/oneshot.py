@@ -23,7 +23,7 @@ def oneshot(
     max_tokens: int | None = None,
     session_id: str | None = None,
 ) -> wire.Text:
-    """Ask the model for something small; nothing of it is kept.
+    """Ask the model for something small; nothing of it is kept but what it has cost.
 
     `task` names a side task of the configuration (title_generation, …), whose model is asked.
     """
@@ -33,12 +33,14 @@ def oneshot(
     if max_tokens is not None and max_tokens < 1:
         raise RpcError(BAD_LENGTH, "max_tokens must be 1 or more.")
     from agent.build import build_models
+    from agent.loose_calls import LooseCalls
 
     config = call.config
     agent = session.get("agent") if session else None
     wanted = session.get("model") if session else None
     own = build_models(config, wanted) if agent is None else None
     auxiliary = build_auxiliary(config, lambda: own or agent.llm)  # type: ignore[union-attr]
+    LooseCalls(config, call.db, call.principal.person_id, "tui").attach(auxiliary)
     try:
         return {"text": auxiliary.ask_blocking(task, instructions, input, max_tokens=max_tokens)}
     except AuxiliaryError as error:
