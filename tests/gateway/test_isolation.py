@@ -11,15 +11,21 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from agent import memory_actions
+from agent.jobs.actions import Jobs
+from agent.jobs.job import JobSettings
 from agent.scripted import call, say
 from agent.slash.table import catalog
+from agent.tool_calls import call_tool
 from hermes_state import NOBODY, OPERATOR, SessionDB, link_codes
 from tests.state.surface import dump
 from tools.base import ToolContext, ToolError, Workspace
+from tools.cronjob import cronjob
+from tools.memory_scope import MemoryScope
 from tools.toolsets import default_tools
 
 from .chats import Chats, gateway
@@ -30,6 +36,11 @@ NOT_ANSWERED = frozenset({
 })  # fmt: skip
 """Commands that end something in the whole gateway, or begin a turn with what is behind them and
 so say several things, or none at once."""
+
+JOB_VERBS = ("pause", "resume", "run", "remove", "history")
+VERBS = ("revoke ", "forget ", "edit ", "undo ", *(f"{verb} " for verb in JOB_VERBS))
+"""What stands before a name in a command."""
+ADA = MemoryScope("local:ada", is_operator=False, is_local=False)
 
 NEUTRAL = frozenset({
     "shared",
@@ -66,6 +77,12 @@ class Two:
             user_id="local:ada", ttl_seconds=3600,
         ).id  # fmt: skip
         db.grant_patterns([f"{SECRET}-pattern"], "local:ada")
+        add = Jobs(chats.runner.settings, db, "local:ada").add
+        self.job = add("daily 08:30", JobSettings(prompt="Tea"), name=f"{SECRET} chore").id
+        desk = memory_actions.desk_for(home, db, ADA, self.key)
+        memory_actions.add(desk, f"{SECRET} are nice.", "memory")
+        self.entry = memory_actions.list_entries(desk)[0].id
+        self.change = memory_actions.list_changes(desk, 1)[0].id
         self.message = next(
             row["id"] for row in db.get_messages(self.key) if row["role"] == "assistant"
         )
@@ -74,10 +91,13 @@ class Two:
     def names(self) -> list[str]:
         return [
             self.key, self.key[:-2], f"{SECRET} essay", self.process, self.approval,
-            f"revoke {SECRET}-pattern",
+            f"revoke {SECRET}-pattern", *(f"{verb} {self.job}" for verb in JOB_VERBS),
+            f"{JOB_VERBS[0]} {SECRET} chore", f"forget {self.entry}", f"edit {self.entry} nicely",
+            f"undo {self.change}",
         ]  # fmt: skip
 
     def state(self) -> dict[str, list[Any]]:
+        desk = memory_actions.desk_for(self.home, self.chats.db, ADA, self.key)
         marks = {self.key, "local:ada"}
         return {
             table: [
@@ -87,7 +107,7 @@ class Two:
             ]
             for table, kept in dump(self.chats.db).items()
             if table not in ("inbox", "gateway_routing")
-        }
+        } | {"memory": [entry.text for entry in memory_actions.list_entries(desk)]}
 
 
 @asynccontextmanager
@@ -105,7 +125,8 @@ async def two(home: Path) -> AsyncIterator[Two]:
 
 
 def unknown(name: str) -> str:
-    verb, _, rest = name.rpartition(" ") if name.startswith("revoke ") else ("", "", name)
+    has_verb = name.startswith(VERBS)
+    verb, _, rest = name.partition(" ") if has_verb else ("", "", name)
     return f"{verb} {re.sub(r'[A-Za-z]', 'x', re.sub(r'[0-9]', '9', rest))}".strip()
 
 
@@ -221,6 +242,31 @@ async def test_every_tool_with_what_is_anothers(tmp_path: Path) -> None:
                 assert SECRET not in there
         assert SECRET in run(db, tmp_path, "local:ada", search, query="answer")
         assert SECRET not in run(db, tmp_path, OPERATOR, search, query="answer")
+        assert people.state() == before
+
+
+async def test_the_tool_for_jobs_with_anothers(tmp_path: Path) -> None:
+    """By an agent of somebody else's, with every action that names one."""
+    async with two(tmp_path) as people:
+        chats, before = people.chats, people.state()
+        await chats.ask("hello", chat_id="eve", user_id="eve")
+        kept = chats.runner.agents.get(chats.key("eve"))
+        assert kept is not None
+        agent = kept[0]
+        actions = get_args(get_type_hints(cronjob.run)["action"])
+        assert {"list", "add"} < set(actions)
+        for action in actions:
+            told = set()
+            for wanted in (people.job, people.job[:6], f"{SECRET} chore", "0" * 12):
+                context = agent._tool_context("call", print)
+                try:
+                    text = await call_tool(
+                        cronjob, context, {"action": action, "job": wanted, "note": "x"}
+                    )
+                except ToolError as error:
+                    text = str(error)
+                told.add(str(text).replace(wanted, "?"))
+            assert len(told) == 1 and SECRET not in told.pop(), action
         assert people.state() == before
 
 

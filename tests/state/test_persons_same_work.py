@@ -1,4 +1,4 @@
-"""What is another's takes the work of what does not exist: time tells nobody that there is something.
+"""What is another's takes the work of what does not exist: time does not tell of it either.
 
 Every function of a view that takes the name of something is called with another person's and with
 one that nobody has. The statements must be the same, one by one; so must the answer.

@@ -42,7 +42,13 @@ NEUTRAL = frozenset({
 })  # fmt: skip
 """Parameters that name nothing of anybody's."""
 
-Unknown = dict[str, str]
+VERBS = ("revoke ", "add ", "pause ", "remove ", "history ", "run ", "forget ", "undo ", "edit ")
+"""What stands before a name in a command."""
+OF_JOBS = {"cron.history": [{}], "cron.manage": [
+    {"action": action, "schedule": "daily 9:30"}
+    for action in ("edit", "pause", "resume", "run", "remove")
+]}  # fmt: skip
+"""The methods whose `name` is a job's, and what else they are given; others' names name nothing."""
 
 
 class Victim:
@@ -76,6 +82,12 @@ class Victim:
         )  # fmt: skip
         self.approval = approval.id
         db.grant_patterns([f"{SECRET}-pattern"], "telegram:1")
+        chore = {"name": f"{SECRET} chore", "prompt": "Tea", "schedule": "daily 08:30"}
+        me.call("cron.manage", action="add", **chore)
+        self.job = me.call("cron.list")["jobs"][0]["id"]
+        me.call("memory.add", session_id=self.sid, text=f"{SECRET} are nice.")
+        self.entry = self._memory()[0]["id"]
+        self.change = me.call("memory.history", session_id=self.sid)["changes"][0]["id"]
         self.other = me.open()
         me.call("prompt.submit", session_id=self.other, text=f"ask about {SECRET}")
         until(lambda: me.told("clarify.request"))
@@ -89,8 +101,8 @@ class Victim:
             "session_id": sessions,
             "current_session_id": [self.sid],
             "id": [self.sid, self.key, self.key[:-2], f"{SECRET} essay"],
-            "entry": [SECRET],
-            "change": [SECRET],
+            "entry": [self.entry, SECRET],
+            "change": [self.change],
             "device_id": [self.me.device.id],
             "until_message_id": [self.message],
             "around": [self.message],
@@ -111,6 +123,15 @@ class Victim:
             "arg": [self.key, SECRET],
         }
 
+    @property
+    def jobs(self) -> list[str]:
+        """What others might give where a `name` is a job's."""
+        return [self.job, self.job[:5], f"{SECRET} chore"]
+
+    def _memory(self) -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = self.me.call("memory.list", session_id=self.sid)["entries"]
+        return entries
+
     def state(self) -> Any:
         """All that is theirs, in the store and live."""
         marks = {self.key, "telegram:1", self.gateway.key(self.other)}
@@ -127,7 +148,7 @@ class Victim:
         process = self.me.call("process.list", session_id=self.sid)["processes"][0]["status"]
         watching = [self.me.peer in one["watchers"] for one in sessions]
         asked = sorted(sessions[1].get("pending") or ())
-        return rows, facts, process.split()[0], watching, asked
+        return rows, facts, process.split()[0], watching, asked, self._memory()
 
 
 def _naming(table: str, row: tuple[Any, ...]) -> set[str]:
@@ -164,7 +185,7 @@ def unknown(name: Any) -> Any:
     """A name of the same look that nobody has."""
     if isinstance(name, int):
         return 10**6
-    has_verb = name.startswith(("revoke ", "add ", "/resume", "/s"))
+    has_verb = name.startswith((*VERBS, "/resume", "/s"))
     verb, _, rest = name.rpartition(" ") if has_verb else ("", "", name)
     return f"{verb} {re.sub(r'[A-Za-z0-9]', 'x', rest)}".strip()
 
@@ -222,6 +243,24 @@ def test_every_method_with_what_is_anothers(
     assert tried > 100
 
 
+def test_every_method_with_anothers_job(people: tuple[Victim, Client]) -> None:
+    victim, bob = people
+    before = victim.state()
+    assert {name for name in rpc.METHODS if name.startswith("cron.")} - OF_JOBS.keys() == {
+        "cron.list"
+    }
+    for method, givens in OF_JOBS.items():
+        for given in givens:
+            for name in victim.jobs:
+                told = [
+                    shown(bob.request(method, given | {"name": wanted}), wanted)
+                    for wanted in (name, unknown(name))
+                ]
+                assert told[0] == told[1] and "There is no job" in told[0], (method, given)
+    assert bob.call("cron.list")["jobs"] == []
+    assert changed(before, victim.state()) == []
+
+
 def test_every_method_without_a_name(gateway: Gateway, people: tuple[Victim, Client]) -> None:
     """Lists, sums and what is done to everything: as if the other person were not there."""
     victim, bob = people
@@ -268,10 +307,13 @@ def test_every_command_with_what_is_anothers(
     names = (
         victim.key, victim.key[:-2], f"{SECRET} essay", victim.process, victim.task,
         victim.approval, f"revoke {SECRET}-pattern", victim.upload,
-        f"add {Path(victim.upload).parent}",
+        f"add {Path(victim.upload).parent}", *(f"{verb}{victim.job}" for verb in VERBS),
+        f"forget {victim.entry}", f"edit {victim.entry} nicely", f"undo {victim.change}",
     )  # fmt: skip
     for command in commands():
         for name in names:
+            if command == "memory" and name.startswith(("add ", "history ")):
+                continue  # Bob's own, of what he says
             answers = [
                 shown(_run(gateway, bob, f"/{command} {given}"), given)
                 for given in (name, unknown(name))
