@@ -197,17 +197,21 @@ def _limits(
     job: tuple[str, list[Limit]] | None,
 ) -> LimitTable | Callable[[], LimitTable | None] | None:
     """What may be used; found with the first turn if it is not known yet who it is."""
+    doors: list[str] = []
+    if config.limits.people and db is not None and owner != NOBODY:
+        doors = db.list_doors(person_of(owner))
     if job is not None and db is not None:
         from .limits import LimitTable, role_of
 
         role = role_of(config, owner, person)
-        return limits_of(config, owner, person) or LimitTable(config.limits, owner, role=role)
+        found = limits_of(config, owner, person, doors)
+        return found or LimitTable(config.limits, owner, role=role)
     if db is None or person is not None:
-        return None if db is None else limits_of(config, owner, person)
+        return None if db is None else limits_of(config, owner, person, doors)
 
     def find() -> LimitTable | None:
         known = None if owner == NOBODY else db.get_person(person_of(owner))
-        return limits_of(config, owner, known)
+        return limits_of(config, owner, known, doors)
 
     return find
 

@@ -8,7 +8,7 @@ of this is there, and nothing is asked of the store.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -67,13 +67,16 @@ class LimitTable:
         name: str = "",
         role: str = "member",
         own: Mapping[str, Any] | None = None,
+        doors: Collection[str] = (),
     ) -> None:
-        """`owner` is the person's id (None: the operator), `own` what is kept with them."""
+        """`owner` is the person's id (None: the operator), `own` what is kept with them; they are
+        named in the settings by id, name or any of their `doors`."""
         self._settings = settings
         self._owner = stored_owner(owner)
         self.is_operator = role == "operator"
         named = {str(key).lower(): limits for key, limits in settings.people.items()}
-        configured = named.get(str(owner).lower()) or named.get(name.lower())
+        called = dict.fromkeys((str(owner).lower(), name.lower(), *map(str.lower, doors)))
+        configured = next((named[each] for each in called if each in named), None)
         known = {item.name for item in fields(SpendingLimits)}
         kept = {key: most for key, most in (own or {}).items() if key in known}
         self._limits = _merged(
@@ -141,22 +144,27 @@ def _amounts(
 
 
 def build_limits(
-    config: Config, owner: str | None, person: Person | None = None
+    config: Config,
+    owner: str | None,
+    person: Person | None = None,
+    doors: Collection[str] = (),
 ) -> LimitTable | None:
     """The limits of a session's owner; None if nothing is limited for them.
 
-    `person` is who that is, with what is kept with them; None if there is no such person.
+    `person` is who that is, with what is kept with them, None if there is no such person; `doors`
+    are theirs.
     """
     role = role_of(config, owner, person)
     name, own = ("", None) if person is None else (person.name, person.limits)
-    table = LimitTable(config.limits, owner, name=name, role=role, own=own)
+    table = LimitTable(config.limits, owner, name=name, role=role, own=own, doors=doors)
     return None if table.is_empty else table
 
 
 def find_limits(config: Config, db: SessionDB, owner: str | None) -> LimitTable | None:
     """The same, with the person looked up."""
     person = None if owner == NOBODY else db.get_person(person_of(owner))
-    return build_limits(config, owner, person)
+    doors = db.list_doors(person_of(owner)) if config.limits.people and owner != NOBODY else ()
+    return build_limits(config, owner, person, doors)
 
 
 def list_chat_limits(settings: LimitSettings) -> list[Limit]:

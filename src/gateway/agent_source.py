@@ -138,8 +138,10 @@ class AgentSource:
     def share(self, source: SessionSource) -> Share | None:
         """How many turns of whoever wrote may run at once; None for any number."""
         owner = source.owner
-        limits = None if owner is None else limits_of(self.settings, owner, source.person)
-        if owner is None or limits is None or limits.turns_at_once is None:
+        if owner is None:
+            return None
+        limits = limits_of(self.settings, owner, source.person, source.doors)
+        if limits is None or limits.turns_at_once is None:
             return None
         return Share(owner, limits.turns_at_once)
 

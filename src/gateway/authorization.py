@@ -32,12 +32,18 @@ class Authorization:
     """Whom this gateway listens to, and whom it obeys."""
 
     def __init__(
-        self, config: GatewayConfig, db: AsyncSessionDB, table: AccessTable | None = None
+        self,
+        config: GatewayConfig,
+        db: AsyncSessionDB,
+        table: AccessTable | None = None,
+        with_doors: bool = False,
     ) -> None:
-        """`table` says who may use what."""
+        """`table` says who may use what; `with_doors` says that something else goes by the doors of
+        whoever writes, too."""
         self._config = config
         self._db = db
         self._table = table or AccessTable()
+        self._with_doors = with_doors or self._table.names_people
 
     async def admits(self, source: SessionSource) -> bool:
         """Whether a message may go on: its platform vouches for it, or its sender may talk. Then it
@@ -52,7 +58,7 @@ class Authorization:
         a key, was let in by the operator: no guest, whatever others are at first."""
         table = self._table
         role = "member" if source.role_authorized else table.settings.new_people
-        await identify(self._db, source, role, with_doors=table.names_people)
+        await identify(self._db, source, role, with_doors=self._with_doors)
 
     async def is_theirs(self, source: SessionSource, session_id: str) -> bool:
         """Whether a session is of the person who was identified with a source."""

@@ -111,7 +111,9 @@ class GatewayRunner:
             session_db, shared_settings(settings), settings.replicas.address or None,
             settings.replicas.prefer,
         )  # fmt: skip
-        self.authorization = Authorization(config, session_db, table_of(settings))
+        self.authorization = Authorization(
+            config, session_db, table_of(settings), with_doors=bool(settings.limits.people)
+        )
         self.delivery = Delivery(
             session_db, self.adapters, config, home, self._tasks.spawn,
             may_see=functools.partial(may_see, self.session_store, self.authorization),

@@ -84,6 +84,7 @@ def merge_persons(conn: Connection, merged_id: str, into_id: str) -> Merge:
     conn.execute("UPDATE doors SET person_id = ? WHERE person_id = ?", (person.id, merged.id))
     conn.execute("DELETE FROM link_codes WHERE owner = ?", (merged.id,))
     memories = move_memories(conn, merged.id, person.id)
+    limits = _keep_limits(conn, merged, person)
     conn.execute("DELETE FROM persons WHERE id = ?", (merged.id,))
     merge_id = os.urandom(6).hex()
     moved = {
@@ -93,6 +94,7 @@ def merge_persons(conn: Connection, merged_id: str, into_id: str) -> Merge:
         "conversations": conversations,
         "grants": new_grants,
         "memories": memories,
+        "limits": limits,
     }
     conn.execute(
         "INSERT INTO person_merges (id, person_id, merged, made_at) VALUES (?, ?, ?, ?)",
@@ -143,6 +145,9 @@ def unmerge_persons(conn: Connection, merge_id: str) -> Person:
         raise PersonError(f"{moved['person']['name']} is there again already.")
     return_memories(conn, moved.get("memories", []), person.id, moved["person"]["id"])
     back = persons.insert_person(conn, moved["person"])
+    for limit, (before, kept_since) in moved.get("limits", {}).items():
+        if person.limits.get(limit) == kept_since:  # nobody has set another one
+            persons.set_person_limit(conn, person.id, limit, before)
     for door in moved["doors"]:
         kind, _, identifier = door.partition(":")
         conn.execute(
@@ -164,6 +169,19 @@ def unmerge_persons(conn: Connection, merge_id: str) -> Person:
     _stop_turns(conn, (person.id, back.id), moved["doors"])
     release_chats(conn, [*moved["doors"], *persons.list_doors(conn, person.id)])
     return back
+
+
+def _keep_limits(conn: Connection, merged: Person, person: Person) -> dict[str, list[Any]]:
+    """Let the narrower of two limits hold for both: nobody has more by being merged. What is kept
+    with an operator is nobody else's. Returns what was changed: before, and since."""
+    changed = {
+        limit: [person.limits.get(limit), most]
+        for limit, most in merged.limits.items()
+        if not person.is_operator and most < person.limits.get(limit, float("inf"))
+    }
+    for limit, (_, most) in changed.items():
+        persons.set_person_limit(conn, person.id, limit, most)
+    return changed
 
 
 def _move_jobs(conn: Connection, jobs: Iterable[str], before: str, person_id: str) -> None:

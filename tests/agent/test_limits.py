@@ -71,6 +71,23 @@ def stored_calls(db: SessionDB) -> list[dict[str, Any]]:
     return db._database.read(lambda conn: rows(conn, "SELECT * FROM model_calls ORDER BY made_at"))
 
 
+def test_a_limit_of_one_person_holds_by_any_of_their_doors(db: SessionDB, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        'limits: {default: {usd_per_day: 9}, people: {"telegram:42": {usd_per_day: 1}}}\n'
+    )
+    config = load_config(tmp_path, {})
+    eve, other = db.ensure_person("telegram:42").id, db.ensure_person("telegram:43").id
+
+    def most(person: str) -> float:
+        limits = find_limits(config, db, person)
+        assert limits is not None
+        return limits.list_limits(None)[0].most
+
+    assert (most(eve), most(other)) == (1, 9)
+    db.merge_persons(eve, other)
+    assert most(other) == 1
+
+
 class Person:
     """Answers questions, and remembers them."""
 

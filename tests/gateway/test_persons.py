@@ -267,15 +267,16 @@ async def test_a_key_is_a_door_like_any_other(tmp_path: Path) -> None:
         ] == "bob"
 
 
-def routes_with_an_id() -> list[tuple[str, str]]:
-    """Every route of the API that takes the id of something, so that a new one is tried too."""
+def routes(with_id: bool) -> list[tuple[str, str]]:
+    """Every route of the API, with the id of something in its path or without, so that a new one
+    is tried too."""
     nobody: Any = None
     app: Any = build_app(nobody, Runs(nobody))
     return sorted(
         (method, route.path)
         for route in app.routes
         for method in (route.methods or set()) - {"HEAD"}
-        if "{" in route.path
+        if ("{" in route.path) == with_id
     )
 
 
@@ -304,7 +305,7 @@ async def test_another_persons_session_is_answered_as_one_that_does_not_exist(
             "response_id": [*responses, response_id("no-such-session", 999_999)],
         }
         body = {"message": "x", "title": "x", "choice": "once"}
-        for method, route in routes_with_an_id():
+        for method, route in routes(with_id=True):
             shown = set()
             kind = route.partition("{")[2].partition("}")[0]
             for name in ids[kind]:
@@ -315,6 +316,35 @@ async def test_another_persons_session_is_answered_as_one_that_does_not_exist(
             assert status == 404, route
         for name, rows in before.items():
             assert chats.db.get_messages(name)[: len(rows)] == rows
+
+
+async def test_every_route_without_an_id_knows_nothing_of_others(tmp_path: Path) -> None:
+    """Lists and sums, and what a body or a header may name: as if the other were not there."""
+    async with everywhere(tmp_path) as chats, chats.api() as alice, chats.api(OTHER_KEY) as bob:
+        await alice.post("/api/sessions", json={"id": "hers", "title": "zebrastripes"})
+        await alice.post("/api/sessions/hers/chat", json={"message": "about zebrastripes"})
+        job = {"name": "zebrastripes", "schedule": "daily 08:30", "prompt": "a secret"}
+        assert (await alice.post("/api/jobs", json=job)).status_code in (200, 201)
+        before = chats.db.get_messages("hers"), chats.db.get_session("hers")
+        last = response_id("hers", before[0][-1]["id"])
+        for method, route in routes(with_id=False):
+            shown = []
+            for name, response in (("hers", last), ("none", response_id("none", 999_999))):
+                body = {
+                    "message": "hi", "input": "hi", "messages": [{"role": "user", "content": "hi"}],
+                    "id": name, "session_id": name, "until_message_id": before[0][-1]["id"],
+                }  # fmt: skip
+                if route == "/v1/responses":
+                    body["previous_response_id"] = response
+                headers = {"X-Hermes-Session-Id": name, "X-Hermes-Session-Key": name}
+                query = {"q": "zebrastripes"} if method == "GET" else {}
+                answer = await bob.request(
+                    method, route, json=body, headers=headers, params=query
+                )  # fmt: skip
+                assert "zebrastripes" not in answer.text, route
+                shown.append((answer.status_code, sorted(set(answer.headers) - {"content-length"})))
+            assert shown[0] == shown[1], route
+        assert (chats.db.get_messages("hers"), chats.db.get_session("hers")) == before
 
 
 async def test_resume_does_not_lead_into_another_persons_history(tmp_path: Path) -> None:

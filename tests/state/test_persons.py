@@ -288,3 +288,28 @@ def test_rows_that_were_imported_are_their_owners_when_they_come(db: SessionDB) 
     said(db, "old", "7", "apples")
     person = db.ensure_person("telegram:7")
     assert seen(db, person.id) == ({"old"}, {"old"})
+
+
+def test_nobody_has_a_wider_limit_by_being_merged(db: SessionDB) -> None:
+    for door in ("telegram:1", "telegram:2"):
+        db.ensure_person(door)
+    db.set_person_limit("telegram:1", "usd_per_day", 1)
+    db.set_person_limit("telegram:1", "tokens_per_day", 100)
+    db.set_person_limit("telegram:2", "tokens_per_day", 50)
+
+    def limits(person_id: str) -> dict[str, Any]:
+        person = db.get_person(person_id)
+        assert person is not None
+        return person.limits
+
+    merge = db.merge_persons("telegram:1", "telegram:2")
+    assert limits("telegram:2") == {"tokens_per_day": 50, "usd_per_day": 1}
+    db.unmerge_persons(merge.id)
+    assert limits("telegram:2") == {"tokens_per_day": 50}
+    assert limits("telegram:1") == {"usd_per_day": 1, "tokens_per_day": 100}
+    again = db.merge_persons("telegram:1", "telegram:2")
+    db.set_person_limit("telegram:2", "usd_per_day", 3)
+    db.unmerge_persons(again.id)
+    assert limits("telegram:2")["usd_per_day"] == 3, "it was set since"
+    db.merge_persons("telegram:1", OPERATOR)
+    assert limits(OPERATOR) == {}

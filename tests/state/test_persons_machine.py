@@ -51,6 +51,7 @@ class Merged:
     doors: set[str]
     conversations: set[str]
     grants: set[str]
+    jobs: set[str]
     undone: bool = False
 
 
@@ -74,6 +75,11 @@ class Oracle:
     merges: list[Merged] = field(default_factory=list)
     keys: dict[str, str] = field(default_factory=dict)
     """The keys of web devices that were not revoked, by their door."""
+    jobs: dict[str, str] = field(default_factory=dict)
+    """By job: whose it is."""
+
+    def jobs_of(self, person: str) -> set[str]:
+        return {job for job, owner in self.jobs.items() if owner == person}
 
     def of(self, person: str) -> set[str]:
         return {name for name, owner in self.owner.items() if owner == person}
@@ -189,6 +195,15 @@ class Persons(RuleBasedStateMachine):
         self.known.grants.setdefault(person, set()).add(pattern)
 
     @rule(door=st.sampled_from(DOORS))
+    def add_job(self, door: str) -> None:
+        person, name = self.arrive(door), f"j{next(self.count)}"
+        self.db.add_job(
+            name, user_id=person, name=name, schedule="daily 09:00", timezone="UTC", settings={},
+            next_due=2**40, next_at=2.0**40,
+        )  # fmt: skip
+        self.known.jobs[name] = person
+
+    @rule(door=st.sampled_from(DOORS))
     def add_device(self, door: str) -> None:
         person = self.arrive(door)
         code = self.db.offer_device_code(person)
@@ -300,7 +315,11 @@ class Persons(RuleBasedStateMachine):
         known = self.known
         doors = {door for door, person in known.doors.items() if person == gone}
         mine, theirs = known.grants.get(into, set()), known.grants.pop(gone, set())
-        known.merges.append(Merged(merge_id, into, gone, doors, known.of(gone), theirs - mine))
+        jobs = known.jobs_of(gone)
+        known.merges.append(
+            Merged(merge_id, into, gone, doors, known.of(gone), theirs - mine, jobs)
+        )
+        known.jobs |= dict.fromkeys(jobs, into)
         for door in doors:
             known.doors[door] = into
         for name in known.of(gone):
@@ -329,6 +348,8 @@ class Persons(RuleBasedStateMachine):
         for name in merge.conversations:
             if known.owner[name] == merge.into:
                 known.owner[name] = merge.who
+        for job in merge.jobs & known.jobs_of(merge.into):
+            known.jobs[job] = merge.who
         back = merge.grants & known.grants.get(merge.into, set())
         known.grants.setdefault(merge.into, set()).difference_update(back)
         known.grants[merge.who] = back
@@ -423,6 +444,7 @@ class Persons(RuleBasedStateMachine):
         pending = {approval["id"] for approval in view.pending_approvals()}
         assert pending == {one for one, name in known.pending.items() if name in mine}
         assert {grant["pattern_key"] for grant in view.grants()} == known.grants.get(person, set())
+        assert {job["id"] for job in self.db.list_jobs(person)} == known.jobs_of(person)
         devices = {device.door for device in view.devices()}
         assert devices == {door for door in known.keys if known.doors[door] == person}
         used = view.usage(0)["conversations"]
