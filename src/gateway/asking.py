@@ -35,6 +35,35 @@ class Question:
     choices: list[str]
     answer: str | None = None
     answered: threading.Event = field(default_factory=threading.Event)
+    asker: SessionSource | None = None
+    """Whose turn asks."""
+
+    def why_not(self, choice: str, source: SessionSource, *, is_operator: bool) -> str | None:
+        """Why somebody may not give this answer where several write in a chat; None if they may.
+        `is_operator` says whether they are as good as one."""
+        if self.kind != "approval" or choice == "deny" or self.asker is None:
+            return None
+        asker = self.asker
+        return why_not_allowed(
+            choice,
+            is_own=asker.owner == source.owner,
+            is_operators=asker.person is not None and asker.person.is_operator,
+            is_operator=is_operator,
+        )
+
+
+def why_not_allowed(
+    choice: str, *, is_own: bool, is_operators: bool, is_operator: bool
+) -> str | None:
+    """Why somebody may not allow what a turn asks for: what an operator's does is for operators,
+    and what is allowed for good for whose turn it is. None if they may."""
+    if is_own:
+        return None
+    if choice == "always":
+        return "Only whose question it is can allow it for good."
+    if is_operators and not is_operator:
+        return "An operator's turn asks that; only an operator can allow it. /deny refuses it."
+    return None
 
 
 class Questions:
@@ -77,6 +106,19 @@ class Questions:
                 question.answered.set()
             return len(fitting if all else fitting[:1])
 
+    def find(self, session_key: str, question_id: str) -> Question | None:
+        """The open question of an id."""
+        with self._lock:
+            known = self._open.get(session_key, [])
+            return next((question for question in known if question.id == question_id), None)
+
+    def list_open(self, session_key: str, kind: str) -> list[Question]:
+        """The questions of a kind that wait for an answer in a chat, oldest first."""
+        with self._lock:
+            known = self._open.get(session_key, [])
+            fitting = [question for question in known if question.kind == kind]
+        return [question for question in fitting if not question.answered.is_set()]
+
     def is_asking(self, session_key: str) -> bool:
         """Whether a chat's turn waits for an answer of the person."""
         return any(self.waiting(session_key, kind) for kind in ("approval", "clarify"))
@@ -117,7 +159,10 @@ class ChatAsker:
             f"🔐 May I do this?\n{fenced(redact(request.command))}\n{request.description}\n"
             f"/approve{longer} or /deny (within {minutes} min)"
         )
-        question = Question("approval", request.id, list(choices), answered=Answered(request.wake))
+        question = Question(
+            "approval", request.id, list(choices), answered=Answered(request.wake),
+            asker=self._source,
+        )  # fmt: skip
         buttons = [Button(CHOICES[choice], f"approval:{request.id}:{choice}") for choice in choices]
         with self._questions.asking(self._key, question):
             self._show(text, buttons)

@@ -34,7 +34,7 @@ def is_answer(questions: Questions, inbound: Inbound, access: Callable[[], Acces
     is for those who may use /approve, as their `access` says."""
     event = inbound.event
     if event.button is not None:
-        return _pressed(questions, inbound.session_key, event.button, access())
+        return _pressed(questions, inbound, event.button, access())
     text = event.text.strip()
     if questions.waiting(inbound.session_key, "clarify") and not text.startswith("/"):
         return questions.answer(inbound.session_key, "clarify", text) > 0
@@ -130,8 +130,9 @@ async def _last_answer(store: SessionStore, db: AsyncSessionDB, session_key: str
     return "There is no answer in this conversation yet."
 
 
-def _pressed(questions: Questions, session_key: str, data: str, access: Access) -> bool:
+def _pressed(questions: Questions, inbound: Inbound, data: str, access: Access) -> bool:
     """A button under a question: "approval:<id>:<choice>" or "clarify:<id>:<number>"."""
+    session_key = inbound.session_key
     kind, _, rest = data.partition(":")
     question_id, _, answer = rest.rpartition(":")
     if kind not in ("approval", "clarify"):
@@ -140,6 +141,13 @@ def _pressed(questions: Questions, session_key: str, data: str, access: Access) 
         answer = str(int(answer) + 1) if answer.isdigit() else answer
     if kind == "approval" and answer != "deny" and access.why_no_command("approve"):
         log.info("Somebody who may not approve pressed a button in %s", session_key)
+        return True
+    question = questions.find(session_key, question_id)
+    is_operator = access.role == "operator"
+    if question is not None and question.why_not(
+        answer, inbound.event.source, is_operator=is_operator
+    ):
+        log.info("Somebody who may not allow this pressed a button in %s", session_key)
         return True
     if not questions.answer(session_key, kind, answer, id=question_id):
         log.info("A button of an answered question was pressed in %s", session_key)

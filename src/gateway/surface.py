@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from agent.slash.surface import CommandError, Surface
 from conversation.abandoned import runs_elsewhere
-from hermes_state import NOBODY, is_owned
+from hermes_state import NOBODY, is_owned, person_of
 from tools.memory_scope import MemoryScope
 
 from . import handoff
+from .asking import why_not_allowed
 from .link_codes import LinkCodeError
 from .person_links import link_person, unlink_person
 from .session import SessionSource
@@ -182,7 +183,13 @@ class ChatSurface(Surface):
     def answer_approvals(self, choice: str, everything: bool = False) -> int:
         """Answer a pending approval request of this chat, or of the conversation's turn wherever
         that runs."""
-        count = self._parts.questions.answer(self._key, "approval", choice, all=everything)
+        questions, is_operator = self._parts.questions, self.access.role == "operator"
+        waiting = questions.list_open(self._key, "approval")
+        for question in waiting if everything else waiting[:1]:
+            refusal = question.why_not(choice, self._source, is_operator=is_operator)
+            if refusal is not None:
+                raise CommandError(refusal)
+        count = questions.answer(self._key, "approval", choice, all=everything)
         return count or self._answer_asked(choice, everything)
 
     def answer_question(self, text: str) -> bool:
@@ -194,14 +201,23 @@ class ChatSurface(Surface):
         session_id = self.session_id
         waiting = self.here.asked(session_id)
         chosen = waiting if everything else waiting[:1]
-        if choice == "always" and not all(
-            is_owned(asked, self.user_id or NOBODY) for asked in chosen
-        ):
-            raise CommandError("Only whose question it is can allow it for good.")
+        for asked in chosen if choice != "deny" else ():
+            refusal = why_not_allowed(
+                choice,
+                is_own=is_owned(asked, self.user_id or NOBODY),
+                is_operators=self._is_operators(asked["user_id"]),
+                is_operator=self.access.role == "operator",
+            )
+            if refusal is not None:
+                raise CommandError(refusal)
         return sum(
             self.here.answer_asked(asked["id"], session_id, choice, self.user_id)
             for asked in chosen
         )
+
+    def _is_operators(self, user_id: str | None) -> bool:
+        person = self.db.get_person(person_of(user_id))
+        return person is not None and person.is_operator
 
     def set_model(self, name: str) -> str:
         """Use another model in this chat."""

@@ -54,6 +54,9 @@ async def test_an_approval_is_shown_in_linked_chats_and_the_first_answer_counts(
             assert f"rm -rf {tmp_path / 'doomed'}" in text and "/approve" in text
         refused = await chats.ask("/approve always", chat_id="2", user_id="bob")
         assert refused == "Only whose question it is can allow it for good."
+        refused = await chats.ask("/approve", chat_id="2", user_id="bob")
+        assert refused.startswith("An operator's turn asks that; only an operator can allow it.")
+        chats.db.set_person_role("local:bob", "operator")
         assert await chats.ask("/approve", chat_id="2", user_id="bob") == "Allowed (once)."
         assert await asyncio.to_thread(far.printed) == "complete Done."
         assert not (tmp_path / "doomed").exists()

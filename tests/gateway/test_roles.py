@@ -165,6 +165,34 @@ async def test_a_guest_cannot_approve(tmp_path: Path, folder: Path) -> None:
         assert answered == ["deny"]
 
 
+async def test_what_an_operators_turn_asks_is_allowed_by_operators(
+    tmp_path: Path, folder: Path
+) -> None:
+    """Where several write in one conversation: what was put there may have led to it."""
+    (folder / "doomed").mkdir()
+    steps = [call("terminal", command="rm -rf doomed"), say("gone"), say("ok")]
+    yaml = "terminal: {sandbox: 'off'}\n"
+    async with gateway(tmp_path / "home", steps, yaml=yaml, group_sessions_per_user=False) as chats:
+        chats.db.ensure_person("local:ada", "Ada", "operator")
+        group = {"chat_id": "g", "chat_type": "group"}
+        await chats.say("clean up", user_id="ada", **group)
+        [asked] = await chats.local.wait_for(1, "g")
+        assert "rm -rf doomed" in asked
+        question = chats.runner.questions.list_open("agent:main:local:group:g", "approval")[0]
+        told = await chats.ask("/approve", user_id="eve", **group)
+        assert told == (
+            "An operator's turn asks that; only an operator can allow it. /deny refuses it."
+        )
+        told = await chats.ask("/approve always", user_id="eve", **group)
+        assert told == "Only whose question it is can allow it for good."
+        await chats.say("", user_id="eve", button=f"approval:{question.id}:once", **group)
+        assert await chats.ask("/version", user_id="eve", **group)
+        assert (folder / "doomed").exists() and question.answer is None
+        assert await chats.ask("/approve", user_id="ada", **group) == "Allowed (once)."
+        while (folder / "doomed").exists():
+            await asyncio.sleep(0.01)
+
+
 async def test_an_api_client_is_refused_as_a_chat_is(tmp_path: Path, folder: Path) -> None:
     yaml = "access: {roles: {guest: {modes: [plan]}}}\n"
     async with serving(tmp_path / "home", steps(), yaml=yaml) as served:
