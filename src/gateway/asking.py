@@ -159,6 +159,9 @@ class ChatAsker:
             f"🔐 May I do this?\n{fenced(redact(request.command))}\n{request.description}\n"
             f"/approve{longer} or /deny (within {minutes} min)"
         )
+        if not self._has_buttons():
+            shown = ", ".join(f"{n} {CHOICES[choice]}" for n, choice in enumerate(choices, 1))
+            text += f"\nOr answer with a number: {shown}"
         question = Question(
             "approval", request.id, list(choices), answered=Answered(request.wake),
             asker=self._source,
@@ -192,6 +195,10 @@ class ChatAsker:
             for asked_id, text in list(self._clarifying.items())
             if text == question
         )
+
+    def _has_buttons(self) -> bool:
+        adapter = self._adapters.get(self._source.platform)
+        return adapter is not None and adapter.capabilities.buttons
 
     def _show(self, text: str, buttons: list[Button]) -> None:
         adapter = self._adapters.get(self._source.platform)

@@ -14,6 +14,7 @@ from agent.slash.dispatch import is_command
 from hermes_state import plain_text
 
 from .asking import Questions
+from .platforms.registry import capabilities_of
 from .restart import Restart
 from .session import SessionSource
 
@@ -38,7 +39,22 @@ def is_answer(questions: Questions, inbound: Inbound, access: Callable[[], Acces
     text = event.text.strip()
     if questions.waiting(inbound.session_key, "clarify") and not text.startswith("/"):
         return questions.answer(inbound.session_key, "clarify", text) > 0
-    return False
+    return _numbered(questions, inbound, text, access)
+
+
+def _numbered(
+    questions: Questions, inbound: Inbound, text: str, access: Callable[[], Access]
+) -> bool:
+    """A number, where an open request for approval had to be shown without buttons."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 3):
+        return False
+    if capabilities_of(inbound.event.source.platform.value).buttons:
+        return False
+    asked = questions.waiting(inbound.session_key, "approval")
+    if asked is None or not 1 <= int(text) <= len(asked.choices):
+        return False
+    choice = asked.choices[int(text) - 1]
+    return _pressed(questions, inbound, f"approval:{asked.id}:{choice}", access())
 
 
 def command_line(reset_triggers: Container[str], inbound: Inbound) -> str | None:

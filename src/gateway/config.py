@@ -49,6 +49,7 @@ class Platform(StrEnum):
     SIMPLEX = "simplex"
     PHOTON = "photon"
     RAFT = "raft"
+    XMPP = "xmpp"
 
     @classmethod
     def of(cls, name: str) -> Platform:

@@ -96,13 +96,18 @@ def _platforms(
                 given[key] = environ[variable]
         if given:
             secrets = manifest.secrets if manifest else _SECRETS
-            platforms[platform] = _platform(given, secrets, allow_all)
+            enabled_by = manifest.enabled_by if manifest else ()
+            platforms[platform] = _platform(given, secrets, enabled_by, allow_all)
     return platforms
 
 
 def _platform(
-    given: dict[str, Any], secret_keys: tuple[str, ...], allow_all: bool
+    given: dict[str, Any],
+    secret_keys: tuple[str, ...],
+    enabled_by: tuple[str, ...],
+    allow_all: bool,
 ) -> PlatformConfig:
+    is_set_up = any(given.get(key) for key in (*secret_keys, *enabled_by))
     secrets = [str(given[key]) for key in secret_keys if given.get(key)]
     token = str(given.pop("token", "") or "")
     enabled = given.pop("enabled", None)
@@ -110,7 +115,7 @@ def _platform(
         for secret in secrets:
             register_secret(secret)
     return PlatformConfig(
-        enabled=bool(secrets) if enabled is None else _is_true(enabled),
+        enabled=is_set_up if enabled is None else _is_true(enabled),
         token=token,
         allowed_users=_names(given.pop("allowed_users", ())),
         admins=_names(given.pop("admins", ())),

@@ -35,7 +35,7 @@ def _row(manifest: Manifest) -> str:
     cells = [
         manifest.label,
         f"`platforms.{manifest.name}`",
-        f"`{manifest.extra}`",
+        f"`{manifest.extra}`" if manifest.extra else "none",
         longest,
         *("yes" if mark else "" for mark in marks),
     ]

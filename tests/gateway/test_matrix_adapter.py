@@ -42,7 +42,7 @@ from gateway.platforms.matrix.events import (
 )
 from gateway.platforms.matrix.media import MediaError, fetch
 from gateway.platforms.matrix.state import Login, MatrixState, Place
-from gateway.platforms.matrix.sync import as_command
+from gateway.platforms.typed import as_command
 from hermes_base.redaction import MASK, redact
 
 ME = "@hermes:example.org"
@@ -297,7 +297,7 @@ def test_who_is_meant() -> None:
 
 
 def test_commands_may_begin_with_an_exclamation_mark() -> None:
-    assert as_command("!stop") == "/stop"
+    assert as_command("!stop") == "/stop" and as_command("!last") == "/last"
     assert as_command("/approve session") == "/approve session"
     for text in ("!", "!!", "! stop", "!important", "/etc/hosts", "stop", ""):
         assert as_command(text) is None, text

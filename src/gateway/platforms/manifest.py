@@ -94,6 +94,8 @@ class Manifest:
     """Variables without which it is not served."""
     secrets: tuple[str, ...] = ("token", "password")
     """Keys that hold secrets: kept out of logs; having one enables the platform."""
+    enabled_by: tuple[str, ...] = ()
+    """Keys that are no secrets and enable the platform too, where it can be used without one."""
     settings: tuple[Setting, ...] = ()
     """Keys of the section beside those that every platform has."""
     setup_label: str = ""

@@ -16,6 +16,7 @@ from hermes_state import StoreError
 
 from ...session import SessionSource
 from ..base import MessageEvent, SendError
+from ..typed import as_command
 from .events import (
     Incoming,
     is_addressed,
@@ -318,16 +319,3 @@ class Reader:
             await self._adapter.send(room_id, ENCRYPTED, key=f"encrypted:{room_id}")
         except SendError as error:
             log.warning("%s could not be told that it is encrypted: %s", room_id, error)
-
-
-def as_command(text: str) -> str | None:
-    """The command a line is, if it is one; "!stop" is "/stop".
-
-    Many clients keep a line that begins with / to themselves.
-    """
-    from agent.slash.table import lookup, parse
-
-    if text[:1] not in ("!", "/") or not text[1:2].isalpha():
-        return None
-    line = f"/{text[1:]}"
-    return line if lookup(parse(line)[0], "gateway") is not None else None

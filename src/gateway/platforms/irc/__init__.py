@@ -1,0 +1,1 @@
+"""IRC, by a client of its own on asyncio."""

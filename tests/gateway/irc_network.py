@@ -1,0 +1,343 @@
+"""A real IRC server, people on it, and something between us and it that can refuse and repeat."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent.config import load_config
+from agent.model import ModelRequest
+from agent.scripted import ScriptedModel, Step
+from gateway.config import GatewayConfig, Platform, PlatformConfig
+from gateway.platforms.base import MessageEvent
+from gateway.platforms.irc.adapter import IrcAdapter
+from gateway.run import GatewayRunner
+from hermes_state import AsyncSessionDB, SessionDB
+
+from ..ports import free_port
+from ..programs import find_program
+from .adapter_conformance import Place
+from .chats import CONFIG, Chats, echo
+
+_CONFIG = """\
+[Global]
+Name = irc.test.local
+Info = a server for tests
+Listen = 127.0.0.1
+Ports = {port}
+MotdPhrase = hello
+[Limits]
+MaxNickLength = 30
+MaxPenaltyTime = 0
+MaxConnectionsIP = 0
+PingTimeout = 600
+PongTimeout = 60
+[Options]
+DNS = no
+Ident = no
+PAM = no
+"""
+_TLS = """\
+[SSL]
+CertFile = {folder}/cert.pem
+KeyFile = {folder}/key.pem
+Ports = {port}
+"""
+
+
+class Ngircd:
+    """The server, on the loopback."""
+
+    def __init__(self, folder: Path, *, tls: bool = False) -> None:
+        self._program = find_program("ngircd", "ngircd")
+        self._folder = folder
+        self.port, self.tls_port = free_port(), free_port()
+        config = _CONFIG.format(port=self.port)
+        if tls:
+            make_certificate(folder)
+            config += _TLS.format(folder=folder, port=self.tls_port)
+        (folder / "ngircd.conf").write_text(config)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        if os.geteuid() == 0:  # it becomes another user, who reads the certificate
+            for path in (self._folder, *self._folder.iterdir()):
+                path.chmod(0o755)
+        with (self._folder / "output").open("ab") as output:
+            self._process = subprocess.Popen(
+                [self._program, "-n", "-f", str(self._folder / "ngircd.conf")],
+                stdout=output, stderr=output,
+            )  # fmt: skip
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+                return
+            time.sleep(0.01)
+        raise RuntimeError((self._folder / "output").read_text())
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=10)
+            self._process = None
+
+
+def make_certificate(folder: Path) -> None:
+    """A certificate of its own for localhost."""
+    subprocess.run(
+        [find_program("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt",
+         "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+         "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+
+
+class Person:
+    """Somebody on IRC with a client that reads when it is asked."""
+
+    _tokens = itertools.count(1)
+
+    def __init__(self, port: int, nick: str, *channels: str) -> None:
+        self.nick = nick
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._buffer = b""
+        self.heard: list[tuple[str, str, str]] = []
+        """Who wrote, whereto, and what."""
+        self.write(f"NICK {nick}", f"USER {nick} 0 * :{nick}")
+        self.read_until(" 376 ")
+        for channel in channels:
+            self.write(f"JOIN {channel}")
+        self.settle()
+
+    @property
+    def mask(self) -> str:
+        """By what a server without accounts knows them."""
+        return f"{self.nick}!~{self.nick}@127.0.0.1".lower()
+
+    def write(self, *lines: str) -> None:
+        self._socket.sendall("".join(f"{line}\r\n" for line in lines).encode())
+
+    def say(self, target: str, text: str) -> None:
+        self.write(f"PRIVMSG {target} :{text}")
+
+    def settle(self) -> None:
+        """Read everything that the server has for us by now."""
+        token = f"t{next(self._tokens)}"
+        self.write(f"PING {token}")
+        self.read_until(f"{token}\r\n")
+
+    def read_until(self, mark: str) -> None:
+        while True:
+            while b"\r\n" in self._buffer:
+                raw, self._buffer = self._buffer.split(b"\r\n", 1)
+                line = raw.decode()
+                if line.startswith("PING "):
+                    self.write(f"PONG {line[5:]}")
+                prefix, _, rest = line.partition(" ")
+                if rest.startswith(("PRIVMSG ", "NOTICE ")) and "!" in prefix:
+                    target, _, text = rest.partition(" ")[2].partition(" :")
+                    self.heard.append((prefix[1:].partition("!")[0], target, text))
+                if mark in f"{line}\r\n":
+                    return
+            data = self._socket.recv(65_536)
+            if not data:
+                raise ConnectionError("the server has closed")
+            self._buffer += data
+
+    def texts(self, by: str = "hermes", to: str | None = None) -> list[str]:
+        """What somebody wrote to us, or into a channel."""
+        self.settle()
+        whereto = (to or self.nick).lower()
+        return [text for who, target, text in self.heard
+                if who == by and target.lower() == whereto]  # fmt: skip
+
+    async def wait_for(
+        self, fits: Callable[[list[str]], bool], by: str = "hermes", to: str | None = None
+    ) -> list[str]:
+        """Wait until what was written is as it should be."""
+        async with asyncio.timeout(60):
+            while not fits(texts := self.texts(by, to)):
+                await asyncio.sleep(0.01)
+        return texts
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Between:
+    """Passes lines on between us and the server; refuses some of ours, and repeats some of its."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.port = 0
+        self.refusals: list[str] = []
+        """What the next text of ours is answered with, instead of being passed on."""
+        self.groups: list[int] = []
+        """How many lines each text of ours had that was passed on."""
+        self.to_us: list[bytes] = []
+        self._lines = 0
+        self._is_refused = False
+        self._ids = itertools.count(1)
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+        self.is_deaf = False
+        """Whether nobody tells us that a text of ours was shown."""
+
+    async def __aenter__(self) -> Between:
+        await self.come_back()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.go_away()
+
+    async def come_back(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def go_away(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, out = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += [writer, out]
+        await asyncio.gather(self._ours(reader, out, writer), self._back(theirs, writer))
+
+    async def _ours(
+        self, reader: asyncio.StreamReader, out: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        while data := await reader.readline():
+            if data.startswith(b"PRIVMSG "):
+                if self.refusals and not self._is_refused:
+                    self._is_refused = True
+                    target = data.split(b" ")[1]
+                    back.write(self.refusals[0].encode().replace(b"TARGET", target) + b"\r\n")
+                if self._is_refused:
+                    continue
+                self._lines += 1
+            elif data.startswith(b"PING :hermes-"):
+                if self.is_deaf and self._lines:
+                    continue
+                if self._is_refused:
+                    self._is_refused = False
+                    del self.refusals[0]
+                elif self._lines:
+                    self.groups.append(self._lines)
+                self._lines = 0
+            out.write(data)
+        out.close()
+
+    async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.readline():
+            if b" PRIVMSG " in data[:200]:
+                data = b"@msgid=m%d " % next(self._ids) + data
+                self.to_us.append(data)
+            writer.write(data)
+        writer.close()
+
+    def repeat(self, number: int) -> None:
+        """Give us a line again that we had."""
+        self._writers[-2].write(self.to_us[number])
+
+
+class IrcPlace(Place):
+    """A direct chat on the server."""
+
+    adapter: IrcAdapter
+
+    def __init__(self, between: Between, server: Ngircd) -> None:
+        self._between = between
+        self._ann = Person(server.port, "ann")
+        self.chat_id = self.user_id = self._ann.mask
+        extra = settings(between.port, max_lines=100_000)
+        self.adapter = IrcAdapter(PlatformConfig(enabled=True, extra=extra), _ignore)
+        self._said = 0
+
+    async def person_says(self, text: str) -> Any:
+        self._ann.say(self.adapter.client.nick, text)
+        self._ann.settle()
+        self._said += 1
+        return self._said
+
+    async def delivered_again(self, said: Any) -> None:
+        self._between.repeat(said - 1)
+        self._said += 1
+
+    def acknowledged(self, said: Any) -> bool:
+        return self.adapter.inbound.taken >= int(said)
+
+    async def person_presses(self, label: str) -> None:
+        raise NotImplementedError
+
+    def texts(self) -> list[str]:
+        self._ann.settle()
+        lines = iter([text for _, _, text in self._ann.heard])
+        return ["\n".join(itertools.islice(lines, count)) for count in self._between.groups]
+
+    def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
+        if permanent:
+            self._between.refusals.append(":x 404 hermes TARGET :Cannot send to channel")
+        else:
+            wait = (
+                f":x 439 hermes TARGET :Target change too fast. Please wait {retry_after} seconds"
+            )
+            self._between.refusals.append(wait)
+
+    def close(self) -> None:
+        self._ann.close()
+
+
+def settings(port: int, **more: Any) -> dict[str, Any]:
+    """The section of a platform on a server without TLS, services and pace."""
+    return {
+        "server": f"127.0.0.1:{port}", "tls": False, "nick": "hermes",
+        "require_account": False, "line_interval": 0, **more,
+    }  # fmt: skip
+
+
+@asynccontextmanager
+async def running(
+    home: Path,
+    port: int,
+    allowed: Iterable[str] = (),
+    steps: Iterable[Step | Callable[[ModelRequest], Step]] | None = None,
+    *,
+    extra: dict[str, Any] | None = None,
+    **more: Any,
+) -> AsyncIterator[Chats]:
+    """A gateway with one nickname, stopped at the end; again with the same home, a restart."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(CONFIG)
+    irc = PlatformConfig(
+        enabled=True, allowed_users=tuple(allowed), extra=settings(port, **(extra or {}))
+    )
+    config = GatewayConfig(platforms={Platform.IRC: irc}, **{"drain_timeout": 5.0, **more})
+    db = AsyncSessionDB(SessionDB(home / "state.db"))
+    runner = GatewayRunner(config, load_config(home, {}), db, home)
+    model = ScriptedModel(steps if steps is not None else itertools.repeat(echo))
+    runner._model = model
+    await runner.start()
+    try:
+        yield Chats(runner, model)
+    finally:
+        await runner.stop()
+        await db.close()
+
+
+async def _ignore(event: MessageEvent) -> None:
+    """Takes everything."""
