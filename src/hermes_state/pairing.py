@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from .codec import encode_text
 from .dialect import Connection, row, rows, value
-from .person_merges import join_door
-from .persons import ensure_person, resolve_person
+from .person_merges import join_door, rest_person
+from .persons import ensure_person, find_person, list_doors, resolve_person
 
 CODE_SECONDS = 3600.0
 CODE_PAUSE = 1200.0
@@ -160,9 +160,16 @@ def list_paired(conn: Connection) -> list[dict[str, Any]]:
 
 
 def revoke_pairing(conn: Connection, platform: str, user_id: str) -> bool:
-    """Let somebody in no longer; False if they were not."""
+    """Let somebody in no longer; False if they were not. If they have no other door, what goes on
+    for them by itself is paused."""
     conn.execute("DELETE FROM paired_users WHERE platform = ? AND user_id = ?", (platform, user_id))
-    return conn.changes() > 0
+    if not conn.changes():
+        return False
+    door = f"{platform}:{user_id}"
+    person = find_person(conn, door)
+    if person is not None and list_doors(conn, person.id) == [door]:
+        rest_person(conn, person.id, [door])
+    return True
 
 
 def _hash(code: str) -> str:

@@ -215,6 +215,14 @@ def remove_person(conn: Connection, person_id: str) -> list[str]:
     conn.execute("DELETE FROM person_merges WHERE person_id = ?", (person_id,))
     conn.execute("DELETE FROM link_codes WHERE owner = ?", (person_id,))
     conn.execute("DELETE FROM persons WHERE id = ?", (person_id,))
+    rest_person(conn, person_id, doors)
+    release_chats(conn, doors)
+    return doors
+
+
+def rest_person(conn: Connection, person_id: str, doors: list[str]) -> None:
+    """Let nothing go on for somebody who is let in no longer: their jobs and goals are paused, and
+    what runs is stopped."""
     conn.execute(
         "UPDATE jobs SET state = 'paused', version = version + 1"
         " WHERE user_id = ? AND state = 'active'",
@@ -222,8 +230,6 @@ def remove_person(conn: Connection, person_id: str) -> list[str]:
     )
     _pause_goals(conn, person_id)
     _stop_turns(conn, (person_id,), doors)
-    release_chats(conn, doors)
-    return doors
 
 
 def _pause_goals(conn: Connection, person_id: str) -> None:

@@ -112,3 +112,26 @@ def test_who_was_let_in_can_be_put_out(db: SessionDB) -> None:
     assert db.revoke_pairing("telegram", "42")
     assert not db.revoke_pairing("telegram", "42")
     assert not db.is_paired("telegram", "42")
+
+
+def test_nothing_goes_on_for_somebody_who_was_put_out(db: SessionDB) -> None:
+    """Their jobs and goals wait; those of somebody who comes by another door as well go on."""
+    for number in ("42", "43"):
+        code = db.offer_pairing("telegram", number, f"P{number}")
+        assert code is not None and db.approve_pairing(code) is not None
+        person = db.ensure_person(f"telegram:{number}").id
+        db.add_job(
+            f"j{number}", user_id=person, name="tea", schedule="daily 09:00", timezone="UTC",
+            settings={}, next_due=2**40, next_at=2.0**40,
+        )  # fmt: skip
+        db.create_session(f"s{number}", "telegram", user_id=person)
+        db.set_goal(f"s{number}", "Go on", "go on", by=person)
+    db.join_door("api_server:key", "telegram:43")
+    for number in ("42", "43"):
+        assert db.revoke_pairing("telegram", number)
+    states = [
+        (job["state"], goal["status"])
+        for number in ("42", "43")
+        if (job := db.get_job(f"j{number}")) and (goal := db.get_goal(f"s{number}"))
+    ]
+    assert states == [("paused", "paused"), ("active", "active")]
