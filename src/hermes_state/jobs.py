@@ -24,7 +24,8 @@ from .dialect import Connection, at_most, row, rows, value
 from .errors import JobError
 from .inbox import accept_message
 from .outbox import add_delivery
-from .owners import Owner, owned, stored_owner
+from .owners import Owner, owned, person_of
+from .persons import current_owner
 from .webhooks import JOB_FAILED, enqueue_event
 
 SOURCE = "job"
@@ -90,8 +91,8 @@ def add_job(
     most: int | None = None,
 ) -> dict[str, Any]:
     """Insert a job; JobError if its owner has one of that name, or as many as they may have."""
-    owner = stored_owner(user_id)
-    condition, values = owned("user_id", user_id or "operator")
+    owner = current_owner(conn, user_id)  # a turn may outlive the person whose it began
+    condition, values = owned("user_id", person_of(owner))
     if value(conn, f"SELECT 1 FROM jobs WHERE name = ?{condition}", (name, *values)):
         raise JobError(f"There is a job {name!r} already.")
     kept = value(conn, f"SELECT COUNT(*) FROM jobs WHERE state <> '{DONE}'{condition}", values)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from .codec import encode_text
 from .dialect import Connection, row, rows, value
-from .person_merges import join_door, rest_person
+from .person_merges import join_door
+from .person_rest import rest_person
 from .persons import ensure_person, find_person, list_doors, resolve_person
 
 CODE_SECONDS = 3600.0

@@ -15,24 +15,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from . import persons
-from .bindings import delete_gateway_routing_entries
 from .codec import encode_text
-from .dialect import Connection, column, row, rows, tuples, value
+from .dialect import Connection, column, row, rows, tuples
 from .errors import PersonError
-from .goals import list_active_goals, pause_goal
 from .memory_spaces import move_memories, return_memories
-from .owners import OPERATOR, is_owned, owner_key, stored_owner
+from .owners import OPERATOR, owner_key, stored_owner
+from .person_rest import release_chats, rest_parted, rest_person
 from .persons import Person
-from .signals import send_signal
 from .titles import make_room_for_title
-from .turns import TURN_RUNNING
 
 _FOLLOWING = ("approvals", "model_calls")
 """Tables whose rows have the owner of the conversation that they name."""
-STOP = "stop"
-"""The signal that stops a turn."""
-CRON = "cron"
-"""`source` of the sessions that jobs begin."""
 _AT_ONCE = 400
 """Names in one statement."""
 
@@ -166,7 +159,7 @@ def unmerge_persons(conn: Connection, merge_id: str) -> Person:
     _move_grants(conn, moved["grants"], person.id, back.id)
     _move_jobs(conn, moved.get("jobs") or (), person.id, back.id)
     conn.execute("DELETE FROM link_codes WHERE owner IN (?, ?)", (person.id, back.id))
-    _stop_turns(conn, (person.id, back.id), moved["doors"])
+    rest_parted(conn, person.id, back.id, moved["doors"], kept["made_at"])
     release_chats(conn, [*moved["doors"], *persons.list_doors(conn, person.id)])
     return back
 
@@ -220,45 +213,6 @@ def remove_person(conn: Connection, person_id: str) -> list[str]:
     return doors
 
 
-def rest_person(conn: Connection, person_id: str, doors: list[str]) -> None:
-    """Let nothing go on for somebody who is let in no longer: their jobs and goals are paused, and
-    what runs is stopped."""
-    conn.execute(
-        "UPDATE jobs SET state = 'paused', version = version + 1"
-        " WHERE user_id = ? AND state = 'active'",
-        (person_id,),
-    )
-    _pause_goals(conn, person_id)
-    _stop_turns(conn, (person_id,), doors)
-
-
-def _pause_goals(conn: Connection, person_id: str) -> None:
-    """Let no goal go on by itself that somebody wanted, or whose conversation is theirs."""
-    for goal in list_active_goals(conn):
-        owner = value(conn, "SELECT user_id FROM sessions WHERE id = ?", (goal["session_id"],))
-        if person_id in (goal["by"], owner):
-            pause_goal(conn, goal["session_id"], "whoever wanted it may talk here no longer")
-
-
-def _stop_turns(conn: Connection, people: Iterable[str], doors: list[str]) -> None:
-    """Stop the turns that run for some persons, or in a chat of one of these doors: they read and
-    do what these may no longer. A job is nobody's door, and goes on."""
-    keys = {
-        key
-        for key, text in tuples(conn, "SELECT session_key, entry_json FROM gateway_routing")
-        if _personal_door(key, _object(text)) in doors
-    }
-    stored = {stored_owner(person_id) for person_id in people}
-    for conversation_id, target, owner, source in tuples(
-        conn,
-        "SELECT t.conversation_id, t.deliver_to, s.user_id, s.source FROM turns t"
-        f" LEFT JOIN sessions s ON s.id = t.session_id WHERE t.state = '{TURN_RUNNING}'",
-    ):
-        is_theirs = (owner or None) in stored and source != CRON
-        if is_theirs or _object(target).get("session_key") in keys:
-            send_signal(conn, str(conversation_id), STOP)
-
-
 def join_door(conn: Connection, door: str, person_id: str, name: str | None = None) -> Merge | None:
     """Let a door lead to a person; whoever came by it until now is merged into them.
 
@@ -283,44 +237,6 @@ def join_persons(conn: Connection, offered_id: str, taken_id: str) -> Merge | No
     if taken_id == OPERATOR:
         return merge_persons(conn, offered_id, taken_id)
     return merge_persons(conn, taken_id, offered_id)
-
-
-def release_chats(conn: Connection, doors: list[str]) -> None:
-    """Let chats of these doors begin anew that are in a conversation which is not their person's.
-
-    Not those that were linked to it with a code, nor groups that share one.
-    """
-    for scope, key, text in tuples(
-        conn, "SELECT scope, session_key, entry_json FROM gateway_routing ORDER BY scope"
-    ):
-        entry = _object(text)
-        door = _personal_door(key, entry)
-        if door not in doors or entry.get("linked"):
-            continue
-        session = row(
-            conn, "SELECT user_id FROM sessions WHERE id = ?", (str(entry.get("session_id")),)
-        )
-        person = persons.find_person(conn, door)
-        if session is not None and not is_owned(session, door if person is None else person.id):
-            delete_gateway_routing_entries(conn, [key], scope=scope)
-
-
-def _personal_door(session_key: str, entry: dict[str, Any]) -> str:
-    """The door of a chat that only one person uses; empty for others."""
-    origin = entry.get("origin")
-    if not isinstance(origin, dict):
-        return ""
-    account = origin.get("user_id_alt") or origin.get("user_id")
-    is_own = origin.get("chat_type", "dm") == "dm" or session_key.endswith(f":{account}")
-    return f"{origin.get('platform')}:{account}" if account and is_own else ""
-
-
-def _object(text: str | None) -> dict[str, Any]:
-    try:
-        fields = json.loads(text or "")
-    except ValueError:
-        return {}
-    return fields if isinstance(fields, dict) else {}
 
 
 def _move_sessions(

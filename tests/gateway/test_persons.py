@@ -21,7 +21,7 @@ from gateway.platforms.api.runs import Runs
 from gateway.platforms.base import MessageEvent
 from gateway.run import GatewayRunner
 from gateway.session import SessionSource
-from hermes_state import EVERYONE, OPERATOR, AsyncSessionDB, SessionDB
+from hermes_state import EVERYONE, OPERATOR, AsyncSessionDB, NewDevice, SessionDB
 
 from .chats import CONFIG, Chats, echo, gateway
 from .serving import KEY, OTHER_KEY
@@ -431,3 +431,22 @@ async def test_the_goal_of_somebody_who_is_removed_does_not_go_on(tmp_path: Path
         chats.db.remove_person("local:bob")
         goal = chats.db.get_goal(chats.session_id("bob"))
         assert goal is not None and goal["status"] == "paused"
+
+
+async def test_nothing_of_the_others_comes_to_a_chat_that_was_parted_from_them(
+    tmp_path: Path,
+) -> None:
+    """By a job that was made in it while they were one, or by a browser that was let in then."""
+    async with gateway(tmp_path) as chats:
+        await ask(chats, "ada", "about zebras")
+        await ask(chats, "bob", f"/link person {await code_of(chats, 'ada')}")
+        await ask(chats, "bob", "/cron add daily 08:30 | what is new?")
+        await ask(chats, "ada", "/cron add daily 08:30 | what is old?")
+        code = chats.db.offer_device_code("local:ada")
+        assert code is not None
+        made = chats.db.make_device(code, "phone", "here")
+        assert isinstance(made, NewDevice) and made.device.person.id == "local:ada"
+        assert "a person of their own again" in await ask(chats, "bob", "/unlink person")
+        states = {job["name"]: job["state"] for job in chats.db.list_jobs("local:ada")}
+        assert states == {"what is new?": "paused", "what is old?": "active"}
+        assert chats.db.find_device(made.key) is None

@@ -52,6 +52,8 @@ class Merged:
     conversations: set[str]
     grants: set[str]
     jobs: set[str]
+    devices: set[str]
+    """Those that there were."""
     undone: bool = False
 
 
@@ -317,7 +319,9 @@ class Persons(RuleBasedStateMachine):
         mine, theirs = known.grants.get(into, set()), known.grants.pop(gone, set())
         jobs = known.jobs_of(gone)
         known.merges.append(
-            Merged(merge_id, into, gone, doors, known.of(gone), theirs - mine, jobs)
+            Merged(
+                merge_id, into, gone, doors, known.of(gone), theirs - mine, jobs, set(known.keys)
+            )
         )
         known.jobs |= dict.fromkeys(jobs, into)
         for door in doors:
@@ -348,6 +352,9 @@ class Persons(RuleBasedStateMachine):
         for name in merge.conversations:
             if known.owner[name] == merge.into:
                 known.owner[name] = merge.who
+        for door in known.keys.keys() - merge.devices:
+            if known.doors[door] == merge.into:  # who has made it nobody knows
+                del known.keys[door], known.doors[door]
         for job in merge.jobs & known.jobs_of(merge.into):
             known.jobs[job] = merge.who
         back = merge.grants & known.grants.get(merge.into, set())
