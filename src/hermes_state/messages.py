@@ -7,6 +7,7 @@ session's counters, its version and its `last_active` change in the same transac
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -25,13 +26,14 @@ from .errors import InvalidMessageError, StoreError, UnknownSessionError
 TEXT_COLUMNS = ("content", "reasoning", "reasoning_content", "api_content")
 JSON_COLUMNS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
 
-_INSERT = (
-    "INSERT INTO messages (session_id, role, content, tool_call_id, tool_calls, tool_name,"
-    " effect_disposition, timestamp, token_count, finish_reason, reasoning, reasoning_content,"
-    " reasoning_details, codex_reasoning_items, codex_message_items, platform_message_id, observed,"
-    " api_content, origin_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " RETURNING id"
-)
+
+@functools.cache
+def _insert_of(names: tuple[str, ...]) -> str:
+    """A statement for the columns that have a value: most of them have none most of the time."""
+    columns, marks = ", ".join(names), ", ".join("?" * len(names))
+    return f"INSERT INTO messages ({columns}) VALUES ({marks}) RETURNING id"
+
+
 _COUNT = (
     "UPDATE sessions SET message_count = message_count + ?1,"
     " tool_call_count = tool_call_count + ?2, version = version + 1,"
@@ -102,44 +104,46 @@ def insert_message(
     if token_count is not None and not isinstance(token_count, int):
         raise InvalidMessageError(f"token_count must be a whole number, not {token_count!r}")
     at = conn.now() if timestamp is None else seconds(timestamp)
-    # Most of these are None most of the time, and this is the hottest path of the store.
-    message_id = value(
-        conn,
-        _INSERT,
-        (
-            session_id,
-            encode_text(role, "role"),
-            encode_content(content),
-            None if tool_call_id is None else encode_text(tool_call_id, "tool_call_id"),
-            encode_json(tool_calls, "tool_calls") if tool_calls else None,
-            None if tool_name is None else encode_text(tool_name, "tool_name"),
-            None
-            if effect_disposition is None
-            else encode_text(effect_disposition, "effect_disposition"),
-            at,
-            token_count,
-            None if finish_reason is None else encode_text(finish_reason, "finish_reason"),
-            None if reasoning is None else encode_content(reasoning, "reasoning"),
-            None
-            if reasoning_content is None
-            else encode_content(reasoning_content, "reasoning_content"),
-            None
-            if reasoning_details is None
-            else encode_json(reasoning_details, "reasoning_details"),
-            None
-            if codex_reasoning_items is None
-            else encode_json(codex_reasoning_items, "codex_reasoning_items"),
-            None
-            if codex_message_items is None
-            else encode_json(codex_message_items, "codex_message_items"),
-            None
-            if platform_message_id is None
-            else encode_text(platform_message_id, "platform_message_id"),
-            1 if observed else 0,
-            None if api_content is None else encode_content(api_content, "api_content"),
-            origin_id,
-        ),
-    )
+    # The hottest path of the store.
+    columns: dict[str, Any] = {
+        "session_id": session_id,
+        "role": encode_text(role, "role"),
+        "content": encode_content(content),
+        "timestamp": at,
+    }
+    if tool_call_id is not None:
+        columns["tool_call_id"] = encode_text(tool_call_id, "tool_call_id")
+    if tool_calls:
+        columns["tool_calls"] = encode_json(tool_calls, "tool_calls")
+    if tool_name is not None:
+        columns["tool_name"] = encode_text(tool_name, "tool_name")
+    if effect_disposition is not None:
+        columns["effect_disposition"] = encode_text(effect_disposition, "effect_disposition")
+    if token_count is not None:
+        columns["token_count"] = token_count
+    if finish_reason is not None:
+        columns["finish_reason"] = encode_text(finish_reason, "finish_reason")
+    if reasoning is not None:
+        columns["reasoning"] = encode_content(reasoning, "reasoning")
+    if reasoning_content is not None:
+        columns["reasoning_content"] = encode_content(reasoning_content, "reasoning_content")
+    if reasoning_details is not None:
+        columns["reasoning_details"] = encode_json(reasoning_details, "reasoning_details")
+    if codex_reasoning_items is not None:
+        columns["codex_reasoning_items"] = encode_json(
+            codex_reasoning_items, "codex_reasoning_items"
+        )
+    if codex_message_items is not None:
+        columns["codex_message_items"] = encode_json(codex_message_items, "codex_message_items")
+    if platform_message_id is not None:
+        columns["platform_message_id"] = encode_text(platform_message_id, "platform_message_id")
+    if observed:
+        columns["observed"] = 1
+    if api_content is not None:
+        columns["api_content"] = encode_content(api_content, "api_content")
+    if origin_id is not None:
+        columns["origin_id"] = origin_id
+    message_id = value(conn, _insert_of(tuple(columns)), tuple(columns.values()))
     if message_id is None:
         raise StoreError(
             "The database did not keep a message, and says nothing of why: somebody has given its"

@@ -216,9 +216,8 @@ class ServerDatabase:
         scope: Scope,
         tell: bool | str,
     ) -> T:
-        begun = connection.run_script(f"BEGIN; {_lock(connection, scope)}").fetchone()
-        assert begun is not None
-        connection.set_clock(begun[0])
+        (clock,) = connection.run_script(f"BEGIN; {_lock(connection, scope)}")
+        connection.set_clock(float(clock))
         try:
             result = work(connection)
         except BaseException:

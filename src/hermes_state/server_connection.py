@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import psycopg
-from psycopg import pq
-from psycopg.adapt import Buffer, Dumper, Loader
-from psycopg.types.numeric import FloatDumper, Int8Dumper
+from psycopg import generators, pq
+from psycopg.adapt import Buffer, Loader
+from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import BytesBinaryDumper, StrDumper
 
 from hermes_base.clock import elapsed
@@ -61,6 +61,14 @@ def unescape_nul(text: str) -> str:
     return _ESCAPED.sub(_unescaped, text) if ESCAPE in text else text
 
 
+def _decoded(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row with its texts as they were given."""
+    for value in row:
+        if type(value) is str and ESCAPE in value:
+            return tuple(unescape_nul(v) if isinstance(v, str) else v for v in row)
+    return row
+
+
 _ESCAPED = re.compile(f"{ESCAPE}([01])")
 
 
@@ -68,29 +76,9 @@ def _unescaped(match: re.Match[str]) -> str:
     return "\0" if match[1] == "0" else ESCAPE
 
 
-class _TextDumper(StrDumper):
-    def dump(self, obj: str) -> Buffer | None:
-        return super().dump(escape_nul(obj))
-
-
-class _TextLoader(Loader):
-    def load(self, data: Buffer) -> str:
-        return unescape_nul(bytes(data).decode())
-
-
-class _TruthDumper(Int8Dumper):
-    def dump(self, obj: Any) -> Buffer | None:
-        return super().dump(int(obj))
-
-
 class _TruthLoader(Loader):
     def load(self, data: Buffer) -> int:
         return int(bytes(data) == b"t")
-
-
-class _RealDumper(FloatDumper):
-    def dump(self, obj: float) -> Buffer | None:
-        return None if obj != obj else super().dump(obj)  # no number at all, as SQLite has it
 
 
 class _NumberLoader(Loader):
@@ -101,25 +89,43 @@ class _NumberLoader(Loader):
         return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
-class _BytesDumper(Dumper):
-    """Hardly a column holds bytes (`Blob`); who brings them hears it as from SQLite."""
+def _encoded(values: Sequence[Any]) -> list[Any]:
+    """The values of a statement as the server keeps them.
 
-    def dump(self, obj: Any) -> Buffer | None:
-        raise TypeError(f"Bad binding argument type supplied: {type(obj).__name__}")
+    Here and not in classes of our own for psycopg's dumpers: those that it brings are compiled.
+    """
+    encoded: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if "\0" in value or ESCAPE in value:
+                value = escape_nul(value)
+        elif kind is float:
+            if value != value:  # no number at all, as SQLite has it
+                value = None
+        elif value is not None and kind is not int:
+            value = _encoded_rarity(value)
+        encoded.append(value)
+    return encoded
+
+
+def _encoded_rarity(value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str):
+        return escape_nul(str(value))
+    if isinstance(value, bytes | bytearray | memoryview) and not isinstance(value, Blob):
+        # Hardly a column holds bytes; who brings them hears it as from SQLite.
+        raise TypeError(f"Bad binding argument type supplied: {type(value).__name__}")
+    return value
 
 
 def adapt(connection: psycopg.Connection[Any]) -> None:
     """Have values go over as they do with SQLite."""
     adapters = connection.adapters
-    adapters.register_dumper(str, _TextDumper)
+    adapters.register_dumper(str, StrDumper)
     adapters.register_dumper(int, Int8Dumper)
-    adapters.register_dumper(bool, _TruthDumper)
-    adapters.register_dumper(float, _RealDumper)
-    for kind in (bytes, bytearray, memoryview):
-        adapters.register_dumper(kind, _BytesDumper)
     adapters.register_dumper(Blob, BytesBinaryDumper)
-    for name in ("text", "varchar", "bpchar", "name"):
-        adapters.register_loader(name, _TextLoader)
     adapters.register_loader("bool", _TruthLoader)
     adapters.register_loader("numeric", _NumberLoader)
 
@@ -229,11 +235,12 @@ class ServerCursor(psycopg.RawCursor[Any]):
 
     def fetchone(self) -> Any:
         """The next row, or None."""
-        return super().fetchone() if self._has_rows else None
+        row = super().fetchone() if self._has_rows else None
+        return row if row is None else _decoded(row)
 
     def fetchall(self) -> list[Any]:
         """All rows that are left."""
-        return super().fetchall() if self._has_rows else []
+        return [_decoded(row) for row in super().fetchall()] if self._has_rows else []
 
     def get_description(self) -> list[tuple[str]]:
         """The names of the columns."""
@@ -262,21 +269,29 @@ class ServerConnection:
     def execute(self, statement: str, values: Any = (), /) -> ServerCursor:
         """Run a statement; its result has come whole."""
         cursor = ServerCursor(self.raw)
-        cursor.execute(numbered(statement), values)
+        cursor.execute(numbered(statement), _encoded(values))
         self._changes = cursor.rowcount
         return cursor
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
         """Run a statement once for each row of values."""
-        ServerCursor(self.raw).executemany(numbered(statement), list(rows))
+        ServerCursor(self.raw).executemany(numbered(statement), [_encoded(row) for row in rows])
 
-    def run_script(self, script: str) -> ServerCursor:
-        """Run statements without values in one go; the result is that of the last."""
-        cursor = ServerCursor(self.raw)
-        cursor.execute(script.encode())
-        while cursor.nextset():
-            pass
-        return cursor
+    def run_script(self, script: str) -> tuple[bytes, ...]:
+        """Run statements without values in one go; returns the last one's first row, undecoded.
+
+        Every write needs two of them, so they take the short way, past psycopg's cursors.
+        """
+        raw = self.raw
+        raw.pgconn.send_query(script.encode())
+        results = raw.wait(generators.execute(raw.pgconn))
+        for result in results:
+            if result.status == pq.ExecStatus.FATAL_ERROR:
+                raise psycopg.errors.error_from_result(result)
+        last = results[-1]
+        if not last.ntuples:
+            return ()
+        return tuple(last.get_value(0, number) or b"" for number in range(last.nfields))
 
     def quoted(self, text: str) -> str:
         """A text as a literal, for a script."""
