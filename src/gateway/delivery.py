@@ -20,7 +20,7 @@ from conversation.patience import retry_until_stored
 from hermes_state import LeaseLostError, StoreError, StoreOutcomeUnknownError
 
 from .config import GatewayConfig, Platform
-from .media import FILE_MARKS, outgoing
+from .media import FILE, FILE_MARKS, outgoing, sent_file
 from .platforms.base import PlatformAdapter, SendError
 from .session import SessionSource
 from .splitting import split_message
@@ -359,6 +359,12 @@ class Delivery:
         """Send the parts of a text, then its files, that were not sent yet."""
         delivery_id = row["obligation_id"]
         text: str = row["content"]
+        if delivery_id.startswith(FILE):
+            file = await asyncio.to_thread(sent_file, self._home, text)
+            if file is None:
+                raise SendError(f"{Path(text).name} is not here to be sent", permanent=True)
+            await adapter.send_media(row["chat_id"], str(file), thread_id=row["thread_id"])
+            return
         files: list[Path] = []
         if adapter.capabilities.media and not delivery_id.startswith("say:"):
             text, files = await self._outgoing(text, row["session_key"])

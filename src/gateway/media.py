@@ -44,6 +44,24 @@ def safe_name(name: str, fallback: str = "file") -> str:
     return f"{stem[:80] or fallback}.{ending[:12]}"
 
 
+FILE = "file:"
+"""How the name of a delivery begins that is a file, by its path in `sent_folder`."""
+
+
+def sent_folder(home: Path) -> Path:
+    """Where copies of files lie that somebody at the machine sends to a chat."""
+    return home / "media" / "sent"
+
+
+def sent_file(home: Path, path: str) -> Path | None:
+    """A file that is to be sent; None if it lies elsewhere, or is gone."""
+    try:
+        found = Path(path).resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+    return found if found.is_file() and found.is_relative_to(sent_folder(home).resolve()) else None
+
+
 def folder_for(home: Path, platform: str, chat_id: str) -> Path:
     """Where the files of a chat are kept."""
     return home / "media" / safe_name(platform) / safe_name(chat_id, "chat")

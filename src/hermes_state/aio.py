@@ -404,11 +404,13 @@ class AsyncSessionDB:
     get_goal = _InThread(SessionDB.get_goal)
     set_goal = _InThread(SessionDB.set_goal)
     resume_goal = _InThread(SessionDB.resume_goal)
+    set_subgoals = _InThread(SessionDB.set_subgoals)
     pause_goal = _InThread(SessionDB.pause_goal)
     clear_goal = _InThread(SessionDB.clear_goal)
     own_goal = _InThread(SessionDB.own_goal)
     judge_goal = _InThread(SessionDB.judge_goal)
     advance_goal = _InThread(SessionDB.advance_goal)
+    list_goals = _InThread(SessionDB.list_goals)
     list_stalled_goals = _InThread(SessionDB.list_stalled_goals)
 
     # Usage

@@ -506,11 +506,13 @@ class SessionDB:
     get_goal = _reads(goals.get_goal)
     set_goal = _writes(goals.set_goal)
     resume_goal = _writes(goals.resume_goal)
+    set_subgoals = _writes(goals.set_subgoals)
     pause_goal = _writes(goals.pause_goal)
     clear_goal = _writes(goals.clear_goal)
     own_goal = _writes(goals.own_goal)
     judge_goal = _writes(goals.judge_goal)
     advance_goal = _writes(goals.advance_goal)
+    list_goals = _reads(goals.list_goals)
     list_stalled_goals = _reads(goals.list_stalled_goals)
 
     # Usage

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
 
 from hermes_base.process import is_gone, is_of_this_machine, this_process
 
@@ -22,13 +22,20 @@ from .dialect import Connection, tuples, value
 from .lineage import get_compression_tip
 from .notes import add_note
 from .outbox import add_delivery
-from .owners import stored_owner
+from .owners import Owner, owned, stored_owner
 from .replicas import list_alive
 from .sessions import get_meta, set_meta
 
 ACTIVE, PAUSED, MET, SPENT = "active", "paused", "met", "spent"
 PREFIX = "goal:"
 SPOKE = "you wrote something"
+
+
+class Subgoal(TypedDict):
+    """A part of a goal."""
+
+    text: str
+    reached: bool
 
 
 def step_id(goal: Mapping[str, Any]) -> str:
@@ -54,7 +61,7 @@ def _read(raw: str | None) -> dict[str, Any] | None:
     started = {"id": "", "step": 0, "first_step": 0, "began_at": 0.0, "owner": None, "by": None}
     status = PAUSED if "id" not in kept else ACTIVE
     return {**started, "goal": "", "status": status, "criteria": "", "reason": "",
-            "turns": None, "usd": None, "seconds": None, **kept}  # fmt: skip
+            "turns": None, "usd": None, "seconds": None, "subgoals": [], **kept}  # fmt: skip
 
 
 def set_goal(
@@ -122,6 +129,17 @@ def pause_goal(conn: Connection, session_id: str, reason: str) -> bool:
     return True
 
 
+def set_subgoals(conn: Connection, session_id: str, subgoals: Iterable[Subgoal]) -> bool:
+    """Replace the parts of a conversation's goal; False without a goal. What goes on is shown them
+    with its next step."""
+    tip = get_compression_tip(conn, session_id)
+    goal = get_goal(conn, tip)
+    if goal is None:
+        return False
+    _store(conn, tip, goal | {"subgoals": [dict(subgoal) for subgoal in subgoals]})
+    return True
+
+
 def clear_goal(conn: Connection, session_id: str) -> bool:
     """Drop a conversation's goal; False if there is none."""
     tip = get_compression_tip(conn, session_id)
@@ -142,9 +160,12 @@ def judge_goal(
     is_met: bool,
     reason: str,
     prompt: str,
+    reached: Iterable[int] = (),
     tell: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """Settle a step by what the judge said; None if another was first, or it goes on no more.
+
+    `reached` are the places of the subgoals that the judge finds reached; they stay so.
 
     A goal that is not met goes on with `prompt`, unless its budget is spent. `tell` is the chat
     that hears of its end.
@@ -153,6 +174,11 @@ def judge_goal(
     goal = _current(conn, tip, goal_id, step)
     if goal is None:
         return None
+    places = set(reached)
+    goal["subgoals"] = [
+        {**subgoal, "reached": subgoal["reached"] or place in places}
+        for place, subgoal in enumerate(goal["subgoals"], 1)
+    ]
     spent = "" if is_met else _spent(conn, tip, goal)
     if not is_met and not spent:
         return _next_step(conn, tip, goal | {"reason": reason}, prompt)
@@ -185,6 +211,20 @@ def own_goal(conn: Connection, session_id: str, goal_id: str, step: int) -> bool
     if goal is not None:
         _store(conn, tip, goal | {"owner": this_process()})
     return goal is not None
+
+
+def list_goals(conn: Connection, owner: Owner) -> list[dict[str, Any]]:
+    """The goals of somebody's conversations, whatever became of them; with `session_id`."""
+    condition, values = owned("s.user_id", owner)
+    kept = tuples(
+        conn,
+        "SELECT s.id, m.value FROM state_meta m JOIN sessions s ON m.key = 'goal:' || s.id"
+        f" WHERE m.key >= '{PREFIX}' AND m.key < 'goal;' AND m.value <> ''{condition}"
+        " ORDER BY s.id",
+        values,
+    )
+    goals = [(str(tip), _read(raw)) for tip, raw in kept]
+    return [{**goal, "session_id": tip} for tip, goal in goals if goal is not None]
 
 
 def list_stalled_goals(conn: Connection) -> list[dict[str, Any]]:
@@ -228,7 +268,10 @@ def in_words(goal: Mapping[str, Any]) -> str:
     shown = {ACTIVE: "🎯 Goal, step {step}", PAUSED: "⏸️ Goal paused", MET: "✅ Goal reached",
              SPENT: "⌛ Goal not reached"}  # fmt: skip
     head = shown.get(str(goal["status"]), str(goal["status"])).format(step=goal["step"])
-    return f"{head}: {goal['goal']}" + (f" ({goal['reason']})" if goal["reason"] else "")
+    parts = goal.get("subgoals") or []
+    reached = sum(bool(subgoal["reached"]) for subgoal in parts)
+    counted = f", {reached} of {len(parts)} parts reached" if parts else ""
+    return f"{head}: {goal['goal']}{counted}" + (f" ({goal['reason']})" if goal["reason"] else "")
 
 
 def _current(conn: Connection, tip: str, goal_id: str, step: int) -> dict[str, Any] | None:

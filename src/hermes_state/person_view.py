@@ -12,7 +12,7 @@ person was let into (`within`): the one that a linked chat or a live session is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .errors import UnknownSessionError
@@ -22,6 +22,7 @@ from .titles import ANYONE
 if TYPE_CHECKING:
     from .db import SessionDB
     from .devices import Device
+    from .goals import Subgoal
 
 
 class PersonView:
@@ -237,6 +238,10 @@ class PersonView:
         if not self.has(session_id):
             return None
         return self._db.resume_goal(session_id, prompt, by=self._user_id)
+
+    def divide_goal(self, session_id: str, subgoals: Iterable[Subgoal]) -> bool:
+        """As `SessionDB.set_subgoals`; False if it is another's."""
+        return self.has(session_id) and self._db.set_subgoals(session_id, subgoals)
 
     def rest_goal(self, session_id: str, reason: str) -> bool:
         """As `SessionDB.pause_goal`; False if it is another's."""

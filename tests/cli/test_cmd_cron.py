@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from hermes_state import SessionDB
@@ -111,5 +112,15 @@ def test_a_text_is_sent_once_through_the_outbox(cli: Any) -> None:
         ("42", "MEDIA:/etc/hosts"), ("42", "to my home chat"),
     ]  # fmt: skip
     assert all(row["obligation_id"].startswith("say:") for row in rows), "no files are read"
+    (cli.home / "report.pdf").write_bytes(b"now")
+    report = ["--file", str(cli.home / "report.pdf")]
+    assert cli("send", "--to", "home", "--id", "r", "the report", *report).code == 0
+    assert "sent before" in cli("send", "--to", "home", "--id", "r", "the report", *report).out
+    assert cli("send", "--to", "home", "--file", "nowhere").code == 2
+    (cli.home / "report.pdf").write_bytes(b"later")
+    with SessionDB(cli.home / "state.db") as db:
+        said, file = db.list_deliveries()[2:]
+    assert said["content"] == "the report" and file["obligation_id"] == "file:send:r:0"
+    assert Path(file["content"]).read_bytes() == b"now", "as it was when it was sent"
     for words in (["--to", "slack", "x"], ["--to", "none", "x"], ["--to", "telegram", " "]):
         assert cli("send", *words).code == 2

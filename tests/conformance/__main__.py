@@ -24,6 +24,7 @@ PAGES = (FOLDER.parents[1] / "README.md", FOLDER.parents[1] / "docs" / "conforma
 """Where the table of a run is shown."""
 ROWS = (
     "consume_once",
+    "occurrences",
     "recovery_determinism",
     "checkpoint_validity",
     "fork_determinism",

@@ -66,3 +66,31 @@ async def test_a_message_of_the_person_pauses_it(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         assert (goal["status"], goal["reason"]) == ("paused", "you wrote something")
         assert not chats.db.has_notes(chats.session_id())
+
+
+async def test_its_parts_are_shown_to_the_agent_and_the_judge(tmp_path: Path) -> None:
+    prompts: list[str] = []
+
+    def answer(request: ModelRequest) -> Step:
+        prompts.append(asked(request))
+        if "You judge whether" not in request.system:
+            return say("worked")
+        met = "true" if "☑ write" in prompts[-1] else "false"
+        return say(f'{{"met": {met}, "reason": "r", "reached": [1]}}')
+
+    async with gateway(tmp_path, [answer] * 20) as chats:
+        assert (await chats.ask("/subgoal write")).startswith("There is no goal to divide")
+        assert await chats.ask("hello") == "worked"
+        chats.db.set_goal(chats.session_id(), "Ship it", "begin")
+        chats.db.pause_goal(chats.session_id(), "first its parts")
+        assert await chats.ask("/subgoal write") == "1. ☐ write"
+        assert (await chats.ask("/subgoal test")).endswith("2. ☐ test")
+        assert "has no part 3" in await chats.ask("/subgoal remove 3")
+        assert "☑ test" in await chats.ask("/subgoal done 2")
+        await chats.ask("/goal resume")
+        while (goal := chats.db.get_goal(chats.session_id()) or {})["status"] != "met":
+            await asyncio.sleep(0.01)
+        assert all(part["reached"] for part in goal["subgoals"])
+        steps = [prompt for prompt in prompts if prompt.startswith("[Goal]")]
+        assert "1. ☐ write\n2. ☑ test" in steps[0]
+        assert "2 of 2 parts reached" in await chats.ask("/goal status")

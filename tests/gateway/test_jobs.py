@@ -212,3 +212,32 @@ async def test_an_occurrence_that_nobody_had_begun_is_begun_by_another(tmp_path:
         assert (await chats.local.wait_for(1))[0].startswith("re: ")
         [run] = await settled(chats, job.id)
         assert run["state"] == "delivered"
+
+
+async def test_a_check_in_speaks_only_if_there_is_reason(tmp_path: Path) -> None:
+    async with gateway(tmp_path, [say("[SILENT]"), say("Your goal rests.")]) as chats:
+        jobs = jobs_of(chats)
+        check = jobs.add("daily 04:00", to_chat("", kind="check", where="own"))
+        states = []
+        for number in range(1, 4):
+            if number == 3:
+                chats.db.create_session("s", "cli")
+                chats.db.set_goal("s", "Ship it", "begin")
+                chats.db.pause_goal("s", "you wrote something")
+            while await chats.runner.scheduler.start_now(jobs.find(check.id)) is None:
+                await asyncio.sleep(0.1)
+            states.append((await settled(chats, check.id, number))[0]["state"])
+        assert states == ["silent", "silent", "delivered"]
+        assert chats.local.texts("1") == ["Your goal rests."] and len(chats.model.requests) == 2
+        assert "Goal paused: Ship it" in str(chats.model.requests[-1].messages)
+
+
+async def test_a_prompt_may_have_a_command_that_fetches_what_it_is_about(tmp_path: Path) -> None:
+    async with gateway(tmp_path, [say("one"), say("again")]) as chats:
+        jobs = jobs_of(chats)
+        job = jobs.add("daily 04:00", to_chat("what is it?", script="echo the same"))
+        for number in (1, 2):
+            while await chats.runner.scheduler.start_now(jobs.find(job.id)) is None:
+                await asyncio.sleep(0.1)
+            await settled(chats, job.id, number)
+        assert [run["answer"] for run in chats.db.list_job_runs(job.id)] == ["again", "one"]

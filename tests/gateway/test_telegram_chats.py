@@ -277,3 +277,20 @@ async def test_a_webhook(tmp_path: Path) -> None:
             chats.adapter.on_message = full
             assert await post(json=api.message("later"), headers=secret) == 503
         assert not api.called("getUpdates")
+
+
+async def test_a_file_that_is_sent_from_outside_comes_once(tmp_path: Path) -> None:
+    to = {"session_key": "agent:main:telegram:dm:42", "platform": "telegram", "chat_id": "42"}
+    copy = tmp_path / "media" / "sent" / "1" / "report.pdf"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(b"%PDF")
+    (tmp_path / "config.pdf").write_bytes(b"%PDF")
+    async with BotApi() as api, telegram_gateway(tmp_path, api) as chats:
+        # Only what was put where such files lie; a name alone reads nothing.
+        chats.db.add_delivery("file:send:a:0", str(tmp_path / "config.pdf"), **to)
+        chats.db.add_delivery("file:send:b:0", str(copy), **to)
+        await api.until(lambda: len(api.sent) == 1)
+        assert api.sent[0].file == ("report.pdf", b"%PDF")
+        await api.until(lambda: len(chats.db.list_deliveries(("delivered",))) == 1)
+        [failed] = chats.db.list_deliveries(("failed",))
+        assert "is not here to be sent" in failed["last_error"]

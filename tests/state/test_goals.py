@@ -107,3 +107,19 @@ def test_what_others_wrote_is_read_and_can_be_gone_on_with(db: SessionDB) -> Non
         assert goal is not None and (goal["goal"], goal["status"]) == ("ship it", "paused")
     assert db.resume_goal("s", "on") is not None and begin(db) == ["on"]
     assert db.clear_goal("s") and not db.clear_goal("s") and db.get_goal("s") is None
+
+
+def test_its_parts_are_judged_and_stay_reached(db: SessionDB) -> None:
+    assert not db.set_subgoals("s", [])
+    goal = db.set_goal("s", "ship it", "begin")
+    parts = [{"text": text, "reached": False} for text in ("write", "test")]
+    assert db.set_subgoals("s", parts)
+    begin(db)
+    second = judge(db, goal, reached=[1, 7])
+    assert [part["reached"] for part in second["subgoals"]] == [True, False]
+    begin(db)
+    third = judge(db, second, reached=[2])
+    assert [part["reached"] for part in third["subgoals"]] == [True, True]
+    assert db.pause_goal("s", "a rest")
+    assert [goal["status"] for goal in db.list_goals("operator")] == ["paused"]
+    assert db.list_goals("telegram:1") == []

@@ -48,6 +48,8 @@ def build_job_agent(
     tools = usable_tools(config, platform)
     if settings.toolsets:
         wanted = set(settings.toolsets)
+        if settings.kind == "check":
+            wanted.add("cronjob")  # it looks with that
         tools = tools.usable(lambda tool: tool.toolset in wanted or tool.name in wanted)
     folder = None if job.user_id is None or person is None else workspaces.of_person(person)
     agent = build_agent(

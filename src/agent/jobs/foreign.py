@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -30,12 +31,12 @@ def import_file(jobs: Jobs, path: Path) -> Iterator[str]:
             continue
         name = str(entry.get("name") or entry.get("id") or "job")
         try:
-            yield f"{name}: {_import(jobs, name, entry)}"
+            yield f"{name}: {_import(jobs, name, entry, path.resolve().parents[1] / 'scripts')}"
         except (JobError, ScheduleError) as error:
             yield f"{name}: left out. {error}"
 
 
-def _import(jobs: Jobs, name: str, entry: Mapping[str, Any]) -> str:
+def _import(jobs: Jobs, name: str, entry: Mapping[str, Any], scripts: Path) -> str:
     if any(job.name == name for job in jobs.all()):
         return "there is a job of that name already."
     repeat = entry.get("repeat")
@@ -47,8 +48,8 @@ def _import(jobs: Jobs, name: str, entry: Mapping[str, Any]) -> str:
     deliver, to = _target(jobs, entry)
     settings = JobSettings(
         kind="script" if entry.get("no_agent") and entry.get("script") else "prompt",
-        prompt=str(entry.get("prompt") or ""),
-        script=str(entry.get("script") or ""),
+        prompt=_prompt(entry),
+        script=_command(scripts, str(entry.get("script") or "")),
         deliver=deliver,
         to=to,
         model=str(entry.get("model") or ""),
@@ -61,6 +62,22 @@ def _import(jobs: Jobs, name: str, entry: Mapping[str, Any]) -> str:
         return f"kept as {job.id}, paused."
     assert job.next_due is not None
     return f"kept as {job.id}, next {job.shown(job.next_due)}."
+
+
+def _prompt(entry: Mapping[str, Any]) -> str:
+    """What is asked, with the skills that the job names."""
+    skills = entry.get("skills") or ([entry["skill"]] if entry.get("skill") else [])
+    named = ", ".join(map(str, skills)) if isinstance(skills, list) else str(skills)
+    prompt = str(entry.get("prompt") or "")
+    return f"Use these skills: {named}.\n\n{prompt}".strip() if named else prompt
+
+
+def _command(scripts: Path, script: str) -> str:
+    """The command of a script, which there lies in a folder of the home."""
+    path = scripts / script
+    if not script or not path.is_file():
+        return script
+    return f"{'python3' if path.suffix == '.py' else 'bash'} {shlex.quote(str(path))}"
 
 
 def _schedule(jobs: Jobs, entry: Mapping[str, Any]) -> str:

@@ -12,12 +12,18 @@ from hermes_state import JobError
 
 from .schedule import check, next_after, show
 
-KINDS = ("prompt", "message", "script", "monitor")
+KINDS = ("prompt", "message", "script", "monitor", "check")
 PLACES = ("fresh", "own", "chat", "session")
 MISSED = ("skip", "once", "all")
 OVERLAPS = ("skip", "queue")
 MODES = ("plan", "guarded", "full")
 APPROVALS = ("ask", "refuse")
+CHECK_PROMPT = (
+    "Look through what is due, and through what you remember. Say in a few sentences what the"
+    " person should know or do now, and nothing that you have told them before. Most of the time"
+    " there is no reason to speak."
+)
+"""What a check-in asks that has no prompt of its own."""
 SILENT = "[SILENT]"
 """An answer that begins with it is kept and not sent."""
 MISSED_AFTER = 120
@@ -34,7 +40,7 @@ class JobSettings:
     kind: str = "prompt"
     """prompt: a model is asked; message: the text is said as it is; script: a command is run and
     its output said, without a model; monitor: a model is asked if what a command prints, or a page
-    says, has changed."""
+    says, has changed; check: a model is asked if what is due for the person has changed."""
     prompt: str = ""
     script: str = ""
     """The command of a script or a monitor."""
@@ -93,7 +99,7 @@ class JobSettings:
             if getattr(self, name) not in known:
                 raise JobError(f"{name} must be one of {', '.join(known)}.")
         wanted = {"prompt": self.prompt, "message": self.prompt, "script": self.script}
-        if not wanted.get(self.kind, self.script or self.url):
+        if self.kind != "check" and not wanted.get(self.kind, self.script or self.url):
             raise JobError(f"A job of the kind {self.kind} needs {_NEEDS[self.kind]}.")
         if max(len(self.prompt), len(self.script), len(self.url)) > LONGEST_TEXT:
             raise JobError(f"The text of a job may have {LONGEST_TEXT:,} characters.")
@@ -165,12 +171,12 @@ class Job:
     def content(self) -> str:
         """What an occurrence is asked, as the conversation has it."""
         settings = self.settings
-        text = settings.prompt or settings.script or settings.url
+        text = settings.prompt or settings.script or settings.url or CHECK_PROMPT
         parts = [f"[Job {self.name!r}]", text]
         if settings.notepad:
             kept = self.notepad or "nothing yet"
             parts.append(f"[Your notepad, which the tool cronjob writes (action note):]\n{kept}")
-        if settings.kind in ("prompt", "monitor"):
+        if settings.kind in ("prompt", "monitor", "check"):
             parts.append(
                 f"[Nobody waits for this. Answer {SILENT} alone if nothing is to be said.]"
             )

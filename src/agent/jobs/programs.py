@@ -73,7 +73,8 @@ class Script(Program):
 
 
 class Monitor(Program):
-    """Looks at something, and asks a model only if it is not as it was."""
+    """Looks at something, and asks a model: only if it is not as it was, unless a prompt's command
+    fetches what is asked about."""
 
     def __init__(self, job: Job, model: Model) -> None:
         super().__init__(model.name)
@@ -92,7 +93,7 @@ class Monitor(Program):
                 yield chunk
             return
         self.seen = digest(printed(result))
-        if self.seen == self._job.last_result:
+        if self.seen == self._job.last_result and self._job.settings.kind != "prompt":
             yield TextDelta(f"{SILENT} Nothing has changed.")
             yield Finished("stop", Usage(), self.name)
             return
@@ -112,18 +113,21 @@ def program_of(job: Job, model: Model) -> Model:
         return Said(f"⏰ {settings.prompt}")
     if settings.kind == "script":
         return Script(settings)
-    return Monitor(job, model) if settings.kind == "monitor" else model
+    looks = settings.kind in ("monitor", "check") or settings.script or settings.url
+    return Monitor(job, model) if looks else model
 
 
 def needs_model(settings: JobSettings) -> bool:
     """Whether a job asks a model at all."""
-    return settings.kind in ("prompt", "monitor")
+    return settings.kind in ("prompt", "monitor", "check")
 
 
 def call_of(settings: JobSettings, number: int) -> list[Chunk]:
     """The tool call by which a job looks or works."""
     name, arguments = "terminal", {"command": settings.script}
-    if not settings.script:
+    if settings.kind == "check":
+        name, arguments = "cronjob", {"action": "due"}
+    elif not settings.script:
         name, arguments = "web_fetch", {"url": settings.url}
     call_id = f"{RESULT}-{number}"
     return [

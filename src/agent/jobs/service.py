@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent.workspaces import workspaces_of
 from hermes_state import NOBODY, OPERATOR, JobError
 from tools.base import ToolError
 
 from .actions import Jobs, confirmation, line
+from .due import FOLDER, what_is_due
 from .job import JobSettings
 from .schedule import ScheduleError
 
@@ -40,6 +43,8 @@ class JobService:
         now, wanted = agent.db.now(), given.pop("job", "")
         if action == "list":
             return "\n".join(line(job, now) for job in jobs.all()) or "There are no jobs."
+        if action == "due":
+            return what_is_due(jobs, self._calendars())
         if action == "note":
             return self._note(jobs, wanted, given.get("note", ""))
         schedule, name = given.pop("schedule", ""), given.pop("name", "")
@@ -59,6 +64,18 @@ class JobService:
             wanted
         )
         return f"{action} done: {job.name}"
+
+    def _calendars(self) -> Path | None:
+        """Where the person's calendars lie: of the operator in the home, of others in the folder
+        that they work in, so that nobody reads another's."""
+        agent = self._agent
+        if agent.user_id is None:
+            return self._config.home / FOLDER
+        person = (
+            agent.db.get_person(agent.owner) if isinstance(agent.owner, str) and agent.db else None
+        )
+        folder = None if person is None else workspaces_of(self._config).of_person(person)
+        return None if folder is None else folder / FOLDER
 
     def _note(self, jobs: Jobs, wanted: str, text: str) -> str:
         job_id = self._agent.job_id if not wanted else jobs.find(wanted).id

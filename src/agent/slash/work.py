@@ -64,6 +64,7 @@ def _goals(surface: Surface, typed: str) -> list[tuple[str, str]]:
 )  # fmt: skip
 def goal(surface: Surface, args: str) -> str:
     """Work towards a goal: it is judged after each turn, and gone on with until it is reached."""
+    from agent.goals import part_lines
     from hermes_state.goals import ACTIVE, in_words
 
     here, session_id = surface.here, surface.session_id
@@ -83,9 +84,9 @@ def goal(surface: Surface, args: str) -> str:
             raise CommandError("The goal does not go on now. /goal resume goes on.")
         return "The goal is paused. /goal resume goes on."
     if word == "resume":
-        from agent.goals import step_prompt
+        from agent.goals import next_prompt
 
-        prompt = step_prompt(current["goal"], current["criteria"], current["reason"])
+        prompt = next_prompt(current)
         require_idle(surface)  # it would take the step, and may be somebody else's turn
         if current["status"] == ACTIVE or here.go_on_with_goal(session_id, prompt) is None:
             raise CommandError("The goal goes on already.")
@@ -93,7 +94,49 @@ def goal(surface: Surface, args: str) -> str:
     criteria = f"\nReached when: {current['criteria']}" if current["criteria"] else ""
     taken = current["step"] - current["first_step"]
     of = f" of {current['turns']}" if current["turns"] is not None else ""
-    return f"{in_words(current)}{criteria}\nTurns: {taken}{of}"
+    parts = "".join(f"\n{line}" for line in part_lines(current["subgoals"]))
+    return f"{in_words(current)}{criteria}{parts}\nTurns: {taken}{of}{_spent(current)}"
+
+
+def _spent(goal: dict[str, Any]) -> str:
+    """The rest of a goal's budget, as far as it has one."""
+    usd = f", ${goal['usd']:g} at most" if goal["usd"] is not None else ""
+    hours = f", {goal['seconds'] / 3600:g} hours at most" if goal["seconds"] is not None else ""
+    return usd + hours
+
+
+MOST_SUBGOALS = 30
+
+
+@command("subgoal", category=CATEGORY, args="[text | done N | remove N | clear]")
+def subgoal(surface: Surface, args: str) -> str:
+    """Divide the goal of this conversation into parts: each is worked on and judged."""
+    from agent.goals import part_lines
+
+    here, session_id = surface.here, surface.session_id
+    goal = here.goal(session_id)
+    if goal is None:
+        raise CommandError("There is no goal to divide. Set one with /goal TEXT.")
+    parts = list(goal["subgoals"])
+    word, _, rest = args.partition(" ")
+    if not args:
+        return "\n".join(part_lines(parts)) or "The goal has no parts. /subgoal TEXT adds one."
+    if word == "clear" and not rest:
+        parts = []
+    elif word in ("done", "remove") and rest.isdecimal():
+        place = int(rest) - 1
+        if not 0 <= place < len(parts):
+            raise CommandError(f"The goal has no part {rest}. /subgoal lists them.")
+        if word == "done":
+            parts[place] = {**parts[place], "reached": True}
+        else:
+            del parts[place]
+    elif len(parts) >= MOST_SUBGOALS:
+        raise CommandError(f"A goal has {MOST_SUBGOALS} parts at most. /subgoal remove N first.")
+    else:
+        parts.append({"text": " ".join(args.split()), "reached": False})
+    here.divide_goal(session_id, parts)
+    return "\n".join(part_lines(parts)) or "The goal has no parts any more."
 
 
 def _set_goal(surface: Surface, args: str) -> str:

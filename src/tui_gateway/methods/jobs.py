@@ -45,7 +45,7 @@ def manage(
     name: str = "",
     prompt: str = "",
     schedule: str = "",
-    kind: Literal["prompt", "message", "script", "monitor"] = "prompt",
+    kind: Literal["prompt", "message", "script", "monitor", "check"] = "prompt",
     script: str = "",
     url: str = "",
 ) -> wire.JobManaged:
