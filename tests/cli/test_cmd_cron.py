@@ -60,7 +60,7 @@ def test_answers_for_a_chat_wait_for_a_gateway(cli: Any) -> None:
     said = cli("cron", "add", "in 1 second", "Tea", "--kind", "message", "--deliver", "telegram")
     assert said.code == 0, said
     out = until(cli, "cron", "run-due", has="1 run.")
-    assert "1 texts wait for a gateway" in out
+    assert "1 text waits for a gateway" in out
     assert "delivered" in cli("cron", "history", "Tea").out
 
 

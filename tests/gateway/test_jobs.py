@@ -228,7 +228,8 @@ async def test_a_check_in_speaks_only_if_there_is_reason(tmp_path: Path) -> None
                 await asyncio.sleep(0.1)
             states.append((await settled(chats, check.id, number))[0]["state"])
         assert states == ["silent", "silent", "delivered"]
-        assert chats.local.texts("1") == ["Your goal rests."] and len(chats.model.requests) == 2
+        assert await chats.local.wait_for(1) == ["Your goal rests."]
+        assert len(chats.model.requests) == 2
         assert "Goal paused: Ship it" in str(chats.model.requests[-1].messages)
 
 
@@ -241,3 +242,62 @@ async def test_a_prompt_may_have_a_command_that_fetches_what_it_is_about(tmp_pat
                 await asyncio.sleep(0.1)
             await settled(chats, job.id, number)
         assert [run["answer"] for run in chats.db.list_job_runs(job.id)] == ["again", "one"]
+
+
+async def test_what_needs_approval_is_asked_in_the_chat_or_refused(tmp_path: Path) -> None:
+    def steps() -> list[Any]:
+        return [call("terminal", command="echo it ran", needs=["no wall"]), say("done")]
+
+    def questions(chats: Chats) -> list[str]:
+        return [text for text in chats.local.texts("1") if text.startswith("🔐 May I do this?")]
+
+    async def result(chats: Chats, approvals: str, reply: str) -> str:
+        jobs = jobs_of(chats)
+        job = jobs.add("daily 04:00", to_chat(approvals + reply, approvals=approvals))
+        known = len(questions(chats))
+        jobs.start(job.id)
+        if approvals == "ask":
+            while len(questions(chats)) == known:
+                await chats.local.wait_for(len(chats.local.texts("1")) + 1)
+            assert "echo it ran" in questions(chats)[-1]
+            if reply:
+                await chats.say(reply)
+        [run] = await settled(chats, job.id)
+        assert run["state"] == "delivered", run
+        request = chats.model.requests[-1]
+        return str(next(each["content"] for each in request.messages if each["role"] == "tool"))
+
+    deadline = "\napprovals: {timeout: 1}\n"
+    async with gateway(tmp_path / "a", [*steps(), *steps(), *steps()]) as chats:
+        assert await result(chats, "ask", "/approve") == "it ran"
+        assert "it ran" not in await result(chats, "ask", "/deny")
+        assert "it ran" not in await result(chats, "refuse", "")
+    async with gateway(tmp_path / "b", steps(), yaml=deadline) as chats:
+        assert "it ran" not in await result(chats, "ask", "")
+
+
+async def test_a_job_makes_no_jobs_without_end_and_spends_no_more_than_it_may(
+    tmp_path: Path,
+) -> None:
+    def add(name: str) -> Any:
+        return call(
+            "cronjob", action="add", schedule="in 1 second", prompt=name, name=name, kind="prompt"
+        )
+
+    steps = [add("second"), say("made"), add("third"), say("could not")]
+    async with gateway(tmp_path, steps) as chats:
+        await chats.ask("/sethome")
+        jobs = jobs_of(chats, "local:u1")
+        first = jobs.add("daily 04:00", JobSettings(prompt="first", usd_per_day=1.0))
+        jobs.start(first.id)
+        await settled(chats, first.id)
+        second = jobs.find("second")
+        assert second.settings.depth == 1
+        [run] = await settled(chats, second.id)
+        refused = chats.model.requests[-1].messages[-1]["content"]
+        assert "may not make further jobs" in refused and len(jobs.all()) == 2, run
+        poor = jobs.add("daily 05:00", JobSettings(prompt="poor", usd_per_day=0.0))
+        jobs.start(poor.id)
+        [run] = await settled(chats, poor.id)
+        assert run["state"] == "failed" and "is reached" in run["error"]
+        assert len(chats.model.requests) == 4, "nothing was asked of the model"

@@ -88,7 +88,7 @@ class Jobs:
     def _name_for(self, settings: JobSettings) -> str:
         """A name from a job's first words that is free."""
         words = (settings.prompt or settings.script or settings.url).split()
-        base = " ".join(words)[:40].strip() or "job"
+        base = " ".join(words)[:40].strip() or ("check-in" if settings.kind == "check" else "job")
         taken = {job.name for job in self.all()}
         names = (base if n == 1 else f"{base} {n}" for n in range(1, len(taken) + 2))
         return next(name for name in names if name not in taken)

@@ -279,7 +279,8 @@ def run_due(args: argparse.Namespace) -> int:
         waiting = len(jobs.db.list_deliveries())
     print(f"{count} run." if count != 1 else "1 run.")
     if waiting:
-        print(f"{waiting} texts wait for a gateway to send them.")
+        wait = "1 text waits" if waiting == 1 else f"{waiting} texts wait"
+        print(f"{wait} for a gateway to send them.")
     return 0
 
 
