@@ -64,6 +64,13 @@ def test_answers_for_a_chat_wait_for_a_gateway(cli: Any) -> None:
     assert "delivered" in cli("cron", "history", "Tea").out
 
 
+def test_times_are_shown_before_a_job_is_kept(cli: Any) -> None:
+    shown = cli("cron", "add", "daily 08:30 UTC", "hello", "--dry-run")
+    assert shown.code == 0 and shown.out.count("08:30 (UTC)") == 3
+    assert "There are no jobs" in cli("cron", "list").out
+    assert cli("cron", "add", "when pigs fly", "hello", "--dry-run").code == 2
+
+
 def test_mistakes_are_sentences(cli: Any) -> None:
     for words, problem in (
         (["whenever", "x"], "names no time I understand"),

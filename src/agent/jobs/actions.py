@@ -85,6 +85,13 @@ class Jobs:
         )  # fmt: skip
         return Job.read(row)
 
+    def preview(self, schedule: str, zone: str = "", ends_at: int | None = None) -> list[str]:
+        """The next three times that a schedule comes to, as its owner reads them; ScheduleError."""
+        now = self.db.now()
+        found = understand(schedule, zone or self.zone, now)
+        settings = JobSettings(ends_at=ends_at)
+        return next_times(_draft("", "", found.schedule, found.zone, settings), now)
+
     def _name_for(self, settings: JobSettings) -> str:
         """A name from a job's first words that is free."""
         words = (settings.prompt or settings.script or settings.url).split()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agent.wall_choices import added_folders, configured_folders, mode_of
 from hermes_base.version import __version__
 from hermes_state import NOBODY, OPERATOR, plain_text
+from hermes_state.goals import in_words
 from tools.wall.telling import wall_line
 
 from .config_lines import config_lines
@@ -106,6 +107,9 @@ def status(surface: Surface, args: str) -> str:
         f"Messages: {session['message_count'] if session else 0}",
         f"State: {'answering' if surface.running else 'waiting for you'}",
     ]
+    goal = surface.here.goal(surface.session_id)
+    if goal is not None:
+        lines.append(in_words(goal))
     if is_at_machine(surface):  # where things are on this machine is nothing for a chat
         lines.append(f"Home: {surface.config.home}")
         if agent is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hermes_cli.command_run import UserError
 from hermes_state import JobError
 
 from .home import store
-from .output import print_json, print_table, when
+from .output import confirm, print_json, print_table, when
 
 EXAMPLES = """\
 hermes cron add "daily 08:30" "What is in the news?" --deliver telegram
@@ -41,6 +42,8 @@ def add_parser(commands: Any) -> None:
     action.add_argument("schedule", metavar="WHEN", help='"daily 08:30", "every 20m", "0 9 * * 1"')
     action.add_argument("prompt", metavar="PROMPT", nargs="?", default="", help="what to do")
     _add_settings(action)
+    action.add_argument("--dry-run", action="store_true", help="only show when it would be due")
+    action.add_argument("--yes", action="store_true", help="keep it without asking")
     action.set_defaults(act=add)
     action = actions_.add_parser("edit", help="change a job")
     action.add_argument("job", metavar="JOB")
@@ -140,9 +143,15 @@ def _kind(changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def add(args: argparse.Namespace) -> int:
-    """Keep a new job, and show its next times."""
+    """Keep a new job, once its next times were shown; at a terminal it is asked first."""
     with _jobs() as jobs:
         settings = JobSettings(**_kind(_changes(args, jobs)))
+        if args.dry_run or (sys.stdin.isatty() and not args.yes):
+            for time in jobs.preview(args.schedule, args.timezone, settings.ends_at):
+                print(f"  {time}")
+            if args.dry_run:
+                return 0
+            confirm("Keep it?", args.yes)
         job = jobs.add(args.schedule, settings, name=args.name, zone=args.timezone)
         print(actions.confirmation(job, jobs.db.now()))
         _hint(jobs)
