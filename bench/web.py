@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
-import os
 import statistics
 import sys
 import tempfile
@@ -151,10 +150,7 @@ async def measure(runs: int) -> dict[str, tuple[float, float]]:
         async with ScriptedProvider() as provider:
             home = configure(Path(folder) / "home", provider)
             async with site(home) as served, async_playwright() as playwright:
-                is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-                browser = await playwright.chromium.launch(
-                    executable_path=program, args=["--no-sandbox"] if is_root else []
-                )
+                browser = await playwright.chromium.launch(**browsers.options(program))
                 found |= await paints(browser, served, runs)
                 found |= await long_conversation(browser, served)
                 found |= await streaming(browser, served)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,6 +23,13 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have the tests that need the browser run first, and so in one process, with one browser."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("long")
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def provider() -> AsyncIterator[ScriptedProvider]:
     """The model of every test here."""
@@ -38,10 +44,7 @@ async def browser() -> AsyncIterator[Browser]:
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
-        is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-        started = await playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox"] if is_root else []
-        )
+        started = await playwright.chromium.launch(**browsers.options(program))
         yield started
         await started.close()
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SECONDS = 60.0
 """After so long something has gone wrong for good."""
+FULL = os.environ.get("HERMES_TEST_WEB") == "full"
+"""Whether everything is tried as often as is promised (`make web-test FULL=1`), not as a sample."""
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 
@@ -33,7 +35,7 @@ class Site:
         self.process: Any = None
         self.past: dict[str, str] = {}
         """Conversations that were there before it was served, as `filled.fill` names them."""
-        self._keys: dict[str, str] = {}
+        self._keys: dict[tuple[str, str], str] = {}
 
     async def start(self) -> None:
         """Begin to serve."""
@@ -59,13 +61,19 @@ class Site:
         with SessionDB(self.home / "state.db") as db:
             yield db
 
-    def key(self, person: str = OPERATOR, scope: str = "full") -> str:
-        """The key of a device of a person."""
+    def new_key(self, person: str = OPERATOR, scope: str = "full") -> str:
+        """The key of a new device of a person."""
         with self.store() as db:
             code = db.offer_device_code(person, scope)
             made = db.make_device(code, f"test {person}", "test")
         assert isinstance(made, NewDevice)
         return made.key
+
+    def key(self, person: str = OPERATOR, scope: str = "full") -> str:
+        """The key of a device of a person, the same each time."""
+        if (person, scope) not in self._keys:
+            self._keys[person, scope] = self.new_key(person, scope)
+        return self._keys[person, scope]
 
     def stored(self, session_id: str) -> list[tuple[str, str]]:
         """Everything that was said in a conversation, as the store has it."""
@@ -95,13 +103,13 @@ class Guarded:
 
     def __init__(self, context: BrowserContext, url: str) -> None:
         self.found: list[str] = []
-        self._url = url
+        self.url = url
         context.on("request", self._request)
         context.on("dialog", self._dialog)
         context.on("weberror", lambda error: self.found.append(f"error: {error.error}"))
 
     def _request(self, request: Any) -> None:
-        if not request.url.startswith((self._url, "data:", "blob:")):
+        if not request.url.startswith((f"{self.url}/", "data:", "blob:")):
             self.found.append(f"request: {request.url}")
 
     def _dialog(self, dialog: Any) -> None:
@@ -110,36 +118,54 @@ class Guarded:
         task.add_done_callback(lambda _: None)
 
 
+_contexts: dict[tuple[Browser, bool], tuple[BrowserContext, Guarded]] = {}
+"""A profile for desktops and one for phones, for all tests: each new one takes half a second."""
+ENTER = """([origin, key]) => {
+  if (location.origin !== origin || sessionStorage.getItem("test")) return;
+  localStorage.clear();
+  localStorage.setItem("hermes.key", key);
+  sessionStorage.setItem("test", "1");
+}"""
+
+
+async def _context(
+    browser: Browser, url: str, phone: bool, fresh: bool
+) -> tuple[BrowserContext, Guarded]:
+    """A profile, and what is noticed about it from now on."""
+    if fresh or (browser, phone) not in _contexts:
+        size = PHONE if phone else DESKTOP
+        made = await browser.new_context(viewport=size, has_touch=phone, is_mobile=phone)
+        if fresh:
+            return made, Guarded(made, url)
+        _contexts[browser, phone] = made, Guarded(made, url)
+    context, guarded = _contexts[browser, phone]
+    guarded.url, guarded.found = url, []
+    return context, guarded
+
+
 @contextlib.asynccontextmanager
 async def shown(
     browser: Browser, served: Site, path: str = "/", *, key: str | None = None, phone: bool = False,
-    **options: Any,
+    fresh: bool = False,
 ) -> AsyncIterator[Page]:  # fmt: skip
-    """The page in a browser that is known; fails on whatever reaches beyond our origin."""
-    state = {
-        "cookies": [],
-        "origins": [
-            {
-                "origin": served.url,
-                "localStorage": [{"name": "hermes.key", "value": key or served.key()}],
-            }
-        ],
-    }
-    context = await browser.new_context(
-        viewport=PHONE if phone else DESKTOP,
-        has_touch=phone,
-        is_mobile=phone,
-        storage_state=state,
-        **options,
-    )
-    guarded = Guarded(context, served.url)
+    """The page in a browser that is known; fails on whatever reaches beyond our origin.
+
+    With `fresh`, nothing is in the browser's cache.
+    """
+    context, guarded = await _context(browser, served.url, phone, fresh)
     try:
         page = await context.new_page()
+        given = json.dumps([served.url, key or served.key()])
+        await page.add_init_script(f"({ENTER})({given})")
         await page.goto(served.url + path)
         yield page
         assert not guarded.found, guarded.found
     finally:
-        await context.close()
+        if fresh:
+            await context.close()
+        else:
+            for opened in context.pages:
+                await opened.close()
 
 
 async def send(page: Page, text: str) -> None:
@@ -167,21 +193,32 @@ async def idle(page: Page) -> None:
         raise AssertionError(f"The page is not at rest: {text[-1500:]}\n{left}") from error
 
 
+READ = """() => {
+  const box = document.querySelector('.scroll');
+  const said = [...document.querySelectorAll('article.said')].map((one) => [
+    one.id, one.classList.contains('user') ? 'user' : 'assistant',
+    one.querySelector('.own, .md')?.textContent || '',
+  ]);
+  const atTop = box.scrollTop <= 0 && !document.body.textContent.includes('Earlier messages…');
+  box.scrollTop -= box.clientHeight * 0.7;
+  return [said, atTop];
+}"""
+DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
 async def read(page: Page) -> list[tuple[str, str]]:
-    """What a person reads: who said what, in order, as source."""
-    said = await page.evaluate(
-        "() => [...document.querySelectorAll('article.said')].map((one) =>"
-        " [one.classList.contains('user') ? 'user' : 'assistant',"
-        " (one.querySelector('.own, .md')?.textContent || '')])"
-    )
-    return [(role, text) for role, text in said]
+    """What a person reads who scrolls through all of it: who said what, in order."""
+    found: dict[int, tuple[str, str]] = {}
+    is_top = False
+    while not is_top:
+        said, is_top = await page.evaluate(READ)
+        ids = [key for key, _, _ in said]
+        assert len(ids) == len(set(ids)), f"shown twice: {said}"
+        found.update({int(key[1:]): (role, text) for key, role, text in said})
+        await page.evaluate(DRAWN)
+    return [found[key] for key in sorted(found)]
 
 
 def words(text: str) -> str:
     """A text without its white space, to compare what is drawn with what is stored."""
     return "".join(text.split())
-
-
-def as_json(value: Any) -> str:
-    """For scripts in a page."""
-    return json.dumps(value)

@@ -114,7 +114,7 @@ async def test_a_link_to_the_page_works(served: Site) -> None:
 
 
 async def test_a_revoked_device_is_disconnected_at_once(served: Site) -> None:
-    key = served.key()
+    key = served.new_key()
     with served.store() as db:
         device = db.find_device(key)
     async with connect(

@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from pages import Site, idle, read, send, shown, site, words
+from cutting import line_to
+from pages import FULL, Site, idle, read, send, shown, site, words
 from scripted_provider import ScriptedProvider, call, say, script
 from serving import configure
 
@@ -17,6 +18,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SENTENCE = "The quick brown fox jumps over the lazy dog, number {}. "
 LONG = "".join(SENTENCE.format(number) for number in range(120))
+
+
+STREAMED = """([number, length]) => {
+  const said = [...document.querySelectorAll('article.assistant')];
+  return said.length > number && said.pop().textContent.length > length;
+}"""
+
+
+class Near:
+    """A site as it is reached by a line of ours."""
+
+    def __init__(self, site: Site, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.key = site.key
 
 
 def key_of(page: object) -> str:
@@ -57,53 +72,84 @@ async def test_an_answer_streams_and_is_what_is_stored(browser, served: Site) ->
 async def test_a_cut_connection_loses_and_doubles_nothing(browser, served: Site) -> None:
     """The socket is closed at random moments of streams, and right after sending."""
     chance = random.Random(seeds.seed())
-    async with shown(browser, served) as page:
-        for number in range(3):
-            await page.wait_for_selector("[data-composer]")
-            await send(page, script(f"cut{number}", say(LONG, pieces=60, pause=0.01)))
-            for _ in range(4):
-                await asyncio.sleep(chance.random() * 0.25)
-                await page.evaluate("() => window.hermesCut()")
-            await idle(page)
-        assert_same(await read(page), served.stored(key_of(page)))
+    for talk in range(9 if FULL else 1):
+        async with shown(browser, served) as page:
+            for number in range(3):
+                await page.wait_for_selector("[data-composer]")
+                await send(page, script(f"cut{talk}-{number}", say(LONG, pieces=60, pause=0.01)))
+                for _ in range(4):
+                    await asyncio.sleep(chance.random() * 0.25)
+                    await page.evaluate("() => window.hermesCut()")
+                await idle(page)
+            assert_same(await read(page), served.stored(key_of(page)))
+
+
+async def test_a_line_that_breaks_within_a_frame_loses_and_doubles_nothing(
+    browser, provider: ScriptedProvider, tmp_path: Path
+) -> None:
+    """Reset after so many bytes, wherever that is."""
+    chance = random.Random(seeds.seed())
+    home = configure(tmp_path / "home", provider, platforms={"web": {"hosts": ["127.0.0.1"]}})
+    cuts = 0
+    async with site(home) as own, line_to(own.port) as (line, port):
+        near = Near(own, port)
+        while cuts < (100 if FULL else 6):
+            async with shown(browser, near) as page:
+                await page.wait_for_selector("[data-composer]")
+                for number in range(2):
+                    if chance.random() < 0.5:
+                        line.cut_after(chance.randrange(1, 200))
+                    await send(
+                        page, script(f"line{cuts}-{number}", say(LONG, pieces=60, pause=0.01))
+                    )
+                    for _ in range(3):
+                        line.cut_after(chance.randrange(1, 6000))
+                        await asyncio.sleep(chance.random() * 0.3)
+                    await idle(page)
+                assert_same(await read(page), own.stored(key_of(page)))
+            cuts = line.cuts
 
 
 async def test_a_killed_server_goes_on_before_ones_eyes(
     browser, provider: ScriptedProvider, tmp_path: Path
 ) -> None:
+    chance = random.Random(seeds.seed())
     home = configure(tmp_path / "home", provider)
-    async with site(home) as own, shown(browser, own) as page:
-        for number in range(2):
-            await send(page, script(f"kill{number}", say(LONG, pieces=80, pause=0.01)))
-            await page.wait_for_function(
-                "(number) => { const said = [...document.querySelectorAll('article.assistant')];"
-                " return said.length > number && said.pop().textContent.length > 900; }",
-                arg=number,
-            )
-            await own.kill()
-            await own.start()
-            await idle(page)
-        said = await read(page)
-        assert_same(said, own.stored(key_of(page)))
-        assert [words(text) for role, text in said if role == "assistant"] == [words(LONG)] * 2
+    async with site(home) as own:
+        for talk in range(25 if FULL else 1):
+            async with shown(browser, own) as page:
+                for number in range(2):
+                    prompt = script(f"kill{talk}-{number}", say(LONG, pieces=80, pause=0.01))
+                    await send(page, prompt)
+                    await page.wait_for_function(
+                        STREAMED, arg=[number, chance.randrange(100, len(LONG) * 3 // 4)]
+                    )
+                    await own.kill()
+                    await own.start()
+                    await idle(page)
+                said = await read(page)
+                assert_same(said, own.stored(key_of(page)))
+                answers = [words(text) for role, text in said if role == "assistant"]
+                assert answers == [words(LONG)] * 2
 
 
 async def test_what_is_typed_offline_is_stored_once(
     browser, provider: ScriptedProvider, tmp_path: Path
 ) -> None:
+    count = 100 if FULL else 5
     home = configure(tmp_path / "home", provider)
     async with site(home) as served, shown(browser, served) as page:
         await send(page, "first")
         await idle(page)
         await served.kill()
         await page.wait_for_selector(".offline")
-        for number in range(5):
+        for number in range(count):
             await send(page, f"typed offline {number}")
-        assert await page.locator(".waiting").count() == 5
+        assert await page.locator(".waiting").count() == count
         await served.start()
         await idle(page)
         texts = [text for role, text in served.stored(key_of(page)) if role == "user"]
-        assert texts == ["first", *(f"typed offline {number}" for number in range(5))]
+        assert texts == ["first", *(f"typed offline {number}" for number in range(count))]
         assert_same(await read(page), served.stored(key_of(page)))
 
 

@@ -109,6 +109,8 @@ function span(token) {
 }
 
 const LONG = 60;
+/** Whether what a link says is where it leads: its host as a name of its own, and no other in sight. */
+const names = (words, url, host) => [host, url.href, url.href.replace(/\/$/, ""), url.href.replace(/^mailto:/, "")].includes(String(words || "").trim());
 /** A link: only to the web or to a mail address, saying where it goes, and asking if it carries much. */
 class Link extends Component {
   render({ href, words, picture, children }, { asked }) {
@@ -117,7 +119,7 @@ class Link extends Component {
     if (!url || !["http:", "https:", "mailto:"].includes(url.protocol)) return html`<span class="no-link" title="This is not a link that is opened">${children}</span>`;
     const host = url.protocol === "mailto:" ? decodeURIComponent(url.pathname.replace(/%(?![0-9a-f]{2})/gi, "%25")) : url.host;
     const carried = url.search.length + url.hash.length + url.username.length + url.password.length;
-    const named = String(words || "").includes(host);
+    const named = names(words, url, host);
     const ask = (event) => { if (carried > LONG && !asked) { event.preventDefault(); this.setState({ asked: true }); } };
     return html`<a href=${url.href} target="_blank" rel="noopener noreferrer nofollow" onClick=${ask}>${picture ? "🖼 " : ""}${children}</a>${
       named ? null : html`<span class="host"> (${written(host)})</span>`}${

@@ -4,22 +4,24 @@ import { call } from "./wire.js";
 import { written } from "./text.js";
 
 const ARMED = 350; // a button that has just come under a finger is not meant
+let movedAt = 0; // when an approval last came or went, and others moved
 const CHOICES = {
   __proto__: null, once: "Allow once", session: "Allow in this conversation", always: "Always allow", deny: "Deny",
 };
 
 /** One approval. `answer(choice)` decides it. */
 export class Approval extends Component {
-  constructor(props) { super(props); this.shownAt = performance.now(); this.deny = createRef(); this.state = { said: "", now: Date.now() / 1000 }; }
+  constructor(props) { super(props); this.deny = createRef(); this.state = { said: "", now: Date.now() / 1000 }; }
   componentDidMount() {
+    movedAt = performance.now();
     this.timer = setInterval(() => this.setState({ now: Date.now() / 1000 }), 1000);
     const active = document.activeElement;
     const isTyping = active && (active.tagName === "TEXTAREA" || active.tagName === "INPUT") && active.value;
     if (this.props.focus && !isTyping) this.deny.current?.focus({ preventScroll: false });
   }
-  componentWillUnmount() { clearInterval(this.timer); }
+  componentWillUnmount() { clearInterval(this.timer); movedAt = performance.now(); }
   async choose(event, choice) {
-    if (!event.isTrusted || performance.now() - this.shownAt < ARMED || this.state.busy) return;
+    if (!event.isTrusted || performance.now() - movedAt < ARMED || this.state.busy) return;
     this.setState({ busy: true, said: "" });
     try { await this.props.answer(choice); } catch (error) { this.setState({ busy: false, said: error.message }); }
   }
@@ -27,7 +29,7 @@ export class Approval extends Component {
     const left = question.expires_at ? Math.max(0, Math.round(question.expires_at - now)) : null;
     const keys = (question.pattern_keys || []).filter(Boolean);
     const choices = question.choices?.length ? question.choices : ["once", "session", "always", "deny"];
-    return html`<section class="card ask" aria-label="Approval">
+    return html`<section class="card ask" role="group" aria-label="Approval">
       <h3>May it do this?</h3>
       ${where}
       <p>${written(question.description || "")}</p>
@@ -52,7 +54,7 @@ class Clarify extends Component {
     } catch (error) { this.setState({ said: error.message }); }
   }
   render({ question }, { text, said }) {
-    return html`<section class="card ask" aria-label="Question">
+    return html`<section class="card ask" role="group" aria-label="Question">
       <h3>A question</h3><p>${written(question.question)}</p>
       <div class="row">${(question.choices || []).map((choice) => html`<button type="button" key=${choice} onClick=${() => this.give(choice)}>${written(choice)}</button>`)}</div>
       <form class="row" onSubmit=${(event) => { event.preventDefault(); if (text.trim()) this.give(text); }}>
@@ -71,7 +73,7 @@ class Password extends Component {
     try { await call("sudo.respond", { request_id: this.props.question.request_id, password }); } catch (error) { this.setState({ said: error.message }); }
   }
   render(_, { said }) {
-    return html`<section class="card ask" aria-label="Password"><h3>sudo wants a password</h3><p class="quiet">It is not kept.</p>
+    return html`<section class="card ask" role="group" aria-label="Password"><h3>sudo wants a password</h3><p class="quiet">It is not kept.</p>
       <form class="row" onSubmit=${(event) => this.give(event)}><input type="password" autocomplete="off" aria-label="Password" ref=${this.field} />
       <button type="submit">Give it</button><button type="button" onClick=${(event) => this.give(event, true)}>Refuse</button></form>
       ${said ? html`<p class="warn" role="alert">${said}</p>` : null}</section>`;

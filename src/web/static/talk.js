@@ -105,7 +105,21 @@ export class Talk extends Component {
     this.toEnd();
   }
   componentWillUnmount() { this.observer.disconnect(); }
-  componentDidUpdate(previous) {
+  /** Where the first message is, if others have just been put before it. */
+  getSnapshotBeforeUpdate() {
+    const { past, state } = this.props.conversation, box = this.scroller.current;
+    const first = (past.value || state.value)?.messages[0]?.id;
+    const isEarlier = this.first != null && first < this.first;
+    this.first = first;
+    return isEarlier && box ? { below: box.scrollHeight - box.scrollTop, top: box.scrollTop } : null;
+  }
+  componentDidUpdate(previous, _, before) {
+    if (before) {
+      // A browser holds what is in view where it is, but not at the very top, and not every browser.
+      const box = this.scroller.current;
+      if (before.top < 1 || !CSS.supports("overflow-anchor", "auto")) box.scrollTop = box.scrollHeight - before.below;
+      if (box.scrollTop < NEAR_TOP) setTimeout(() => this.scrolled());
+    }
     if (previous.conversation !== this.props.conversation || previous.at !== this.props.at) { this.setState({ said: "", title: null, unseen: 0 }); this.stuck = true; this.open(); }
     const past = this.props.conversation.past.value;
     if (past) { if (this.goal !== past.at) { this.goal = past.at; this.scrollTo(past.at); } }
@@ -120,7 +134,9 @@ export class Talk extends Component {
   toEnd() { const box = this.scroller.current; if (box) box.scrollTop = box.scrollHeight; }
   scrollTo(id) { requestAnimationFrame(() => document.getElementById("m" + id)?.scrollIntoView({ block: "center" })); }
   scrolled() {
-    const box = this.scroller.current, left = box.scrollHeight - box.scrollTop - box.clientHeight;
+    const box = this.scroller.current;
+    if (!box) return;
+    const left = box.scrollHeight - box.scrollTop - box.clientHeight;
     this.stuck = left < NEAR_END;
     if (this.stuck && this.state.unseen) this.setState({ unseen: 0 });
     if (box.scrollTop < NEAR_TOP) this.props.conversation.older();
