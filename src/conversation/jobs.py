@@ -272,7 +272,11 @@ async def settle(
         text = f"⚠️ The job {job.name}, due {job.shown(due)}, failed: {settled.error}"
         notice = Notice(f"say:{occurrence_id(job.id, due)}:failed", text, tell)
     await retry_until_stored(
-        lambda: db.settle_run(job.id, due, settled, notice), "The end of a run", is_repeatable=True
+        lambda: db.settle_run(
+            job.id, due, settled, notice, ends_session=job.settings.where == "fresh"
+        ),
+        "The end of a run",
+        is_repeatable=True,
     )
     if tell is not None:
         parts.send(str(tell["session_key"]))

@@ -23,9 +23,11 @@ from .codec import decode_json, encode_json, encode_text
 from .dialect import Connection, at_most, row, rows, value
 from .errors import JobError
 from .inbox import accept_message
+from .lineage import get_compression_tip
 from .outbox import add_delivery
 from .owners import Owner, owned, person_of
 from .persons import current_owner
+from .sessions import end_session
 from .webhooks import JOB_FAILED, enqueue_event
 
 SOURCE = "job"
@@ -34,6 +36,8 @@ SOURCE = "job"
 ACTIVE, PAUSED, DONE = "active", "paused", "done"
 OPEN_RUN = "('waiting', 'running')"
 SETTLED = ("delivered", "silent", "done", "failed", "skipped")
+ENDED = "cron_complete"
+"""Why a session has ended that was for one run."""
 KEPT_RUNS = 500
 """Runs of a job that are remembered."""
 
@@ -370,8 +374,10 @@ def settle_run(
     due: float,
     settled: Settled,
     notice: Notice | None = None,
+    *,
+    ends_session: bool = False,
 ) -> bool:
-    """Settle a run; False if it was before.
+    """Settle a run; False if it was before. With `ends_session` the session it was in is over.
 
     `notice` is for a failure: it is sent for the first in a row, then for the second, the fourth,
     the eighth: with growing distance.
@@ -397,6 +403,14 @@ def settle_run(
     if not conn.changes():
         return False
     _note_cost(conn, job_id, due)
+    if ends_session:
+        session_id: str | None = value(
+            conn,
+            "SELECT session_id FROM job_runs WHERE job_id = ? AND due_at = ?",
+            (job_id, float(due)),
+        )
+        if session_id is not None:
+            end_session(conn, get_compression_tip(conn, session_id), ENDED)
     has_failed = settled.state == "failed"
     conn.execute(
         "UPDATE jobs SET failures = CASE WHEN ?1 = 1 THEN failures + 1 ELSE 0 END,"

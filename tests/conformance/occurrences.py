@@ -112,7 +112,16 @@ class World:
             faults = [f"{each.rule}: {each.problem}" for each in db.check_store()]
             jobs = {name: db.get_job(name) for name in JOBS}
             runs = {name: db.list_job_runs(name, 10_000) for name in JOBS}
+            fresh = [name for name in JOBS if JOBS[name][1].get("where") != "own"]
+            sessions = [
+                db.get_session(run["session_id"])
+                for name in fresh
+                for run in runs[name]
+                if run["session_id"]
+            ]
             said = db.list_deliveries(("pending", "sending", "delivered", "failed"))
+        open_still = [each for each in sessions if each is not None and each["ended_at"] is None]
+        faults += [f"the session {session['id']} is open" for session in open_still]
         names = {str(row["obligation_id"]) for row in said}
         for name, job in jobs.items():
             assert job is not None

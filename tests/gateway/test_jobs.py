@@ -43,6 +43,8 @@ async def test_a_job_that_is_due_is_answered_in_its_chat_once(tmp_path: Path) ->
         assert text.startswith("re: [Job 'what is new?']")
         [run] = await settled(chats, job.id)
         assert run["state"] == "delivered" and run["session_id"].startswith(f"cron_{job.id}_")
+        session = chats.db.get_session(run["session_id"])
+        assert session is not None and session["end_reason"] == "cron_complete"
         said = chats.db.get_messages(run["session_id"])
         assert [message["role"] for message in said] == ["user", "assistant"]
         assert said[0]["platform_message_id"] == f"job:{job.id}:{int(run['due_at'])}"
