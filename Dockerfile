@@ -9,7 +9,7 @@
 FROM python:3.13-slim AS build
 # Without "local" the image is 100 MB smaller; the model inside the process is then fetched into
 # the volume if nothing else is configured. --build-arg EXTRAS=all brings what runs it along.
-ARG EXTRAS=api,discord,matrix,mcp,pdf,postgres,telegram,ws
+ARG EXTRAS=api,discord,matrix,mcp,pdf,postgres,slack,telegram,ws
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src

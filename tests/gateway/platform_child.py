@@ -17,6 +17,7 @@ from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step, say
 from gateway import delivery, supervision
 from gateway.config import GatewayConfig, Platform, PlatformConfig
+from gateway.platforms import lanes
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 
@@ -30,7 +31,7 @@ def slow_echo(request: ModelRequest) -> Step:
 async def main(home: Path, name: str, section: str) -> None:
     """Serve until killed."""
     reader = importlib.import_module(f"gateway.platforms.{name}.reader")
-    for module in (delivery, supervision, reader):
+    for module in (delivery, supervision, lanes, reader):
         module.FIRST_PAUSE, module.LONGEST_PAUSE = 0.01, 0.05
     given = json.loads(section)
     platform = PlatformConfig(enabled=True, token=given.pop("token"), allow_all=True, extra=given)

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("discord", reason="discord.py is not installed: pip install -e '.[discord]'")
 
-from gateway.platforms.discord import reader
+from gateway.platforms import lanes
 
 from .adapter_conformance import AdapterConformance
 from .discord_api import DiscordApi
@@ -19,7 +19,7 @@ from .discord_chats import DiscordPlace
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pauses, a hundred times shorter."""
-    monkeypatch.setattr(reader, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(lanes, "FIRST_PAUSE", 0.01)
 
 
 class TestDiscord(AdapterConformance):

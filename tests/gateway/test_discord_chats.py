@@ -17,6 +17,7 @@ from agent.scripted import Step, call, say
 from gateway import delivery, supervision
 from gateway.config import Platform, PlatformConfig
 from gateway.delivery import BROKEN
+from gateway.platforms import lanes
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.discord import adapter as discord_adapter
 from gateway.platforms.discord import media as discord_files
@@ -35,7 +36,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same pauses, a hundred times shorter."""
-    for module in (delivery, supervision, reader):
+    for module in (delivery, supervision, lanes, reader):
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
         monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(discord_files, "PAUSE", 0.01)

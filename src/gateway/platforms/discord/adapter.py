@@ -150,6 +150,7 @@ class DiscordAdapter(PlatformAdapter):
         """Receive until cancelled; raises when the connection is to be made anew."""
         client, reader = self.client, self.reader
         reader.go_on_from(await asyncio.to_thread(self.places.read, str(self.me)))
+        await reader.save()  # what comes from now on is for us, whatever happens
         tasks = [
             asyncio.ensure_future(self._receive(client)),
             asyncio.ensure_future(self._watch(client)),

@@ -7,11 +7,9 @@ the channel's history, what came while nobody was connected.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import time
-from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ import discord
 
 from hermes_state import LeaseLostError, StoreError
 
-from ..base import MessageEvent
+from ..lanes import Lanes, Work, hand_in
 from .errors import FAILURES
 from .media import fetch_all
 from .messages import read_command, read_message, read_press
@@ -32,18 +30,13 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-ATTEMPTS = 3
-"""At a message that cannot be stored although the store is well."""
 SAVE_SECONDS = 2.0
-MOST_WAITING = 1000
-"""Of one channel in memory; what comes then is read from its history afterwards."""
+REMEMBERED = 1000
 MISSED_SECONDS = 7 * 24 * 3600.0
 """How far back it is looked for what came while nobody was connected."""
 MARGIN_SECONDS = 60.0
 """By how much events of different channels may come in another order than their ids."""
 NOT_YOURS = "You may not use this here."
-
-Work = Callable[[], Awaitable[None]]
 
 
 class Reader:
@@ -51,8 +44,7 @@ class Reader:
 
     def __init__(self, adapter: DiscordAdapter) -> None:
         self._adapter = adapter
-        self._waiting: dict[int, deque[Work]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._lanes = Lanes(self._read_rest)
         self._behind: set[int] = set()
         """Channels of which more came than could wait."""
         self._caught_up: set[int] = set()
@@ -119,11 +111,7 @@ class Reader:
 
     async def stop(self) -> None:
         """Drop what waits; it is in the histories."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        self._waiting.clear()
+        await self._lanes.stop()
         self._behind.clear()
         self._catching_up = 0
 
@@ -138,7 +126,7 @@ class Reader:
         if not self._changed:
             return
         self._changed = False
-        if self._knows_servers and not self._catching_up and not self._waiting:
+        if self._knows_servers and not self._catching_up and self._lanes.is_idle:
             self.place.settle(self._since())
         try:
             await asyncio.to_thread(self._adapter.places.write, self.place.copy())
@@ -155,32 +143,18 @@ class Reader:
     # One after the other
 
     def _put(self, channel_id: int, work: Work) -> None:
-        waiting = self._waiting.get(channel_id)
-        if waiting is None:
-            waiting = self._waiting[channel_id] = deque()
-            task = asyncio.ensure_future(self._empty(channel_id, waiting))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        elif len(waiting) >= MOST_WAITING:
+        if not self._lanes.put(str(channel_id), work):
             self._behind.add(channel_id)
-            return
-        waiting.append(work)
 
-    async def _empty(self, channel_id: int, waiting: deque[Work]) -> None:
-        while waiting:
-            try:
-                await waiting[0]()
-            except Exception:
-                # Whatever one message meets must not keep all others out.
-                log.exception("Something in the channel %s could not be taken", channel_id)
-            waiting.popleft()
-            if not waiting and channel_id in self._behind:
-                self._behind.discard(channel_id)
-                self._before = self.place.copy()
-                self._caught_up.discard(channel_id)
-                waiting.append(partial(self._catch_up, channel_id))
-        if self._waiting.get(channel_id) is waiting:
-            del self._waiting[channel_id]
+    def _read_rest(self, chat: str) -> Work | None:
+        """The history of a channel of which more came than could wait."""
+        channel_id = int(chat)
+        if channel_id not in self._behind:
+            return None
+        self._behind.discard(channel_id)
+        self._before = self.place.copy()
+        self._caught_up.discard(channel_id)
+        return partial(self._catch_up, channel_id)
 
     async def _catch_up(self, channel_id: int) -> None:
         """Read what came in a channel since it was read last, once in a session."""
@@ -213,7 +187,7 @@ class Reader:
         async for message in history:
             await self._take(message)
             self._from_history[message.id] = None
-            while len(self._from_history) > MOST_WAITING:
+            while len(self._from_history) > REMEMBERED:
                 self._from_history.popitem(last=False)
 
     # Messages
@@ -228,11 +202,11 @@ class Reader:
             if incoming.attachments and await adapter.host.is_allowed(event.source):
                 with adapter.host.expecting(event.source):
                     await fetch_all(adapter.host, incoming)
-                    await self._hand_in(event)
+                    await hand_in(adapter.on_message, event)
             else:
                 if incoming.attachments and not event.text:
                     event.text = f"[{incoming.attachments[0].name}]"
-                await self._hand_in(event)
+                await hand_in(adapter.on_message, event)
         if not is_edit:
             is_direct = message.guild is None and not getattr(message.channel, "guild_id", None)
             self.place.pass_by(message.channel.id, message.id, is_direct=is_direct)
@@ -249,7 +223,7 @@ class Reader:
             says, event = "", read_command(interaction)
         may_talk = await adapter.host.is_allowed(event.source)
         if says is not None:  # else a button of an earlier run; nobody waits for it
-            await self._hand_in(event)
+            await hand_in(adapter.on_message, event)
         answer = self._respond(interaction, is_press, may_talk, event.text)
         adapter.host.spawn(answer)  # the next message need not wait for it
 
@@ -267,20 +241,3 @@ class Reader:
                 await respond.send_message(f"✓ {text}"[:200], ephemeral=True)
         except FAILURES as error:
             log.info("An interaction in %s stays unanswered: %s", interaction.channel_id, error)
-
-    async def _hand_in(self, event: MessageEvent) -> None:
-        """Have a message stored, however long the store takes to be well again."""
-        pause = FIRST_PAUSE
-        for attempt in itertools.count(1):
-            try:
-                await self._adapter.on_message(event)
-                return
-            except Exception as error:
-                # A fault that only this one message meets must not keep all others out.
-                passing = isinstance(error, StoreError | OSError)
-                if attempt >= ATTEMPTS and (not passing or isinstance(error, ValueError)):
-                    log.exception("%s is given up", event.message_id)
-                    return
-                log.warning("%s waits: %s", event.message_id, error)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)

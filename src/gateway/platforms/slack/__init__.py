@@ -1,0 +1,1 @@
+"""Slack, by socket mode and its Web API."""

@@ -1,0 +1,102 @@
+"""A gateway that is reached only through the scripted Slack, and the place for its adapter."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent.config import load_config
+from agent.model import ModelRequest
+from agent.scripted import ScriptedModel, Step
+from gateway.config import GatewayConfig, Platform, PlatformConfig
+from gateway.platforms.base import MessageEvent
+from gateway.platforms.host import StandaloneHost
+from gateway.platforms.slack.adapter import SlackAdapter
+from gateway.run import GatewayRunner
+from hermes_state import AsyncSessionDB, SessionDB
+
+from .adapter_conformance import Place
+from .chats import CONFIG, Chats, echo
+from .slack_api import APP_TOKEN, BOT_TOKEN, Fault, SlackApi
+
+
+def section(api: SlackApi, **more: Any) -> dict[str, Any]:
+    """The adapter's section, as it points to the scripted Slack."""
+    return {"base_url": api.url, "app_token": APP_TOKEN, **more}
+
+
+@asynccontextmanager
+async def slack_gateway(
+    home: Path,
+    api: SlackApi,
+    steps: Iterable[Step | Callable[[ModelRequest], Step]] | None = None,
+    *,
+    allow_all: bool = True,
+    allowed_users: tuple[str, ...] = (),
+    extra: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Chats]:
+    """A gateway that is stopped at the end; called again with the same home, it is a restart."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(CONFIG)
+    platform = PlatformConfig(
+        enabled=True, token=BOT_TOKEN, allow_all=allow_all, allowed_users=allowed_users,
+        extra=section(api, **(extra or {})),
+    )  # fmt: skip
+    config = GatewayConfig(
+        platforms={Platform.SLACK: platform}, **{"drain_timeout": 5.0, **settings}
+    )
+    db = AsyncSessionDB(SessionDB(home / "state.db"))
+    runner = GatewayRunner(config, load_config(home, {}), db, home)
+    model = ScriptedModel(steps if steps is not None else itertools.repeat(echo))
+    runner._model = model
+    await runner.start()
+    try:
+        await api.until(lambda: api.connected == 1)
+        yield Chats(runner, model)
+    finally:
+        await runner.stop()
+        await db.close()
+
+
+async def ignore(event: MessageEvent) -> None:
+    """Takes everything."""
+
+
+class SlackPlace(Place):
+    """The scripted Slack."""
+
+    adapter: SlackAdapter
+    chat_id, user_id = "D42", "U42"
+
+    def __init__(self, api: SlackApi, home: Path) -> None:
+        self.api = api
+        config = PlatformConfig(enabled=True, token=BOT_TOKEN, allow_all=True, extra=section(api))
+        self.adapter = SlackAdapter(config, StandaloneHost(config, ignore, home))
+
+    async def person_says(self, text: str) -> Any:
+        await self.api.until(lambda: self.api.connected == 1)
+        return await self.api.say(text)
+
+    async def delivered_again(self, said: Any) -> None:
+        await self.api.tell(said)
+
+    def acknowledged(self, said: Any) -> bool:
+        return said["envelope"] in self.api.acknowledged
+
+    async def person_presses(self, label: str) -> None:
+        await self.api.until(lambda: self.api.connected == 1)
+        await self.api.press(self.api.sent[-1], label)
+
+    def texts(self) -> list[str]:
+        return [one or str(file) for one, file in self._shown()]
+
+    def _shown(self) -> list[tuple[str, Any]]:
+        return list(zip(self.api.texts(), [one.file for one in self.api.sent], strict=True))
+
+    def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
+        kind = "is_archived" if permanent else "429"
+        self.api.faults.append(Fault(kind, "chat.postMessage", retry_after=retry_after or 1))
