@@ -14,6 +14,7 @@ from conversation.scheduler import Scheduler
 
 from .asking import ChatAsker
 from .config import Platform
+from .media import folder_for
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class GatewayJobs:
                 platform=platform,
             )
         )  # fmt: skip
+        if entry is not None and entry.origin is not None:
+            chat = entry.origin
+            home = self.settings.home
+            agent.workspace.uploads = folder_for(home, chat.platform.value, chat.chat_id)
         agent.holders.add(
             "chat bindings",
             lambda rotation: self.store.follow(rotation.old_session_id, rotation.new_session_id),

@@ -76,7 +76,19 @@ class Belongings:
         if any(self._is_within(path, folder) for folder in workspace.others):
             own = (workspace.root, *workspace.folders)
             return not any(self._is_within(path, folder) for folder in own)
-        return False
+        return not self._context.permissions.may_leave and self._is_of_home(path)
+
+    def _is_of_home(self, path: Path) -> bool:
+        """Whether a path is in the home, and no file that came with this conversation's messages:
+        settings, logs, exports and what came with others' are the operator's business."""
+        workspace = self._context.workspace
+        if not path.is_relative_to(self._home):
+            return False
+        if workspace.uploads is not None and self._is_within(path, workspace.uploads):
+            return False
+        root = workspace.root.resolve()
+        is_working_there = root != self._home and root.is_relative_to(self._home)
+        return not (is_working_there and path.is_relative_to(root))
 
     def is_readable(self, path: Path) -> bool:
         """Whether a real path in the home is one that the model was told to read: this

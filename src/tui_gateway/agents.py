@@ -18,6 +18,7 @@ from hermes_state import EVERYONE, StoreClosedError
 
 from . import fetching, inbox, live, walls
 from .hub import Hub, Session
+from .media import folder_for
 
 if TYPE_CHECKING:
     from agent.agent import AIAgent
@@ -73,6 +74,8 @@ def _build(hub: Hub, sid: str, session: Session) -> AIAgent:
     )
     if folder is not None:
         workspaces.confine(hub.get_db(), agent.workspace, is_free=agent.permissions.may_leave)
+    if agent.user_id is not None:
+        agent.workspace.uploads = folder_for(config.home, "uploads", agent.user_id)
     fetching.follow(hub, sid, agent.llm)
     if session.get("reasoning_effort"):
         agent.set_request_option("reasoning_effort", session["reasoning_effort"])

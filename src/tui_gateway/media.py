@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.home import hermes_home
+from hermes_state import OPERATOR
 from tools.files.guard import own_databases
 
 from .hub import Session
@@ -101,6 +102,16 @@ def keep(folder: Path, name: str, data: bytes) -> Path:
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     return path
+
+
+def folder_for(home: Path, kind: str, person_id: str | None) -> Path:
+    """Where files of a kind ("uploads") that a client sends are kept: the operator's in a folder of
+    the home, everybody else's in one of their own, which their agents alone read."""
+    if person_id in (None, OPERATOR):
+        return home / kind
+    from agent.workspaces import folder_name
+
+    return home / "media" / "web" / folder_name(str(person_id))
 
 
 def image_part(path: str) -> dict[str, Any]:

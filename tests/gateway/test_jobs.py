@@ -9,6 +9,7 @@ from typing import Any
 from agent.errors import AuthenticationError
 from agent.jobs.actions import Jobs
 from agent.jobs.job import JobSettings
+from agent.model import Usage
 from agent.scripted import call, fail, say
 from hermes_state import OPERATOR
 
@@ -107,6 +108,27 @@ async def test_a_job_that_answers_in_a_group_tells_nothing_of_a_persons_memory(
             for request in chats.model.requests
         }  # fmt: skip
         assert told == {"group": (False, True), "own": (True, False)}
+
+
+async def test_a_job_spends_no_more_than_it_may_in_a_day(tmp_path: Path) -> None:
+    """Whatever its person may spend elsewhere: they and their other jobs go on."""
+    dear = say("ok", usage=Usage(10, 3))
+    yaml = "limits: {prices: {scripted: {input: 0, output: 1000000}}}\nmodel: {max_tokens: 1}\n"
+    async with gateway(tmp_path, [dear] * 9, yaml=yaml) as chats:
+        jobs = jobs_of(chats)
+        poor = JobSettings(prompt="what is new?", deliver="chat", to=CHAT, usd_per_day=2.0)
+        job, rich = (jobs.add("daily 04:00", each) for each in (poor, to_chat("and old?")))
+        states = []
+        for number in (1, 2):
+            while await chats.runner.scheduler.start_now(jobs.find(job.id)) is None:
+                await asyncio.sleep(0.1)
+            states.append((await settled(chats, job.id, number))[0])
+        assert [run["state"] for run in states] == ["delivered", "failed"]
+        assert "This job's limit of $2.00 a day is reached" in states[1]["error"]
+        assert (states[0]["cost_usd"], chats.model.calls) == (3.0, 1)
+        assert await chats.runner.scheduler.start_now(rich) is not None
+        assert (await settled(chats, rich.id))[0]["state"] == "delivered"
+        assert await chats.ask("hello", chat_id="2") == "ok"
 
 
 async def test_silence_is_kept_and_not_sent(tmp_path: Path) -> None:

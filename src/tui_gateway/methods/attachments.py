@@ -22,6 +22,7 @@ from ..media import (
     TooLargeError,
     attach_image,
     decoded,
+    folder_for,
     image_kind,
     keep,
     read_file,
@@ -95,7 +96,7 @@ def attach_bytes(
     kind = image_kind(content)
     if kind is None:
         raise RpcError(NOT_THIS_KIND, "This is no image. PNG, JPEG, GIF and WebP can be sent.")
-    path = _kept(call, "images", f"{Path(filename).stem}.{kind}", content)
+    path = _kept(call, session, "images", f"{Path(filename).stem}.{kind}", content)
     try:
         count, size = _attached(session, path)
     except RpcError:
@@ -107,10 +108,9 @@ def attach_bytes(
     }  # fmt: skip
 
 
-def _kept(call: Call, folder: str, name: str, content: bytes) -> Path:
-    home = call.config.home
+def _kept(call: Call, session: dict[str, Any], kind: str, name: str, content: bytes) -> Path:
     try:
-        return keep(home / folder, name, content)
+        return keep(folder_for(call.config.home, kind, session.get("user_id")), name, content)
     except OSError as error:
         raise RpcError(NOT_KEPT, f"It cannot be kept: {error.strerror}.") from error
 
@@ -161,7 +161,7 @@ def attach_file(
     else:
         path = None
         content = _given(data_url, None, MAX_FILE)
-        file = _shared(call, session, _kept(call, "uploads", name, content))
+        file = _shared(call, session, _kept(call, session, "uploads", name, content))
     return {
         "attached": True,
         "name": name,
@@ -210,7 +210,8 @@ def attach_pdf(
         raise RpcError(BAD_PAGES, f"{filename} has {len(pages)} pages; none of them was chosen.")
     whole = "\n\n".join(f"[page {number}]\n{page}" for number, page in chosen.items())
     encoded = whole.encode("utf-8", "replace")
-    kept = _shared(call, session, _kept(call, "uploads", f"{Path(filename).stem}.txt", encoded))
+    name = f"{Path(filename).stem}.txt"
+    kept = _shared(call, session, _kept(call, session, "uploads", name, encoded))
     return {
         "attached": True,
         "filename": filename,

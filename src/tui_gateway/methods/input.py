@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .. import shapes_input as wire
 from ..clients import TALK
-from ..media import BadMediaError, attach_image, keep
+from ..media import BadMediaError, attach_image, folder_for, keep
 from ..paths import split_path
 from ..rpc import Call, RpcError, method
 
@@ -20,7 +20,7 @@ def collapse(call: Call, text: str) -> wire.Pasted:
     """Put a long text aside into a private file, for a short line to stand in its place."""
     if not text.strip():
         raise RpcError(EMPTY, "The text is empty.")
-    folder = call.config.home / "pastes"
+    folder = folder_for(call.config.home, "pastes", call.principal.person_id)
     try:
         path = keep(folder, "paste.txt", text.encode("utf-8", "replace"))
     except OSError as error:
