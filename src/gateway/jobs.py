@@ -108,9 +108,9 @@ class GatewayJobs:
             )
         )  # fmt: skip
         if entry is not None and entry.origin is not None:
-            chat = entry.origin
-            home = self.settings.home
-            agent.workspace.uploads = folder_for(home, chat.platform.value, chat.chat_id)
+            agent.workspace.uploads = folder_for(
+                self.settings.home, entry.origin.platform.value, entry.origin.chat_id
+            )
         agent.holders.add(
             "chat bindings",
             lambda rotation: self.store.follow(rotation.old_session_id, rotation.new_session_id),
