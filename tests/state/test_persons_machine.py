@@ -135,7 +135,7 @@ class Persons(RuleBasedStateMachine):
 
     @rule(door=st.sampled_from(DOORS))
     def begin(self, door: str) -> None:
-        person, name = self.arrive(door), f"s{next(self.count)}"
+        person, name = self.arrive(door), f"s{next(self.count):05}"
         word = self.new_word(name)
         self.db.create_session(name, door.partition(":")[0], user_id=person)
         self.db.append_message(name, "user", f"about {word}")
@@ -147,7 +147,7 @@ class Persons(RuleBasedStateMachine):
     @rule(which=number)
     def rotate(self, which: int) -> None:
         name = self.pick(self.known.owner, which)
-        old, new = self.known.tips[name], f"s{next(self.count)}"
+        old, new = self.known.tips[name], f"s{next(self.count):05}"
         self.db.rotate_session(old, new, [{"role": "user", "content": "a summary"}])
         self.known.tips[name], self.known.sessions[new] = new, name
         self.read_titles()
@@ -155,7 +155,7 @@ class Persons(RuleBasedStateMachine):
     @precondition(lambda self: self.known.owner)
     @rule(which=number)
     def branch(self, which: int) -> None:
-        name, new = self.pick(self.known.owner, which), f"s{next(self.count)}"
+        name, new = self.pick(self.known.owner, which), f"s{next(self.count):05}"
         self.db.branch_session(self.known.tips[name], new)
         self.db.append_message(new, "user", f"about {self.new_word(new)}")
         known = self.known
