@@ -23,7 +23,7 @@ MAX_BODY = 4096
 """Bytes of a request that exchanges a code."""
 FOR_GOOD = b"public, max-age=31536000, immutable"
 EACH_TIME = b"no-cache"
-PAGES = ("c", "find", "inbox", "usage", "state", "settings")
+PAGES = ("c", "find", "inbox", "jobs", "usage", "state", "settings")
 """The first parts of the addresses that the page itself understands."""
 _ROOT_FILES = {"/sw.js": "sw.js", "/manifest.webmanifest": "manifest.webmanifest"}
 

@@ -6,6 +6,7 @@ Times count back from now, so that pages that say "today" or "30 days" have some
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -13,7 +14,9 @@ from typing import Any
 
 import apsw
 
+from agent.jobs.job import JobSettings
 from hermes_state import SessionDB
+from hermes_state.jobs import Settled
 from hermes_state.model_calls import ModelCall, insert_call
 
 DAY = 86_400
@@ -90,7 +93,7 @@ def fill(home: Path) -> dict[str, str]:
                 spend(key, at + 7.5, number % 2)
         ids = _long(db, now, spend)
         _waiting(db, now)
-        ids["telegram"] = "past-0"
+        _jobs(db, now)
     _date_calls(home, calls)
     return ids
 
@@ -152,6 +155,22 @@ def _waiting(db: SessionDB, now: float) -> None:
     to = {"session_key": "agent:main:telegram:dm:42", "platform": "telegram", "chat_id": "42"}
     db.add_delivery("owed-1", "The plan has four steps; the first begins on Monday.", **to)
     db.accept_message("waits-1", session_id="past-4", source="matrix", content="And the receipts?")
+
+
+def _jobs(db: SessionDB, now: float) -> None:
+    """A job that has run, failed once and is due again."""
+    settings = JobSettings(kind="prompt", prompt="What is new in the tracker?", deliver="home")
+    db.add_job(
+        "job-news", user_id=None, name="tracker news", schedule="cron 0 8 * * 1-5", timezone="UTC",
+        settings=dataclasses.replace(settings, said="every weekday at 8:00").kept(),
+        next_due=int(now + DAY), next_at=now + DAY,
+    )  # fmt: skip
+    for back, outcome in ((3, "delivered"), (2, "failed"), (1, "delivered")):
+        due = int(now - back * DAY)
+        db.start_run("job-news", due, "What is new in the tracker?", "past-5", owned=False)
+        error = "The tracker does not answer." if outcome == "failed" else None
+        answer = None if error else f"{back} new entries."
+        db.settle_run("job-news", due, Settled(outcome, error=error, answer=answer))
 
 
 def _date_calls(home: Path, calls: dict[str, float]) -> None:

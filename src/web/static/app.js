@@ -7,7 +7,7 @@ import { Talk } from "./talk.js";
 
 export const me = signal(null);
 export const place = signal(parse());
-const PAGES = { __proto__: null, find: "./find.js", inbox: "./inbox.js", usage: "./usage.js", state: "./state.js", settings: "./settings.js" };
+const PAGES = { __proto__: null, find: "./find.js", inbox: "./inbox.js", jobs: "./jobs.js", usage: "./usage.js", state: "./state.js", settings: "./settings.js" };
 const PANELS = { __proto__: null, history: "./history.js", turn: "./turn.js", files: "./files.js" };
 
 function parse() {
@@ -82,7 +82,7 @@ effect(() => {
 effect(() => {
   const here = place.value;
   const open = here.id ? conversation(here.id).state.value?.info?.title : "";
-  document.title = (open || { __proto__: null, find: "Find", inbox: "Inbox", usage: "Usage", state: "State", settings: "Settings" }[here.page] || "Hermes") + (open ? " · Hermes" : "");
+  document.title = (open || { __proto__: null, find: "Find", inbox: "Inbox", jobs: "Jobs", usage: "Usage", state: "State", settings: "Settings" }[here.page] || "Hermes") + (open ? " · Hermes" : "");
 });
 
 if (hasKey()) {

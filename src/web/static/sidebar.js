@@ -6,10 +6,10 @@ import { ago, dayName, written } from "./text.js";
 import { go, place, me } from "./app.js";
 import { follow } from "./page.js";
 
-const GLYPHS = { __proto__: null, tui: "▣", cli: "▣", telegram: "✈", matrix: "◫", api_server: "⚿", webhook: "↯", cron: "◷" };
+const GLYPHS = { __proto__: null, tui: "▣", cli: "▣", telegram: "✈", matrix: "◫", api_server: "⇄", webhook: "↯", cron: "◷" };
 const NAMES = { __proto__: null, tui: "terminal or web", cli: "terminal" };
 
-const LINKS = [["/find", "Find", "⌕"], ["/inbox", "Inbox", "✉"], ["/usage", "Usage", "◔"], ["/state", "State", "♥"], ["/settings", "Settings", "⚙"]];
+export const LINKS = [["/find", "Find", "⌕"], ["/inbox", "Inbox", "✉"], ["/jobs", "Jobs", "◷"], ["/usage", "Usage", "◔"], ["/state", "State", "♥"], ["/settings", "Settings", "⚙"]];
 
 export function Sidebar() {
   const rows = list.value, here = place.value;

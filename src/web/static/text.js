@@ -39,6 +39,7 @@ export const dayKey = (seconds) => {
 export function dayName(seconds, now = Date.now() / 1000) {
   if (dayKey(seconds) === dayKey(now)) return "Today";
   if (dayKey(seconds) === dayKey(now - 86400)) return "Yesterday";
+  if (dayKey(seconds) === dayKey(now + 86400)) return "Tomorrow";
   return new Date(seconds * 1000).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" });
 }
 export const when = (seconds) =>
@@ -50,6 +51,14 @@ export function ago(seconds, now = Date.now() / 1000) {
   if (passed < 3600) return Math.floor(passed / 60) + " min";
   if (passed < 86400) return Math.floor(passed / 3600) + " h";
   return Math.floor(passed / 86400) + " d";
+}
+/** How long it is until then. */
+export function until(seconds, now = Date.now() / 1000) {
+  const left = seconds - now;
+  if (left < 60) return "now";
+  if (left < 3600) return "in " + Math.round(left / 60) + " min";
+  if (left < 86400) return "in " + Math.round(left / 3600) + " h";
+  return "in " + Math.round(left / 86400) + " d";
 }
 export const lasting = (seconds) =>
   seconds == null ? "" : seconds < 1 ? Math.round(seconds * 1000) + " ms" : seconds < 60 ? seconds.toFixed(1) + " s"
