@@ -60,10 +60,12 @@ def activity_since(
 def activity_by(
     conn: Connection, since: float, by: str = "model", user_id: str | None = None
 ) -> dict[str, Any]:
-    """What happened since then, for charts: tokens and cost per day and model (or person),
-    messages per day, tools, sources, and what people sent by weekday (0 is Sunday) and hour.
+    """What happened since then, for charts: tokens and cost per day and model (or person, or
+    source), messages per day, tools, sources, and what people sent by weekday (0 is Sunday) and
+    hour.
 
-    With `user_id`, only what is one person's.
+    `counted` has messages per day and person (or source), or uses per day and tool, if asked for
+    by one of these. With `user_id`, only what is one person's.
     """
     condition, values = owned("s.user_id", asked_owner(user_id))
     said = (
@@ -85,18 +87,24 @@ def activity_by(
         if asked:
             place = ((at.tm_wday + 1) % 7, at.tm_hour)
             times[place] = times.get(place, 0) + asked
-    parts: dict[tuple[str, str], dict[str, Any]] = {}
-    for spent in list_spent(conn, since, user_id).parts:
-        group = spent.model if by == "model" else spent.user_id or ""
-        day = local_day(spent.quarter)
-        none = {"day": day, "group": group, "calls": 0, "tokens": 0, "cost_usd": 0.0}
-        part = parts.setdefault((day, group), none)
-        part["calls"] += spent.api_calls
-        part["tokens"] += spent.input_tokens + spent.output_tokens
-        part["cost_usd"] += spent.cost_usd
+    counts: dict[tuple[str, str], int] = {}
+    if by in _COUNTED:
+        group, roles = _COUNTED[by]
+        for quarter, name, count in tuples(
+            conn,
+            f"SELECT FLOOR(m.timestamp / {QUARTER}.0) AS quarter, {group} AS name, COUNT(*){said}"
+            f" AND m.role IN {roles} GROUP BY quarter, name",
+            given,
+        ):
+            place = (local_day(quarter), name or "")
+            counts[place] = counts.get(place, 0) + count
     return {
         "messages": dict(sorted(messages.items())),
-        "spent": [parts[key] for key in sorted(parts)],
+        "spent": _spent_by(conn, since, by, user_id),
+        "counted": [
+            {"day": day, "group": name, "count": count}
+            for (day, name), count in sorted(counts.items())
+        ],
         "times": [
             {"weekday": weekday, "hour": hour, "messages": count}
             for (weekday, hour), count in sorted(times.items())
@@ -120,6 +128,41 @@ def activity_by(
             )
         ],
     }
+
+
+_COUNTED = {
+    "person": ("COALESCE(s.user_id, '')", "('user', 'assistant')"),
+    "source": ("s.source", "('user', 'assistant')"),
+    "tool": ("COALESCE(m.tool_name, '?')", "('tool', 'tool')"),
+}
+"""What is counted by a group, and of which messages."""
+
+
+def _spent_by(conn: Connection, since: float, by: str, user_id: str | None) -> list[dict[str, Any]]:
+    """Tokens and cost per day and model, person or source; of tools it is not known."""
+    if by == "source":
+        named = [
+            (str(name or ""), list_spent(conn, since, user_id, name).parts)
+            for (name,) in tuples(
+                conn,
+                "SELECT source FROM model_calls WHERE made_at >= ?1 AND source IS NOT NULL"
+                " UNION SELECT source FROM sessions",
+                (since,),
+            )
+        ]
+    else:
+        named = [("", list_spent(conn, since, user_id).parts)]
+    parts: dict[tuple[str, str], dict[str, Any]] = {}
+    for source, all_spent in named:
+        for spent in all_spent:
+            group = {"source": source, "person": spent.user_id or ""}.get(by, spent.model)
+            day = local_day(spent.quarter)
+            none = {"day": day, "group": group, "calls": 0, "tokens": 0, "cost_usd": 0.0}
+            part = parts.setdefault((day, group), none)
+            part["calls"] += spent.api_calls
+            part["tokens"] += spent.input_tokens + spent.output_tokens
+            part["cost_usd"] += spent.cost_usd
+    return [parts[key] for key in sorted(parts)]
 
 
 def _day(days: dict[str, dict[str, Any]], quarter: float) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from . import (
     bindings,
     checkup,
     compression_state,
+    day_activity,
     delegations,
     devices,
     family,
@@ -520,6 +521,8 @@ class SessionDB:
     usage_since = _reads(insights.usage_since)
     activity_since = _reads(activity.activity_since)
     activity_by = _reads(activity.activity_by)
+    list_day = _reads(day_activity.list_day)
+    tool_times = _reads(day_activity.tool_times)
     reserve_call = _writes(reservations.reserve_call)
     settle_call = _writes(reservations.settle_call)
     waive_limit = _writes(reservations.waive_limit)

@@ -17,6 +17,7 @@ NEEDS: dict[str, str] = {
     "approval.list": "approvals", "approval.revoke": "approvals",
     "handoff.fail": "handoff", "handoff.request": "handoff", "handoff.state": "handoff",
     "grant.revoke": "approvals", "insights.activity": "insights",
+    "insights.day": "insights",
     "conversation.turns": "history", "conversation.family": "history",
     "conversation.messages": "history",
     "device.code": "link", "device.list": "link", "device.rename": "link",

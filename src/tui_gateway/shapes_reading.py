@@ -187,10 +187,36 @@ class Activity(TypedDict):
     """By day."""
     spent: list[dict[str, Any]]
     """By day and group: calls, tokens, cost_usd."""
+    counted: list[dict[str, Any]]
+    """By day and group: messages of a person or a source, or uses of a tool."""
+    names: dict[str, str]
+    """Of the persons among the groups, by their ids."""
     times: list[dict[str, Any]]
     """What people sent, by weekday and hour."""
     tools: list[dict[str, Any]]
+    """Each with name, uses, seconds (the median of its newest runs), and unknown: how many were
+    lost in a crash."""
     sources: list[dict[str, Any]]
+
+
+class DayConversation(TypedDict):
+    """What a conversation used on a day."""
+
+    id: str
+    title: str
+    source: str
+    messages: int
+    tools: int
+    calls: int
+    tokens: int
+    cost_usd: float
+
+
+class Day(TypedDict):
+    """The conversations of a day."""
+
+    day: str
+    conversations: list[DayConversation]
 
 
 class BackupPoint(TypedDict):

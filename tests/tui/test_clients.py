@@ -231,6 +231,10 @@ def test_stored_conversations_of_others_do_not_exist(
     assert bob.call("sessions.watch") == {"sessions": []}
     assert bob.call("approval.inbox")["decided"] == []
     assert bob.call("insights.activity")["messages"] == {}
+    (today,) = ada.call("insights.activity", by="source")["messages"]
+    assert [one["id"] for one in ada.call("insights.day", day=today)["conversations"]] == [key]
+    assert bob.call("insights.day", day=today)["conversations"] == []
+    assert bob.refused("insights.day", day="no day").code == 4017
     assert [one["id"] for one in bob.call("device.list")["devices"]] == [bob.device.id]
     assert bob.refused("device.revoke", device_id=ada.device.id).code == 4016
     for name in ("state.overview", "backup.verify"):

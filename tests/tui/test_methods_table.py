@@ -74,6 +74,7 @@ GOOD: dict[str, Good] = {
     "grant.revoke": {"pattern_key": "nothing"},
     "hello": {},
     "insights.activity": {"days": 7},
+    "insights.day": {"day": "2026-11-18"},
     "sessions.watch": {},
     "state.overview": {},
     "approval.list": {},

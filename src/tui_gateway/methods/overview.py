@@ -1,43 +1,17 @@
-"""Everything at a glance: what was used when, and how the parts of Hermes are."""
+"""Everything at a glance: how the parts of Hermes are."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from hermes_state import EVERYONE
+from typing import Any
 
 from .. import shapes_reading as wire
-from ..clients import OPERATE, READ
+from ..clients import OPERATE
 from ..rpc import Call, RpcError, method
 
-BAD_DAYS = 4017
 LOG_LINES = 200
 _TAIL = 200_000
 POINTS = "backups/continuous"
 NO_POINTS = 4016
-
-
-@method("insights.activity", scope=READ, slow=True)
-def activity(call: Call, days: int = 30, by: Literal["model", "person"] = "model") -> wire.Activity:
-    """What was used per day and by model or person; tools, sources, and messages by hour and
-    weekday (0 is Sunday)."""
-    if not 0 < days <= 3650:
-        raise RpcError(BAD_DAYS, f"days must be from 1 to 3650, not {days}.")
-    found = call.db.activity_by(call.db.clock - days * 86_400, by, _user_id(call))
-    return {
-        "days_back": days,
-        "by": by,
-        "messages": found["messages"],
-        "spent": found["spent"],
-        "times": found["times"],
-        "tools": found["tools"],
-        "sources": found["sources"],
-    }
-
-
-def _user_id(call: Call) -> str | None:
-    owner = call.mine.owner
-    return None if owner is EVERYONE else str(owner)
 
 
 @method("state.overview", scope=OPERATE, slow=True)
