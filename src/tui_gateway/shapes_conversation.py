@@ -138,6 +138,13 @@ class Saved(TypedDict):
     file: str
 
 
+class Near(TypedDict):
+    """What was said beside a hit."""
+
+    role: str
+    text: str
+
+
 class Hit(TypedDict):
     """A message that was found."""
 
@@ -148,6 +155,9 @@ class Hit(TypedDict):
     snippet: str
     timestamp: float | None
     source: str | None
+    before: NotRequired[Near | None]
+    """What was said before it, where that was asked for."""
+    after: NotRequired[Near | None]
 
 
 class Hits(TypedDict):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agent.home import private_folder
 from hermes_base.files import write_private
 from hermes_base.redaction import redact_value
+from hermes_state import plain_text
 
 from .. import live, prompts
 from .. import shapes_conversation as wire
@@ -16,12 +17,19 @@ from ..clients import READ, TALK
 from ..paths import existing_folder
 from ..rpc import Call, RpcError, method
 
+if TYPE_CHECKING:
+    from hermes_state import PersonView
+
 EMPTY_QUERY = 4004
 NOT_A_FOLDER = 4016
 BAD_WIDTH = 4017
 NOTHING_SAID = 4008
 NOT_SAVED = 5011
 _WIDTHS = range(20, 1001)
+AROUND = 7
+"""Messages that are read to know what was said around a hit: tools may be between."""
+NEAR = 200
+"""Characters of what was said before and after a hit."""
 
 
 @method("session.search", scope=READ, slow=True)
@@ -33,41 +41,68 @@ def search(
     offset: int = 0,
     sort: Literal["best", "newest", "oldest"] = "best",
     within: bool = False,
+    conversation: str | None = None,
+    role: Literal["user", "assistant", "tool"] | None = None,
+    source: str | None = None,
+    days: int | None = None,
+    context: bool = False,
 ) -> wire.Hits:
     """Search all that was said: a question, words, "phrases", begin*, this OR that, -without.
 
     With a session, only what its owner said and was told; with `within`, only in its conversation.
+    `conversation` is the id of a stored one to search alone; `days` goes back so far. With
+    `context` each hit has what was said before and after it.
     """
     if not query.strip():
         raise RpcError(EMPTY_QUERY, "What is to be found? The query is empty.")
     session = call.session(session_id) if session_id else None
-    conversation = None
+    conversation_id = call.mine.root(conversation) if conversation else None
     if within:
         if session is None:
             raise RpcError(EMPTY_QUERY, "To search within a conversation, name its session_id.")
-        conversation = call.here(session).root(live.current_key(session))
-    hits = call.view_in(session).search(
+        conversation_id = call.here(session).root(live.current_key(session))
+    mine = call.view_in(session)
+    hits = mine.search(
         query,
         limit=max(1, min(limit, 100)),
         offset=max(0, offset),
         sort=None if sort == "best" else sort,
-        conversation_id=conversation,
+        conversation_id=conversation_id,
+        role_filter=[role] if role else None,
+        source_filter=[source] if source else None,
+        since=None if days is None else call.db.clock - max(1, min(days, 36500)) * 86_400,
     )
-    return {
-        "query": query,
-        "results": [
-            {
-                "session_id": hit["session_id"],
-                "message_id": hit.get("id"),
-                "title": hit.get("title"),
-                "role": hit.get("role"),
-                "snippet": hit["snippet"],
-                "timestamp": hit.get("timestamp"),
-                "source": hit.get("source"),
-            }
-            for hit in hits
-        ],
+    return {"query": query, "results": [_hit(mine, hit, context) for hit in hits]}
+
+
+def _hit(mine: PersonView, hit: dict[str, Any], context: bool) -> wire.Hit:
+    shown: wire.Hit = {
+        "session_id": hit["session_id"],
+        "message_id": hit.get("id"),
+        "title": hit.get("title"),
+        "role": hit.get("role"),
+        "snippet": hit["snippet"],
+        "timestamp": hit.get("timestamp"),
+        "source": hit.get("source"),
     }
+    if context and hit.get("id") is not None:
+        page = mine.page(hit["session_id"], around=hit["id"], limit=AROUND)["messages"]
+        said = [row for row in page if row["id"] == hit["id"] or _text(row)]
+        at = next((at for at, row in enumerate(said) if row["id"] == hit["id"]), None)
+        if at is not None:
+            shown["before"] = _near(said[at - 1]) if at else None
+            shown["after"] = _near(said[at + 1]) if at + 1 < len(said) else None
+    return shown
+
+
+def _text(row: dict[str, Any]) -> str:
+    """What a person or the model said in a message; nothing for a tool's result."""
+    is_said = row["role"] in ("user", "assistant") and row["content"]
+    return plain_text(row["content"]).strip() if is_said else ""
+
+
+def _near(row: dict[str, Any]) -> wire.Near:
+    return {"role": row["role"], "text": " ".join(_text(row)[:NEAR].split())}
 
 
 @method("session.save", scope=TALK, slow=True)

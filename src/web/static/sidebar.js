@@ -7,7 +7,7 @@ import { go, place, me } from "./app.js";
 import { follow } from "./page.js";
 
 const GLYPHS = { __proto__: null, tui: "▣", cli: "▣", telegram: "✈", matrix: "◫", api_server: "⇄", webhook: "↯", cron: "◷" };
-const NAMES = { __proto__: null, tui: "terminal or web", cli: "terminal" };
+export const NAMES = { __proto__: null, tui: "terminal or web", cli: "terminal" };
 
 export const LINKS = [["/find", "Find", "⌕"], ["/inbox", "Inbox", "✉"], ["/jobs", "Jobs", "◷"], ["/usage", "Usage", "◔"], ["/state", "State", "♥"], ["/settings", "Settings", "⚙"]];
 

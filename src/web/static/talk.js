@@ -176,7 +176,7 @@ export class Talk extends Component {
     const info = state?.info, stream = !past && state?.stream;
     const isEmpty = !rows.length && !unsent.length && !stream && !state?.waiting.length;
     const name = info?.title || (isEmpty ? "New conversation" : "Conversation");
-    const base = "/c/" + encodeURIComponent(key);
+    const base = "/c/" + encodeURIComponent(key), then = past && this.props.at ? "?at=" + past.at : "";
     return html`<section class="talk" aria-label="Conversation">
       <header class="bar">
         ${title === null ? html`<h1><button type="button" class="plain" title="Rename" onClick=${() => this.setState({ title: info?.title || "" })}>${written(name)}</button></h1>`
@@ -184,11 +184,12 @@ export class Talk extends Component {
             onInput=${(event) => this.setState({ title: event.target.value })} /></form>`}
         ${info ? html`<span class="quiet facts">${info.model}${info.usage?.context_percent ? html` · ${Math.round(info.usage.context_percent)} %` : null}</span>` : null}
         ${conversation.isNew ? null : html`<nav aria-label="This conversation">${[["history", "History"], ["turn", "Turns"], ["files", "Files"]].map(([page, label]) =>
-          html`<a href=${base + "/" + page} aria-current=${panel === page ? "page" : undefined} onClick=${(event) => { event.preventDefault(); go(panel === page ? base : base + "/" + page); }}>${label}</a>`)}</nav>`}
+          html`<a href=${base + "/" + page} aria-current=${panel === page ? "page" : undefined} onClick=${(event) => { event.preventDefault(); go((panel === page ? base : base + "/" + page) + then); }}>${label}</a>`)}</nav>`}
       </header>
       ${past ? html`<div class="then" role="status"><span>${past.frame || "This is how it was" + (whenOf(past) ? " on " + whenOf(past) : "")}.</span>
         ${["said", "sent"].map((view) => html`<button type="button" key=${view} aria-pressed=${past.view === view ? "true" : "false"} onClick=${() => conversation.goTo(past.at, view, past.frame).catch((error) => this.setState({ said: error.message }))}>${view === "said" ? "As said" : "As sent to the model"}</button>`)}
         <button type="button" onClick=${() => this.branch({ id: past.at })}>Branch from here</button>
+        <button type="button" onClick=${() => go(base + "/files" + then)}>Files of then</button>
         <button type="button" onClick=${() => { conversation.now(); go(base); }}>Back to now</button></div>` : null}
       <div class="scroll" ref=${this.scroller} onScroll=${() => this.scrolled()} tabindex="0" role="log" aria-label="Transcript" aria-live="off">
         <div class="column">

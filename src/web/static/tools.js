@@ -2,6 +2,8 @@
 import { html, Component } from "./dom.js";
 import { lasting, plain, plural, textOf, written } from "./text.js";
 
+const LARGEST = 250000; // lines times lines that are compared one by one
+const CHANGES = ["old_string", "new_string", "patch", "content"]; // shown as lines with a sign instead
 const HEADS = ["command", "path", "pattern", "query", "url", "goal", "name", "action"];
 
 function parsed(call) {
@@ -14,10 +16,27 @@ function headline(args) {
 }
 /** What a change of a file looks like, as lines with a sign; null if the call changes none. */
 function changeOf(args) {
-  if (typeof args.old_string === "string" && typeof args.new_string === "string")
-    return [...args.old_string.split("\n").map((line) => "-" + line), ...args.new_string.split("\n").map((line) => "+" + line)];
-  if (typeof args.patch === "string") return args.patch.split("\n");
+  if (typeof args.old_string === "string" && typeof args.new_string === "string") return changed(linesOf(args.old_string), linesOf(args.new_string));
+  if (typeof args.patch === "string") return linesOf(args.patch);
+  if (typeof args.content === "string" && typeof args.path === "string") return linesOf(args.content).map((line) => "+" + line);
   return null;
+}
+const linesOf = (text) => (text.endsWith("\n") ? text.slice(0, -1) : text).split("\n");
+/** Lines with their signs: what both have stays where it is, by their longest common part. */
+function changed(before, after) {
+  if (before.length * after.length > LARGEST) return [...before.map((line) => "-" + line), ...after.map((line) => "+" + line)];
+  const width = after.length + 1, common = new Uint16Array((before.length + 1) * width);
+  for (let at = before.length - 1; at >= 0; at--)
+    for (let other = after.length - 1; other >= 0; other--)
+      common[at * width + other] = before[at] === after[other] ? common[(at + 1) * width + other + 1] + 1 : Math.max(common[(at + 1) * width + other], common[at * width + other + 1]);
+  const lines = [];
+  let at = 0, other = 0;
+  while (at < before.length || other < after.length) {
+    if (at < before.length && other < after.length && before[at] === after[other]) { lines.push(" " + before[at]); at++; other++; }
+    else if (other >= after.length || (at < before.length && common[(at + 1) * width + other] >= common[at * width + other + 1])) lines.push("-" + before[at++]);
+    else lines.push("+" + after[other++]);
+  }
+  return lines;
 }
 export const Diff = ({ lines }) => html`<pre class="diff" tabindex="0">${lines.slice(0, 2000).map((line) =>
   html`<span class=${line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : line.startsWith("@@") ? "where" : undefined}>${written(line)}${"\n"}</span>`)}</pre>`;
@@ -43,10 +62,10 @@ export class Tools extends Component {
   }
 }
 
-class Card extends Component {
+export class Card extends Component {
   render({ call, live }, { all }) {
     const args = parsed(call), change = changeOf(args);
-    const shown = Object.entries(args).filter(([name]) => !change || !["old_string", "new_string", "patch"].includes(name));
+    const shown = Object.entries(args).filter(([name]) => !change || !CHANGES.includes(name));
     const result = plain(textOf(call.result));
     const long = result.length > 4000 && !all;
     return html`<article class="card tool">
