@@ -96,8 +96,8 @@ def activity_by(
             f" AND m.role IN {roles} GROUP BY quarter, name",
             given,
         ):
-            place = (local_day(quarter), name or "")
-            counts[place] = counts.get(place, 0) + count
+            key = (local_day(quarter), str(name or ""))
+            counts[key] = counts.get(key, 0) + count
     return {
         "messages": dict(sorted(messages.items())),
         "spent": _spent_by(conn, since, by, user_id),

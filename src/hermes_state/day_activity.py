@@ -30,7 +30,10 @@ def list_day(
     `user_id`, only one person's. ValueError for what is no day.
     """
     date = time.strptime(day, "%Y-%m-%d")
-    begin, end = (time.mktime((*date[:2], date[2] + more, *[0] * 5, -1)) for more in (0, 1))
+    begin, end = (
+        time.mktime((date.tm_year, date.tm_mon, date.tm_mday + more, 0, 0, 0, 0, 0, -1))
+        for more in (0, 1)
+    )
     found: dict[str, dict[str, Any]] = {}
     if by != "tool" or group is None:
         for row in _calls(conn, begin, end, _CALL_GROUPS.get(by), group, user_id):

@@ -18,7 +18,7 @@ SINKS = re.compile(
     r"dangerouslySetInnerHTML|srcdoc|createContextualFragment|setAttribute\(\s*[\"']on"
 )
 FIRST_LOAD = 75_000
-EVERYTHING = 150_000
+EVERYTHING = 160_000
 
 
 def packed(path) -> int:

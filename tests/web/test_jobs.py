@@ -48,7 +48,7 @@ async def test_a_job_is_made_changed_and_removed(browser, served: Site) -> None:
 async def test_a_revoked_browser_is_put_out_at_once(browser, served: Site) -> None:
     with served.store() as db:
         ada = db.resolve_person("Ada") or db.add_person("Ada")
-    async with shown(browser, served, key=served.key(ada.id)) as other:
+    async with shown(browser, served, key=served.new_key(ada.id)) as other:
         await other.wait_for_selector("[data-composer]")
         async with shown(browser, served, "/settings") as page:
             device = page.locator("li", has_text="test " + ada.id)
