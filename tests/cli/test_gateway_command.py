@@ -166,7 +166,7 @@ def test_setting_telegram_up(tmp_path: Path) -> None:
     assert token not in "".join(said)
 
 
-@pytest.mark.parametrize(("first", "token"), [("9", ""), ("1", "not a token")])
+@pytest.mark.parametrize(("first", "token"), [("99", ""), ("1", "not a token")])
 def test_a_wrong_answer_changes_nothing(tmp_path: Path, first: str, token: str) -> None:
     said: list[str] = []
     assert set_up(tmp_path, lambda _: first, lambda _: token, said.append) == 1

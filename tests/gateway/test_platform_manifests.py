@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from agent.config import load_config
+from agent.config.env import parse_dotenv
 from gateway.config import Platform
+from gateway.config_load import load_gateway_config
 from gateway.platforms.base import PlatformAdapter
 from gateway.platforms.manifest import Manifest, resolve
 from gateway.platforms.registry import all_manifests, capabilities_of, find_manifest, own_manifests
+from hermes_base.redaction import MASK, redact
+from hermes_cli.gateway_setup import set_up
 
 PLATFORMS = Path(__file__).parents[2] / "src" / "gateway" / "platforms"
 
@@ -85,3 +90,35 @@ def test_manifests_are_cheap_to_import() -> None:
     }
     assert not heavy & set(modules.split())
     assert not adapters.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "secrets", "kept"),
+    [
+        (
+            "discord",
+            ["a" * 26 + ".Gabcde." + "b" * 38],
+            {"DISCORD_BOT_TOKEN": "a" * 26 + ".Gabcde." + "b" * 38, "DISCORD_ALLOWED_USERS": "42"},
+        ),
+        (
+            "slack",
+            ["xoxb-1-2-abcdefghij", "xapp-1-A1-2-abcdefghij"],
+            {
+                "SLACK_BOT_TOKEN": "xoxb-1-2-abcdefghij",
+                "SLACK_APP_TOKEN": "xapp-1-A1-2-abcdefghij",
+                "SLACK_ALLOWED_USERS": "42",
+            },
+        ),
+    ],
+)
+def test_setting_one_up_asks_and_enables_it(
+    tmp_path: Path, name: str, secrets: list[str], kept: dict[str, str]
+) -> None:
+    offered = [one.name for one in all_manifests().values() if one.has_setup]
+    answers, given = iter([str(offered.index(name) + 1), "42"]), iter(secrets)
+    assert set_up(tmp_path, lambda _: next(answers), lambda _: next(given), lambda _: None) == 0
+    written, problems = parse_dotenv((tmp_path / ".env").read_text())
+    assert written == kept and not problems
+    config = load_gateway_config(load_config(tmp_path, written)).platforms[Platform(name)]
+    assert config.enabled and config.allowed_users == ("42",)
+    assert redact(f"it is {secrets[-1]}") == f"it is {MASK}"

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("slack_sdk", reason="slack-sdk is not installed: pip install -e '.[slack]'")
@@ -25,6 +25,7 @@ from gateway.platforms.slack.messages import (
     read_press,
 )
 
+from .. import seeds
 from .adapter_conformance import AdapterConformance
 from .slack_api import SlackApi
 from .slack_chats import SlackPlace
@@ -112,6 +113,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
+@settings(max_examples=seeds.examples(40))
 def test_any_event_is_read_or_refused(event: object) -> None:
     for read in (
         lambda: read_event(event, US),

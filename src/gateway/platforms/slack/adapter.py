@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -64,6 +65,8 @@ class SlackAdapter(PlatformAdapter):
         self._socket: SocketModeClient | None = None
         self._http: Any = None
         self._parts: tuple[Reader, Sender] | None = None
+        self._connected_at = -math.inf
+        """When the socket was last seen to be open, since the adapter was connected."""
         self._names: OrderedDict[str, str | None] = OrderedDict()
 
     @property
@@ -202,13 +205,13 @@ class SlackAdapter(PlatformAdapter):
 
     async def _watch(self, socket: SocketModeClient) -> None:
         """End the waiting when the library does not come back."""
-        away_since = time.monotonic()
+        away_since, self._connected_at = time.monotonic(), -math.inf
         connecting = asyncio.ensure_future(socket.connect())
         try:
             while time.monotonic() - away_since < AWAY_SECONDS:
                 await asyncio.sleep(LOOK_SECONDS)
                 if await socket.is_connected():
-                    away_since = time.monotonic()
+                    away_since = self._connected_at = time.monotonic()
         finally:
             connecting.cancel()
         raise ConnectionError("Slack's socket is silent")
@@ -229,7 +232,7 @@ class SlackAdapter(PlatformAdapter):
 
     async def _said(self, _: Any, message: dict[str, Any], raw: str | None) -> None:
         if message.get("type") == "hello":
-            self.reader.begin_session()
+            self.reader.begin_session(time.monotonic() - self._connected_at)
 
     async def _requested(self, socket: Any, request: Any) -> None:
         async def acknowledge() -> None:

@@ -1,7 +1,7 @@
 """Reading an app's events: each chat in order, each acknowledged only when it is stored.
 
-An envelope that is not acknowledged is delivered again, a few times. In a new connection the chats'
-histories are read too, for what came while nobody was connected for longer than that.
+An envelope that is not acknowledged is delivered again, a few times. After a longer absence the
+chats' histories are read too, for what came meanwhile.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ MISSED_SECONDS = 7 * 24 * 3600
 """How far back it is looked for what came while nobody was connected."""
 PAGE, MOST_PAGES, MOST_CHATS = 200, 20, 200
 REMEMBERED = 1000
+BRIEF_SECONDS = 30.0
+"""Being away for less is bridged by Slack, which tries again for some minutes."""
+MARGIN = 60_000_000
+"""Microseconds by which events of different chats may come in another order than their times."""
+THREAD_SECONDS, MOST_THREADS = 24 * 3600, 20
+"""Of one chat: the threads in which something was said last, of so long ago at most."""
 _LIST = "(list of conversations)"
 NOT_YOURS = "You may not use this here."
 
@@ -54,13 +60,12 @@ class Reader:
         self._adapter = adapter
         self._lanes = Lanes()
         self._caught_up: set[str] = set()
-        """Chats whose history was read since the connection was made."""
-        self._catching_up = 0
+        """Chats whose history was read since we were away."""
         self._from_history: OrderedDict[str, None] = OrderedDict()
         """Messages that were read from a history, and may be delivered as well."""
         self.place = Place()
         self._before = Place()
-        """How far chats were read when the connection was made."""
+        """How far chats were read when we came back."""
         self._is_first = False
         self._changed = False
 
@@ -72,12 +77,13 @@ class Reader:
         self.place = place
         self._changed = True
 
-    def begin_session(self) -> None:
+    def begin_session(self, away_seconds: float) -> None:
         """A new connection: what came before it may be in the histories only."""
+        if away_seconds < BRIEF_SECONDS:
+            return  # Slack delivers again what it could not deliver
         self._before = self.place.copy()
         self._caught_up.clear()
         if not self._is_first:  # else there is nothing that we were away for
-            self._catching_up += 1
             self._lanes.put(_LIST, self._look_through)
         self._is_first = False
 
@@ -108,7 +114,6 @@ class Reader:
     async def stop(self) -> None:
         """Drop what waits; it was not acknowledged, or is in the histories."""
         await self._lanes.stop()
-        self._catching_up = 0
 
     async def keep_place(self) -> None:
         """Keep the place whenever it has changed, until cancelled."""
@@ -135,25 +140,17 @@ class Reader:
     async def _look_through(self) -> None:
         """Read the histories of the chats that we are in."""
         began = now()
-        try:
-            channels = await self._list()
-        finally:
-            self._catching_up -= 1
-        for channel in channels[:MOST_CHATS]:
-            self._catching_up += 1
-            self._lanes.put(channel, partial(self._catch_up, channel, planned=True))
-        # Behind all of those, nothing is left that is older than this.
-        self._catching_up += 1
-        self._lanes.put(_LIST, partial(self._settle, began))
+        channels = (await self._list())[:MOST_CHATS]
+        pending = set(channels)
+        for channel in channels:
+            self._lanes.put(channel, partial(self._read_planned, channel, pending, began))
 
-    async def _settle(self, began: int) -> None:
-        try:
-            while self._catching_up > 1:
-                await asyncio.sleep(FIRST_PAUSE)
-        finally:
-            self._catching_up -= 1
-        self.place.since = max(self.place.since, began - 60_000_000)
-        self._changed = True
+    async def _read_planned(self, channel: str, pending: set[str], began: int) -> None:
+        await self._catch_up(channel)
+        pending.discard(channel)
+        if not pending:  # nothing is left anywhere that is older than this
+            self.place.since = max(self.place.since, began - MARGIN)
+            self._changed = True
 
     async def _list(self) -> list[str]:
         """The ids of the chats that we are in."""
@@ -176,25 +173,23 @@ class Reader:
         known = [name for name in self._before.chats if ":" not in name]
         return [*reversed(known), *(name for name in found if name not in set(known))]
 
-    async def _catch_up(self, channel: str, *, planned: bool = False) -> None:
-        """Read what came in a chat since it was read last, once in a connection."""
-        try:
-            if channel and channel not in self._caught_up:
-                self._caught_up.add(channel)
-                await self._read_chat(channel)
-        finally:
-            if planned:
-                self._catching_up -= 1
+    async def _catch_up(self, channel: str) -> None:
+        """Read what came in a chat since it was read last, once after we were away."""
+        if channel and channel not in self._caught_up:
+            self._caught_up.add(channel)
+            await self._read_chat(channel)
 
     async def _read_chat(self, channel: str) -> None:
         oldest = now() - MISSED_SECONDS * 1_000_000
         after = max(self._before.read_up_to(channel), oldest)
         missed = await self._pages("conversations.history", channel, after)
-        threads = {
-            name.partition(":")[2]: value
+        quiet = now() - THREAD_SECONDS * 1_000_000
+        known = [
+            (name.partition(":")[2], value)
             for name, value in self._before.chats.items()
-            if name.startswith(f"{channel}:") and value >= oldest
-        }
+            if name.startswith(f"{channel}:") and value >= quiet
+        ]
+        threads = dict(known[-MOST_THREADS:])
         for message in missed:
             if message.get("reply_count"):
                 threads.setdefault(str(message["ts"]), after)
