@@ -35,7 +35,11 @@ async def main(home: Path, name: str, section: str) -> None:
         module.FIRST_PAUSE, module.LONGEST_PAUSE = 0.01, 0.05
     given = json.loads(section)
     platform = PlatformConfig(enabled=True, token=given.pop("token"), allow_all=True, extra=given)
-    config = GatewayConfig(platforms={Platform(name): platform}, max_concurrent_sessions=3)
+    config = GatewayConfig(
+        platforms={Platform(name): platform},
+        max_concurrent_sessions=3,
+        busy_input_mode="queue",
+    )
     db = AsyncSessionDB(SessionDB(home / "state.db"))
     runner = GatewayRunner(config, load_config(home, {}), db, home)
     runner._model = ScriptedModel(itertools.repeat(slow_echo))
