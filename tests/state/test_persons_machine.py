@@ -114,7 +114,9 @@ class Persons(RuleBasedStateMachine):
         return sorted({*self.known.persons, *DOORS[1:], *(one.who for one in self.known.merges)})
 
     def pick(self, among: Any, which: int) -> Any:
-        listed = sorted(among)
+        # What was added to a dictionary comes in its order: the ids of devices are drawn anew in
+        # every run, so their order would be another each time that an example is repeated.
+        listed = list(among) if isinstance(among, dict) else sorted(among)
         return listed[which % len(listed)]
 
     def arrive(self, door: str) -> str:

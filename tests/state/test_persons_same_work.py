@@ -24,7 +24,8 @@ NAMED = {
     "family": (), "turns": (), "to_resume": (), "around_message": (1,), "rewind": (1,),
     "title": (), "set_title": ("Mine",), "delegations": (), "handoff": (),
     "hand_over": ("telegram",), "give_up_handoff": ("x",), "choose_mode": ("plan",), "goal": (),
-    "begin_goal": ("t", "p"), "go_on_with_goal": ("p",), "rest_goal": ("r",), "drop_goal": (),
+    "begin_goal": ("t", "p"), "go_on_with_goal": ("p",), "divide_goal": ((),), "rest_goal": ("r",),
+    "drop_goal": (),
     "asked": (), "pending_approvals": (), "approvals": (),
 }  # fmt: skip
 """Functions that take a session's id, and what else they are given."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ NEUTRAL = frozenset({
     "provider", "reasoning_effort", "scope", "slug", "sort", "task", "text", "title",
     "truncate_before_user_ordinal", "value", "within", "view", "undone", "tail", "busy", "counts",
     "by", "for_good", "shared", "target", "url", "kind", "script", "schedule", "prompt",
+    "context", "day", "role", "source",
 })  # fmt: skip
 """Parameters that name nothing of anybody's."""
 
@@ -65,7 +67,7 @@ class Victim:
             ]
         )
         self.sid = me.open(title=f"{SECRET} essay")
-        me.ask(self.sid, f"a {SECRET} question")
+        me.ask(self.sid, f"hello, a {SECRET} question")
         self.key = gateway.key(self.sid)
         self.message = gateway.db.get_messages(self.key)[-1]["id"]
         self.process = me.call("process.list")["processes"][0]["process_id"]
@@ -101,6 +103,8 @@ class Victim:
             "session_id": sessions,
             "current_session_id": [self.sid],
             "id": [self.sid, self.key, self.key[:-2], f"{SECRET} essay"],
+            "conversation": [self.key, self.key[:-2]],
+            "group": ["telegram:1"],
             "entry": [self.entry, SECRET],
             "change": [self.change],
             "device_id": [self.me.device.id],
@@ -284,6 +288,8 @@ def _good(gateway: Gateway, bob: Client, method: rpc.Method) -> dict[str, Any]:
     params = {} if callable(given) else dict(given)
     if "session_id" in parameters(method):
         params["session_id"] = bob.open()
+    if "day" in params:
+        params |= {"day": time.strftime("%Y-%m-%d"), "by": "person"}
     return params
 
 
