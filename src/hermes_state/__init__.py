@@ -160,11 +160,13 @@ __all__ = [
     "stored_owner",
 ]
 
-PUBLIC_MODULES = ("address", "backup", "goals", "history", "jobs", "move", "notes", "server_report")
+PUBLIC_MODULES = (
+    "address", "backup", "goals", "history", "jobs", "move", "notes", "server_report", "webhooks",
+)  # fmt: skip
 """What other packages may import besides the names above: addresses of servers and how one is,
-copies of a store, moving one, what makes a history valid, the kinds of notes, and what a claim of a
-job consists of. Everything else
-in here is this package's own business."""
+copies of a store, moving one, what makes a history valid, the kinds of notes, what a claim of a job
+consists of, and the events that programs are told of. Everything else in here is this package's own
+business."""
 
 # Each is loaded when it is first used: code that needs only an error or a name does not load
 # SQLite, nor asyncio.
