@@ -423,6 +423,8 @@ class AsyncSessionDB:
     usage_since = _InThread(SessionDB.usage_since)
     activity_by = _InThread(SessionDB.activity_by)
     activity_since = _InThread(SessionDB.activity_since)
+    list_day = _InThread(SessionDB.list_day)
+    tool_times = _InThread(SessionDB.tool_times)
     store_stats = _InThread(SessionDB.store_stats)
 
     # Looking back

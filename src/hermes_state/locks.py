@@ -52,8 +52,8 @@ CONVERSATION: dict[str, str] = {
             "fail_handoff",
             "record_compression_failure_cooldown", "clear_compression_failure_cooldown",
             "set_compression_fallback_streak",
-            "set_goal", "resume_goal", "pause_goal", "clear_goal", "own_goal", "judge_goal",
-            "advance_goal",
+            "set_goal", "set_subgoals", "resume_goal", "pause_goal", "clear_goal",
+            "own_goal", "judge_goal", "advance_goal",
         ),
         _SESSION,
     ),
@@ -115,7 +115,7 @@ WHOLE_STORE: frozenset[str] = frozenset({
     "save_gateway_routing_entry", "replace_gateway_routing_entries",
     "delete_gateway_routing_entries", "create_bindings", "rebind_key", "move_bindings",
     "forget_bindings", "import_sessions", "archive_sessions",
-    "finalize_orphaned_compression_sessions", "fix_store",
+    "finalize_orphaned_compression_sessions", "fix_store", "set_webhooks",
 })  # fmt: skip
 """Writes that need the store's lock: rare ones."""
 

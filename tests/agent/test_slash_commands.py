@@ -341,7 +341,8 @@ def test_a_goal(front: Front) -> None:
     assert "3 turns, $2 or 24 hours" in front.shown(
         "/goal Ship it, done when: tests pass --turns 3 --usd 2"
     )
-    wanted = "🎯 Goal, step 1: Ship it\nReached when: tests pass\nTurns: 1 of 3"
+    limits = "1 of 3, $2 at most, 24 hours at most"
+    wanted = f"🎯 Goal, step 1: Ship it\nReached when: tests pass\nTurns: {limits}"
     assert front.shown("/goal show") == front.shown("/goal status") == wanted
     assert front.db.has_notes(front.session_id)
     assert "paused" in front.shown("/goal pause") and not front.db.has_notes(front.session_id)

@@ -64,6 +64,7 @@ ELSEWHERE = {
     "hermes cron history NAME": "test_cmd_cron.py",
     'hermes send --to telegram "The backup is done."': "test_cmd_cron.py",
     "df -h | hermes send --to telegram:42": "test_cmd_cron.py",
+    "hermes send --to home --file report.pdf": "test_cmd_cron.py",
     'hermes send --to home --id backup-today "Done."': "test_cmd_cron.py",
     # A server.
     "hermes store check --url postgresql://me@host/db": "test_cmd_store.py",

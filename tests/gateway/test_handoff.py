@@ -14,8 +14,6 @@ from hermes_state import SessionDB
 
 from .chats import Chats, echo, gateway
 
-ADMIN = PlatformConfig(enabled=True, allow_all=True, admins=["u1"])
-
 
 @pytest.fixture(autouse=True)
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +38,8 @@ async def ended(chats: Chats, session_id: str = "talk") -> tuple[str, str]:
 
 
 async def with_home(chats: Chats, chat_id: str = "1") -> None:
-    chats.runner.config.platforms[Platform.LOCAL] = ADMIN
+    admin = PlatformConfig(enabled=True, allow_all=True, admins=["u1"])
+    chats.runner.config.platforms[Platform.LOCAL] = admin
     assert "home chat of local" in await chats.ask("/sethome", chat_id=chat_id)
 
 

@@ -10,6 +10,7 @@ from hermes_state.replicas import PlatformLease
 from hermes_state.schema import TABLES
 from hermes_state.turns import Lease
 from hermes_state.watches import EventBatch
+from hermes_state.webhooks import Webhook
 
 from .raw import query
 
@@ -37,6 +38,8 @@ _PLAUSIBLE: dict[str, Any] = {
     "LimitUse": LimitUse(_LIMIT, 1.0, 0.0, 1.0),
     "Claim": Claim(None, None, (1,)),
     "Settled": Settled("done"),
+    "Iterable[Subgoal]": [{"text": "text", "reached": False}],
+    "Iterable[Webhook]": [Webhook(UNKNOWN, (), UNKNOWN)],
     "list[str]": [UNKNOWN],
     "list[int]": [10**9],
     "dict[str, str]": {UNKNOWN: "text"},
@@ -47,7 +50,7 @@ _PLAUSIBLE: dict[str, Any] = {
     "Mapping[str, Any] | None": {"role": "user", "content": "text"},
     "Iterable[Mapping[str, Any]]": [{"role": "user", "content": "text"}],
 }
-_BY_NAME: dict[str, Any] = {"facts": {}}
+_BY_NAME: dict[str, Any] = {"facts": {}, "day": "2026-11-18"}
 
 # The search index has tests of its own; closing ends every test.
 _LEFT_OUT = {"close", "view", "search_index", "search_messages", "optimize_fts", "rebuild_fts"}

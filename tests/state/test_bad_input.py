@@ -56,6 +56,7 @@ CREATES = {
     "set_meta",
     "set_wall_folders",
     "set_wall_mode",
+    "set_webhooks",
     "note_preview",
     "settle_at_startup",
     "try_acquire_compression_lock",

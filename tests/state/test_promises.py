@@ -31,6 +31,7 @@ from hermes_state.jobs import Claim, Notice, Settled, Skip
 from hermes_state.schema import TABLES
 from hermes_state.tool_runs import Started
 from hermes_state.turns import Lease
+from hermes_state.webhooks import Webhook
 
 from .memory import memory_folder
 from .raw import query
@@ -392,7 +393,9 @@ TABLE = [
     m("begin_run", job_id="job2", due=50, session_id="s"),
     m("settle_run", job_id="job2", due=50, settled=Settled("failed", "why"),
       notice=Notice("say:f", "t", {"session_key": "k", "platform": "p", "chat_id": "1"})),
+    m("set_webhooks", hooks=[Webhook("h", ("turn.ended",), "everybody")]),
     m("set_goal", session_id="s", text="ship it", prompt="work"),
+    m("set_subgoals", session_id="s", subgoals=[{"text": "test it", "reached": False}]),
     m("pause_goal", session_id="s", reason="later"),
     m("resume_goal", session_id="open", prompt="work"),
     m("own_goal", session_id="s", goal_id="g", step=1),
