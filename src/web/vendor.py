@@ -16,11 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).parent / "static" / "vendor"
-GRAMMARS = (
-    "bash", "cpp", "diff", "go", "ini", "java", "javascript", "json",
-    "markdown", "python", "rust", "sql", "xml", "yaml",
-)  # fmt: skip
-"""The languages whose code is coloured."""
 RENAMED = (
     ('"preact/hooks"', '"./hooks.js"'),
     ('"@preact/signals-core"', '"./signals-core.js"'),
@@ -39,7 +34,6 @@ class Source(NamedTuple):
     after: str = ""
 
 
-_HIGHLIGHT = ("es/core.min.js", *(f"es/languages/{name}.min.js" for name in GRAMMARS))
 SOURCES = (
     Source("preact.js", "preact", "11.2.0", ("dist/preact.mjs",)),
     Source("hooks.js", "preact", "11.2.0", ("hooks/dist/hooks.mjs",)),
@@ -47,7 +41,6 @@ SOURCES = (
     Source("signals.js", "@preact/signals", "2.11.4", ("dist/signals.mjs",)),
     Source("signals-core.js", "@preact/signals-core", "1.14.5", ("dist/signals-core.mjs",)),
     Source("marked.js", "marked", "18.2.0", ("lib/marked.esm.js",)),
-    Source("highlight.js", "@highlightjs/cdn-assets", "11.12.0", _HIGHLIGHT),
     Source(
         "temml.js", "temml", "0.13.5", ("dist/temml.min.js",), after="\nexport default temml;\n"
     ),
@@ -85,25 +78,11 @@ def _read(packed: tarfile.TarFile, name: str) -> str:
 
 def _joined(source: Source, texts: dict[str, str]) -> str:
     """One module of the members of a source."""
-    if source.name == "highlight.js":
-        return _highlighter(texts)
     text = "".join(texts[name] for name in source.members)
     for bare, path in RENAMED:
         text = text.replace(f"from{bare}", f"from{path}").replace(f"from {bare}", f"from {path}")
     lines = [line for line in text.splitlines() if not line.startswith("//# sourceMappingURL")]
     return source.before + "\n".join(lines) + source.after + ("" if source.after else "\n")
-
-
-def _highlighter(texts: dict[str, str]) -> str:
-    """The highlighter with its grammars, which come as modules of their own."""
-    core = texts["es/core.min.js"].replace("export{te as default};", "")
-    parts = [core, "const hljs = te;"]
-    for name in GRAMMARS:
-        grammar = texts[f"es/languages/{name}.min.js"].rpartition("export default")[0]
-        grammar = grammar.rstrip().rstrip(";")
-        grammar = grammar.replace("var hljsGrammar=", f"const grammar_{name}=")
-        parts.append(f"{grammar};\nhljs.registerLanguage({name!r}, grammar_{name});")
-    return "\n".join((*parts, "export default hljs;\n"))
 
 
 if __name__ == "__main__":

@@ -38,3 +38,62 @@ async def test_a_prefix_is_parsed_as_a_whole_text_is(browser, served: Site) -> N
     async with shown(browser, served) as page:
         await page.wait_for_selector("[data-composer]")
         assert await page.evaluate(COMPARE, [address, texts]) == []
+
+
+SAMPLES = {
+    "python": ("@cache\ndef total(rows):  # all\n    return f\"{rows}\", 1.5\n",
+               ["meta @cache", "keyword def", "title total", "comment # all", "keyword return",
+                'string f"{rows}"', "number 1.5"]),
+    "rust": ("fn main<'a>() -> &'a str { println!(\"x\") }",
+             ["keyword fn", "title main", "symbol 'a", "symbol 'a", "keyword str",
+              "built_in println!", 'string "x"']),
+    "ts": ("const re = /a[/]b/g; // `c`", ["keyword const", "regexp /a[/]b/g", "comment // `c`"]),
+    "html": ("<b id=x>a</b><!-- c", ["tag <b", "attr id", "tag >", "tag </b", "tag >",
+                                     "comment <!-- c"]),
+    "yaml": ("a:\n  - b: 'x' # c", ["attr a", "attr b", "string 'x'", "comment # c"]),
+    "SQL": ("select 'it''s' -- c", ["keyword select", "string 'it''s'", "comment -- c"]),
+    "patch": ("@@ -1 @@\n-a\n+b", ["meta @@ -1 @@", "deletion -a", "addition +b"]),
+    "toml": ("[a]\nb = 1", ["section [a]", "attr b", "number 1"]),
+}  # fmt: skip
+LANGUAGES = [
+    "bash", "cpp", "csharp", "css", "diff", "go", "ini", "java", "javascript", "json", "kotlin",
+    "lua", "markdown", "php", "python", "ruby", "rust", "sql", "swift", "xml", "yaml",
+]  # fmt: skip
+HOSTILE = (
+    '"', '\\"', "'", "/*", "=/[", "`", "<a", "<!--", "-", "[", "a", "- ", "$", "${", "\"\"\"",
+    "a:", "a=", "*", "1e", "(/", "\\", "&a", "--[[", "\n[", "|\n", "\n ", "a.", " ",
+)  # fmt: skip
+COLOURED = """async ([address, samples]) => {
+  const { parts, languageOf } = await import(address);
+  return samples.map(([lang, text]) => parts(text, languageOf(lang)));
+}"""
+UNCHANGED = """async ([address, languages, texts, length]) => {
+  const { parts, languageOf } = await import(address);
+  const changed = [];
+  for (const lang of languages) for (const part of texts) {
+    const text = part.repeat(Math.ceil(length / part.length));
+    const drawn = parts(text, languageOf(lang)).map(([, words]) => words).join('');
+    if (drawn !== text) changed.push([lang, part]);
+  }
+  return changed;
+}"""
+
+
+async def test_code_is_coloured_and_not_changed(browser, served: Site) -> None:
+    """Also what somebody wrote who wants the page to stand still: 40 kB of the same."""
+    address = f"/static/{Assets().digest}/code.js"
+    async with shown(browser, served) as page:
+        await page.wait_for_selector("[data-composer]")
+        given = [[lang, text] for lang, (text, _) in SAMPLES.items()]
+        drawn = await page.evaluate(COLOURED, [address, given])
+        for found, (lang, (_, wanted)) in zip(drawn, SAMPLES.items(), strict=True):
+            assert [f"{kind} {words}" for kind, words in found if kind] == wanted, lang
+        for texts, length in ((HOSTILE, 40_000), (TEXTS, 1)):
+            asked = [address, LANGUAGES, list(texts), length]
+            assert await page.evaluate(UNCHANGED, asked) == []
+        asked = [address, [["__proto__", "x"], ["constructor", "x"], ["no such", "x"]]]
+        same = (
+            "async ([address, names]) => { const { colour } = await import(address);"
+            " return names.every(([name, text]) => colour(text, name) === text); }"
+        )
+        assert await page.evaluate(same, asked)

@@ -17,9 +17,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PAGES = ("/", "/find?q=plan", "/inbox", "/usage", "/state", "/settings")
 PANELS = ("", "/history", "/turn", "/files")
-READ = "() => ![...document.querySelectorAll('.quiet')].some((one) => one.textContent === '…')"
+READ = (
+    "() => ![...document.querySelectorAll('.quiet')]"
+    ".some((one) => one.textContent === '…' && one.checkVisibility())"
+)
 COLOURS = ("color-contrast", "link-in-text-block")
-PICTURES = Path(__file__).parents[2] / "docs" / "images"
+PICTURES = Path(os.environ.get("HERMES_PICTURES") or Path(__file__).parents[2] / "docs" / "images")
 PICTURES_WANTED = bool(os.environ.get("HERMES_PICTURES"))
 ANSWER = """Here is **the plan**.
 
