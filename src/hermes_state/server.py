@@ -5,6 +5,8 @@ On a file every write is alone; here it is alone in its conversation, or in the 
 concerns several (`locks` says which), by advisory locks that are taken first and held to the end.
 Under READ COMMITTED each statement then sees what the lock's last holder has written.
 
+Writes of several threads share transactions (`server_group`).
+
 A commit whose answer was lost is usually there. So each write marks its commit: a process that lost
 its connection reads the mark, and invalidates it, so that the lost transaction cannot commit any
 more.
@@ -17,8 +19,8 @@ import logging
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator
-from typing import Literal, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, TypeVar
 
 import psycopg
 from psycopg import errors as pg
@@ -39,6 +41,7 @@ from .errors import (
 from .locks import STORE, ConversationId, Scope
 from .server_connection import PatientConnection, ServerConnection, connect
 from .server_errors import CONFLICTS, is_passing, named
+from .server_group import Queued, State, WriteQueue, lock_at_once
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +66,10 @@ class _LostCommitError(Exception):
     """The connection broke while a commit was on its way."""
 
 
+class _GroupFailedError(Exception):
+    """A write that was taken along failed: each of its group is run alone."""
+
+
 class ServerDatabase:
     """A pool of connections, and how works run on them."""
 
@@ -85,6 +92,7 @@ class ServerDatabase:
         self._permits: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(connections):
             self._permits.put(None)
+        self._queue = WriteQueue()
         self._closed = False
         self._pid = os.getpid()
         self._is_prepared = False
@@ -192,22 +200,45 @@ class ServerDatabase:
         or only those of the topic it names.
         """
         self.require_open()
-        scope, tries = about, 0
+        if about is None:  # the store's: nobody else writes
+            result = self._write(work, about, tell)
+        else:
+            result = self._write_queued(Queued(work, about, tell))
+        if self.on_commit is not None:
+            self.on_commit()
+        return result
+
+    def _write_queued(self, write: Queued[T]) -> T:
+        """Run a write with what else is queued, or wait until another thread has run it."""
+        state = self._queue.enter(write)
+        if state is State.LEADS:
+            try:
+                return self._write(write.work, write.scope, write.tell, leads=True)
+            finally:
+                self._queue.leave()
+        if state is State.DONE or (state is State.UNKNOWN and self._was_committed(*write.mark)):
+            return write.result
+        return self._write(write.work, write.scope, write.tell)
+
+    def _write(
+        self, work: Callable[[Connection], T], scope: Scope, tell: bool | str, leads: bool = False
+    ) -> T:
+        """Run a write until it counts; one that `leads` takes others along at the first try."""
+        tries = 0
         while True:
             tries += 1
             try:
                 with self._connection() as connection:
-                    result = self._run(connection, work, scope, tell)
-                break
+                    return self._run(connection, work, scope, tell, leads)
+            except _GroupFailedError:
+                log.debug("A group of writes to %s is run one by one", self.path)
             except CONFLICTS as error:
                 if scope is STORE:
                     raise named(error, self.path) from error
                 scope = STORE
             except (psycopg.Error, UnicodeError, OverflowError, TypeError) as error:
                 self._retry_or_raise(error, tries)
-        if self.on_commit is not None:
-            self.on_commit()
-        return result
+            leads = False
 
     def _run(
         self,
@@ -215,43 +246,70 @@ class ServerDatabase:
         work: Callable[[Connection], T],
         scope: Scope,
         tell: bool | str,
+        leads: bool,
     ) -> T:
         (clock,) = connection.run_script(f"BEGIN; {_lock(connection, scope)}")
         connection.set_clock(float(clock))
         try:
             result = work(connection)
+            company = self._run_queued(connection) if leads else []
         except BaseException:
             _roll_back(connection)
             raise
+        tells = dict.fromkeys([tell, *(write.tell for write in company)])
+        mark = _next_mark(connection)
+        state = State.UNKNOWN
         try:
-            self._commit(connection, tell)
-        except _LostCommitError as lost:
-            if not self._was_committed(connection):
-                raise psycopg.OperationalError(f"the connection was lost: {lost}") from lost
+            try:
+                self._commit(connection, mark, tells)
+            except _LostCommitError as lost:
+                if not self._was_committed(*mark):
+                    raise psycopg.OperationalError(f"the connection was lost: {lost}") from lost
+            state = State.DONE
+        except psycopg.Error:
+            state = State.ALONE
+            raise
+        finally:
+            for write in company:
+                write.settle(state, mark)
         return result
 
-    def _commit(self, connection: ServerConnection, tell: bool | str) -> None:
+    def _run_queued(self, connection: ServerConnection) -> list[Queued[Any]]:
+        """Run what is queued in the transaction that is under way; returns what was run."""
+        taken = self._queue.take()
+        if not taken:
+            return []
+        try:
+            taken, others = lock_at_once(connection, taken)
+            self._queue.put_back(others)
+            for write in taken:
+                write.result = write.work(connection)
+        except BaseException as error:
+            for write in taken:
+                write.settle(State.ALONE)
+            if isinstance(error, Exception):
+                raise _GroupFailedError from error
+            raise
+        return taken
+
+    def _commit(
+        self, connection: ServerConnection, mark: tuple[str, int], tells: Iterable[bool | str]
+    ) -> None:
         """Commit with a mark; _LostCommitError if the outcome is unknown.
 
         Those who wait are notified right after it, in a transaction of its own but on the same way
         to the server: a NOTIFY keeps every other one out until its transaction is on disk, so that
         writers of different conversations could not commit together.
         """
-        notify = f"; NOTIFY {CHANNEL}" if tell else ""
-        if isinstance(tell, str):
-            notify = f"; NOTIFY {CHANNEL}, '{tell}'"
-        is_first = connection.commits == 0
+        notify = "".join(_notify(tell) for tell in tells)
+        name, number = mark
         try:
-            if is_first:
-                connection.mark = os.urandom(12).hex()
-                marked = (
-                    f"INSERT INTO {server_schema.COMMIT_MARKS} (id, seq)"
-                    f" VALUES ('{connection.mark}', 1)"
-                )
+            if number == 1:
+                marked = f"INSERT INTO {server_schema.COMMIT_MARKS} (id, seq) VALUES ('{name}', 1)"
             else:
-                marked = f"SELECT hermes_mark('{connection.mark}', {connection.commits + 1})"
+                marked = f"SELECT hermes_mark('{name}', {number})"
             connection.run_script(f"{marked}; COMMIT{notify}")
-            connection.commits += 1
+            connection.commits = number
         except pg.SerializationFailure:
             connection.raw.close()  # its mark was taken away: another connection goes on
             raise
@@ -261,7 +319,7 @@ class ServerDatabase:
             if _is_lost(error) or connection.raw.broken or connection.raw.closed:
                 raise _LostCommitError(str(error)) from error
             _roll_back(connection)
-            if not notify or not self._was_committed(connection):
+            if not notify or not self._was_committed(*mark):
                 raise
             connection.raw.close()  # its mark was taken away by the question
             log.warning("Others were not notified of a write to %s: %s", self.path, error)
@@ -269,14 +327,13 @@ class ServerDatabase:
             connection.raw.close()
             raise
 
-    def _was_committed(self, lost: ServerConnection) -> bool:
-        """Whether the last write of a connection that broke is there; if not, it never will be.
+    def _was_committed(self, name: str, number: int) -> bool:
+        """Whether the write of a mark is there; if not, it never will be.
 
         Taking the mark away waits for the old transaction if that is still under way, and keeps it
         from committing if it has not marked yet.
         """
         deadline = time.monotonic() + self.busy_timeout
-        number = lost.commits + 1
         while True:
             try:
                 raw = self.connect()
@@ -286,7 +343,7 @@ class ServerDatabase:
                             f"INSERT INTO {server_schema.COMMIT_MARKS} (id, seq) VALUES (%s, 0)"
                             " ON CONFLICT (id) DO UPDATE SET seq ="
                             f" -abs({server_schema.COMMIT_MARKS}.seq) RETURNING seq",
-                            (lost.mark,),
+                            (name,),
                         ).fetchone()
                 finally:
                     raw.close()
@@ -400,6 +457,19 @@ def _lock(connection: ServerConnection, scope: Scope) -> str:
         lock = f"pg_advisory_xact_lock(hashtextextended({key}, 0))"
         return f"SELECT hermes_lock(''); SELECT {lock}; SELECT hermes_lock('')"
     return f"SELECT hermes_lock({key})"
+
+
+def _next_mark(connection: ServerConnection) -> tuple[str, int]:
+    """Under which name and number the connection's next commit is marked."""
+    if connection.commits == 0:
+        connection.mark = os.urandom(12).hex()
+    return connection.mark, connection.commits + 1
+
+
+def _notify(tell: bool | str) -> str:
+    if isinstance(tell, str):
+        return f"; NOTIFY {CHANNEL}, '{tell}'"
+    return f"; NOTIFY {CHANNEL}" if tell else ""
 
 
 def _is_alive(connection: ServerConnection) -> bool:

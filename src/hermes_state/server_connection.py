@@ -278,7 +278,11 @@ class ServerConnection:
         ServerCursor(self.raw).executemany(numbered(statement), [_encoded(row) for row in rows])
 
     def run_script(self, script: str) -> tuple[bytes, ...]:
-        """Run statements without values in one go; returns the last one's first row, undecoded.
+        """Run statements without values in one go; returns the last one's first row, undecoded."""
+        return self.run_scripts(script)[-1]
+
+    def run_scripts(self, script: str) -> list[tuple[bytes, ...]]:
+        """Run statements without values in one go; returns the first row of each, undecoded.
 
         Every write needs two of them, so they take the short way, past psycopg's cursors.
         """
@@ -288,10 +292,12 @@ class ServerConnection:
         for result in results:
             if result.status == pq.ExecStatus.FATAL_ERROR:
                 raise psycopg.errors.error_from_result(result)
-        last = results[-1]
-        if not last.ntuples:
-            return ()
-        return tuple(last.get_value(0, number) or b"" for number in range(last.nfields))
+        return [
+            tuple(result.get_value(0, number) or b"" for number in range(result.nfields))
+            if result.ntuples
+            else ()
+            for result in results
+        ]
 
     def quoted(self, text: str) -> str:
         """A text as a literal, for a script."""
