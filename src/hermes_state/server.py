@@ -319,9 +319,11 @@ class ServerDatabase:
             if _is_lost(error) or connection.raw.broken or connection.raw.closed:
                 raise _LostCommitError(str(error)) from error
             _roll_back(connection)
-            if not notify or not self._was_committed(*mark):
+            if not notify:
                 raise
-            connection.raw.close()  # its mark was taken away by the question
+            connection.raw.close()  # its mark is taken away by the question
+            if not self._was_committed(*mark):
+                raise
             log.warning("Others were not notified of a write to %s: %s", self.path, error)
         except BaseException:  # Ctrl-C: it may count or not, and so may its mark
             connection.raw.close()

@@ -21,6 +21,7 @@ import psycopg
 import pytest
 
 from hermes_state import SessionDB, StoreClosedError, StoreError, StoreOutcomeUnknownError
+from hermes_state.server import _next_mark
 
 from .. import postgres, seeds
 from .children import Child
@@ -181,10 +182,11 @@ def test_asking_twice_does_not_let_an_old_commit_through(db: SessionDB) -> None:
     with database._connection() as connection:
         connection.run_script("BEGIN")
         connection.execute("INSERT INTO state_meta (key, value) VALUES ('late', 'x')")
-        assert database._was_committed(connection) is False
-        assert database._was_committed(connection) is False
+        mark = _next_mark(connection)
+        assert database._was_committed(*mark) is False
+        assert database._was_committed(*mark) is False
         with pytest.raises(psycopg.errors.SerializationFailure):
-            database._commit(connection, False)
+            database._commit(connection, mark, [False])
     assert db.get_meta("late") is None
 
 
@@ -204,9 +206,12 @@ def test_a_lost_commit_of_which_nobody_can_be_asked(db: SessionDB, proxy: CutPro
 
 
 class Writers:
-    """Threads that append one message after the other, and keep what they were told."""
+    """Threads that append one message after the other, and keep what they were told.
 
-    def __init__(self, address: str, path: Path, count: int = 4) -> None:
+    They are more than lead transactions in each of two stores: some are taken along.
+    """
+
+    def __init__(self, address: str, path: Path, count: int = 12) -> None:
         self.stores = [SessionDB(path, server=address) for _ in range(2)]
         self.acknowledged: list[tuple[int, str, int]] = []
         self.errors: list[BaseException] = []
