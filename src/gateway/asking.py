@@ -18,7 +18,7 @@ from tools.fences import fenced
 
 from .config import Platform
 from .delivery import Delivery
-from .platforms.base import Button, PlatformAdapter, SendError
+from .platforms.base import Button, Capabilities, PlatformAdapter, SendError
 from .session import SessionSource
 
 CLARIFY_SECONDS = 1800.0
@@ -205,7 +205,8 @@ class ChatAsker:
         source = self._source
 
         async def show() -> None:
-            if adapter is not None and adapter.capabilities.buttons:
+            can = adapter.capabilities if adapter is not None else Capabilities()
+            if adapter is not None and (can.buttons or can.reaction_answers):
                 try:
                     await adapter.send(
                         source.chat_id, adapter.format(text), thread_id=source.thread_id,

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 TYPING_SECONDS = 4.0
 FIRST_CHARACTERS = 24
+LONGER = 1.6
+"""By what the time between edits grows where there may be few."""
 STOP_SECONDS = 15.0
 """How long the end of a turn waits for a preview that is on its way."""
 
@@ -39,6 +41,7 @@ class Stream:
         self._on_shown = on_shown
         self._text = ""
         self._shown = ""
+        self._edited = 0
         self.message_id: str | None = None
         """The message that grows, once there is one."""
         self._edits = bool(
@@ -53,6 +56,8 @@ class Stream:
         """Continue in the preview that an earlier process has shown, if there is one."""
         if self._adapter is not None and self._adapter.capabilities.edits:
             self.message_id = message_id
+            if message_id is not None and self._adapter.capabilities.most_edits:
+                self._edits = False  # how many are left nobody knows; one is for the answer
 
     def start(self) -> None:
         """Show that an answer is being made."""
@@ -133,4 +138,12 @@ class Stream:
                 await self._on_shown(self.message_id)
         else:
             await adapter.edit(self._source.chat_id, self.message_id, shown)
+            self._spare_edits(adapter.capabilities.most_edits)
         self._shown = text
+
+    def _spare_edits(self, most: int) -> None:
+        """Where a message can be edited so often only: seldomer each time, and not the last."""
+        if most:
+            self._edited += 1
+            self._interval *= LONGER
+            self._edits = self._edited < most - 1

@@ -34,7 +34,9 @@ async def main(home: Path, name: str, section: str) -> None:
     for module in (delivery, supervision, lanes, reader):
         module.FIRST_PAUSE, module.LONGEST_PAUSE = 0.01, 0.05
     given = json.loads(section)
-    platform = PlatformConfig(enabled=True, token=given.pop("token"), allow_all=True, extra=given)
+    platform = PlatformConfig(
+        enabled=True, token=given.pop("token", ""), allow_all=True, extra=given
+    )
     config = GatewayConfig(
         platforms={Platform(name): platform},
         max_concurrent_sessions=3,

@@ -3,8 +3,9 @@
     python -m tests.gateway.platform_kills slack --kills 100 --seed 1
 
 People write while it runs and while it does not. In the end each message is answered once; on
-Discord, which remembers for minutes only what it was sent, at most once, and told of if it may be
-missing. What is wrong is printed, and the exit code is 1.
+Discord, which remembers for minutes only what it was sent, and on Signal, which does not remember,
+at most once, and told of if it may be missing. What Signal hands out in the very moment of a kill is
+gone. What is wrong is printed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ CHILD = Path(__file__).with_name("platform_child.py")
 CHATS = 8
 LONGEST_LIFE = 1.2
 """Seconds after its connection; long enough for a turn and its delivery."""
+BLINK = 0.05
+"""Seconds before a kill in which a gateway may not have read what lies in its socket."""
 NOTICES = {BROKEN, UNSURE}
 
 
@@ -40,6 +43,7 @@ class Trial:
         self.section = {**section, "base_url": api.url}
         self.chats = chats
         self.asked: dict[str, list[str]] = {chat: [] for chat in chats}
+        self.killed_at: list[float] = []
 
     async def ask(self, chat: str, text: str) -> None:
         """Somebody writes."""
@@ -55,15 +59,20 @@ class Trial:
             texts = self.api.texts(chat)
             for text in asked:
                 times = sum(f"{text}." in shown for shown in texts)
-                if times > 1 or (times == 0 and not NOTICES & set(texts)):
+                is_missing = times == 0 and not NOTICES & set(texts)
+                if times > 1 or (is_missing and not self.is_lost(text)):
                     found.append(f"{chat}: {text} was answered {times} times")
         return found
+
+    def is_lost(self, text: str) -> bool:
+        """Whether nobody can know of a message any more."""
+        return False
 
     @property
     def is_over(self) -> bool:
         """Whether everybody has got something for everything."""
         return all(
-            sum(f"{text}." in "".join(self.api.texts(chat)) for text in asked)
+            sum(f"{text}." in "".join(self.api.texts(chat)) or self.is_lost(text) for text in asked)
             + sum(shown in NOTICES for shown in self.api.texts(chat))
             >= len(asked)
             for chat, asked in self.asked.items()
@@ -90,6 +99,22 @@ class OnDiscord(Trial):
         self.api.sessions.clear()
 
 
+class OnSignal(Trial):
+    """Whatever is handed out is gone; what is not, waits."""
+
+    async def ask(self, chat: str, text: str) -> None:
+        await self.api.say(f"{text}.", user=chat)
+
+    def is_lost(self, text: str) -> bool:
+        """Whether it was handed out when a gateway was killed: nobody has read it."""
+        handed = [
+            when
+            for when, said in self.api.handed
+            if (said["envelope"].get("dataMessage") or {}).get("message") == f"{text}."
+        ]
+        return any(0 <= killed - when < BLINK for when in handed for killed in self.killed_at)
+
+
 async def run(name: str, kills: int, seed: int) -> list[str]:
     """Kill a gateway so often; returns what is wrong."""
     draw = random.Random(seed)
@@ -105,6 +130,14 @@ async def run(name: str, kills: int, seed: int) -> list[str]:
                 api.members += chats
                 section = {"token": BOT_TOKEN, "app_token": APP_TOKEN}
                 return await _trial(OnSlack(api, section, chats), name, home, kills, draw)
+        if name == "signal":
+            from .signal_chats import section as signal_section
+            from .signal_daemon import SignalDaemon, person
+
+            async with SignalDaemon() as daemon:
+                chats = [person(number) for number in range(100, 100 + CHATS)]
+                trial: Trial = OnSignal(daemon, signal_section(daemon), chats)
+                return await _trial(trial, name, home, kills, draw)
         from .discord_api import TOKEN, DiscordApi
 
         async with DiscordApi() as discord:
@@ -159,6 +192,7 @@ async def _lives(trial: Trial, name: str, home: Path, until: Callable[[], Awaita
     try:
         await until()
     finally:
+        trial.killed_at.append(time.monotonic())
         child.kill()
         await child.wait()
     await trial.api.until(lambda: trial.api.connected == 0)
@@ -167,7 +201,7 @@ async def _lives(trial: Trial, name: str, home: Path, until: Callable[[], Awaita
 def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("platform", choices=["discord", "slack"])
+    parser.add_argument("platform", choices=["discord", "signal", "slack"])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()

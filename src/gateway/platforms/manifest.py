@@ -39,11 +39,15 @@ class Capabilities:
     buttons: bool = False
     typing: bool = False
     reactions: bool = False
+    reaction_answers: bool = False
+    """Whether a reaction of a person under a question answers it, as a button would."""
     media: bool = False
     repeatable: bool = False
     """Whether a text that is sent again under the same key is shown once, by whichever process."""
     edit_interval: float = 1.0
     """Seconds between two edits of a streamed answer, by the platform's rate limit."""
+    most_edits: int = 0
+    """How often one message can be edited; 0 for any number. The last is for the whole answer."""
     people: bool = True
     """Whether people read there, who are told of a restart; programs ask again themselves."""
     pushes: bool = True

@@ -1,0 +1,1 @@
+"""Signal, by the JSON-RPC daemon of signal-cli."""

@@ -1,0 +1,168 @@
+"""Receiving: what the daemon hands out is put down at once, and handed in chat by chat.
+
+signal-cli hands a message out once, and tells Signal's servers so: nothing comes again. So it is
+read as soon as it comes, and lies on disk until the gateway has stored it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..lanes import Lanes, hand_in
+from .client import Connection, RpcError, SignalError
+from .media import fetch_all
+from .messages import GROUP, Incoming, MalformedEnvelopeError, identity, name_of, read_envelope
+from .unstored import Unstored
+
+if TYPE_CHECKING:
+    from .adapter import SignalAdapter
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = 1000
+SUBSCRIBE_SECONDS = 30.0
+MOST_WAITING = 2000
+"""Messages that were read and not stored; then the daemon waits."""
+ROOM_SECONDS = 0.05
+
+
+class Reader:
+    """Hands in what the daemon says; it outlives connections, since what it has seen does."""
+
+    def __init__(self, adapter: SignalAdapter) -> None:
+        self._adapter = adapter
+        self._lanes = Lanes()
+        self._waiting = 0
+        """Messages that are being handed in."""
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        """Messages that were read: the daemon may say one twice, to two subscriptions."""
+        self._subscription: int | None = None
+
+    @property
+    def _unstored(self) -> Unstored:
+        return Unstored(self._adapter.host.home)
+
+    async def subscribe(self, connection: Connection, params: Mapping[str, Any]) -> None:
+        """Have the daemon receive: one that was started with --receive-mode=manual waits for it.
+        What comes with its answer is handed in by `run`."""
+        name = connection.write("subscribeReceive", params)
+        await connection.drain()
+        self._subscription = None
+        async with asyncio.timeout(SUBSCRIBE_SECONDS):
+            while True:
+                given = await connection.read()
+                if given.get("id") != name:
+                    self._put_down(connection, given)
+                    continue
+                if given.get("error") is not None:
+                    raise SignalError(f"signal-cli does not receive: {RpcError(given['error'])}")
+                result = given.get("result")
+                self._subscription = result if isinstance(result, int) else None
+                return
+
+    async def run(self, connection: Connection) -> None:
+        """Receive until cancelled; raises BrokenError at the end of the connection."""
+        self._waiting = 0
+        try:
+            for envelope in self._unstored.read():
+                self._hand_on(envelope)
+            while True:
+                kept = self._put_down(connection, await connection.read())
+                if kept is not None:
+                    self._hand_on(kept)
+                while self._waiting >= MOST_WAITING:
+                    await asyncio.sleep(ROOM_SECONDS)
+        finally:
+            await self._lanes.stop()
+
+    def _put_down(
+        self, connection: Connection, given: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """Keep what came until it is stored; None if it is nothing to us."""
+        if given.get("method") != "receive":
+            return None
+        params = given.get("params")
+        try:
+            envelope, account = identity(params if isinstance(params, Mapping) else {})
+            if account and account not in self._adapter.listening.own:
+                return None  # for another account of the same daemon
+            self._note_mode(connection, params or {})
+            name = name_of(envelope)
+            if name in self._seen or read_envelope(envelope, self._adapter.listening) is None:
+                return None
+        except MalformedEnvelopeError as error:
+            log.warning("signal-cli said something that cannot be read: %s", error)
+            return None
+        self._unstored.add(envelope)
+        self._seen[name] = None
+        while len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return envelope
+
+    def _note_mode(self, connection: Connection, params: Mapping[str, Any]) -> None:
+        if "subscription" in params or self._subscription is None:
+            return
+        # It says everything to us anyway, so everything twice.
+        log.warning(
+            "signal-cli's daemon receives whether we are there or not: what comes while the"
+            " gateway is away is lost. Start it with --receive-mode=manual."
+        )
+        connection.write("unsubscribeReceive", {"subscription": self._subscription})
+        self._subscription = None
+
+    def _hand_on(self, envelope: Mapping[str, Any]) -> None:
+        try:
+            incoming = read_envelope(envelope, self._adapter.listening)
+        except MalformedEnvelopeError as error:
+            log.warning("A message that was kept cannot be read: %s", error)
+            incoming = None
+        if incoming is None:
+            return
+        self._waiting += 1
+        # There is room: more than so many are not read.
+        self._lanes.put(incoming.event.source.chat_id, partial(self._take, incoming))
+
+    async def _take(self, incoming: Incoming) -> None:
+        try:
+            taken = self._answer(incoming) if incoming.reaction else incoming
+            if taken is not None:
+                await self._hand_in(taken)
+        except Exception:
+            # Whatever one message meets, it is not to be met again at every start.
+            log.exception("A message of %s could not be taken", incoming.author)
+        self._waiting -= 1
+        if not self._waiting:
+            self._unstored.clear()
+
+    def _answer(self, incoming: Incoming) -> Incoming | None:
+        """A reaction under a question of ours, as its answer; any other says nothing."""
+        event = incoming.event
+        data = self._adapter.sender.answer_of(str(event.reply_to), incoming.reaction)
+        if data is None:
+            return None
+        event.text = event.button = data
+        return incoming
+
+    async def _hand_in(self, incoming: Incoming) -> None:
+        adapter, event = self._adapter, incoming.event
+        may_talk = await adapter.host.is_allowed(event.source)
+        if incoming.attachments and may_talk:
+            with adapter.host.expecting(event.source):
+                await fetch_all(adapter, incoming)
+                is_stored = await hand_in(adapter.on_message, event)
+        else:
+            if incoming.attachments and not event.text:
+                event.text = f"[{incoming.attachments[0].name}]"
+            is_stored = await hand_in(adapter.on_message, event)
+        if is_stored and may_talk and self._tells_read(incoming):
+            adapter.host.spawn(adapter.sender.tell_read(incoming.author, incoming.sent_at))
+
+    def _tells_read(self, incoming: Incoming) -> bool:
+        adapter, is_group = self._adapter, incoming.event.source.chat_id.startswith(GROUP)
+        is_message = not is_group and not incoming.reaction
+        return adapter.read_receipts and is_message and not adapter.listening.note_to_self

@@ -1,0 +1,99 @@
+"""A gateway that is reached only through the scripted Signal, and the place for its adapter."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent.config import load_config
+from agent.model import ModelRequest
+from agent.scripted import ScriptedModel, Step
+from gateway.config import GatewayConfig, Platform, PlatformConfig
+from gateway.platforms.base import MessageEvent
+from gateway.platforms.host import StandaloneHost
+from gateway.platforms.signal.adapter import SignalAdapter
+from gateway.run import GatewayRunner
+from hermes_state import AsyncSessionDB, SessionDB
+
+from .adapter_conformance import Place
+from .chats import CONFIG, Chats, echo
+from .signal_daemon import ACCOUNT, ANN, Fault, SignalDaemon
+
+
+def section(daemon: SignalDaemon, **more: Any) -> dict[str, Any]:
+    """The adapter's section, as it points to the scripted daemon."""
+    folder = str(daemon.folder or "/nonexistent")
+    return {"account": ACCOUNT, "address": daemon.url, "attachments": folder, **more}
+
+
+@asynccontextmanager
+async def signal_gateway(
+    home: Path,
+    daemon: SignalDaemon,
+    steps: Iterable[Step | Callable[[ModelRequest], Step]] | None = None,
+    *,
+    allow_all: bool = True,
+    allowed_users: tuple[str, ...] = (),
+    extra: dict[str, Any] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Chats]:
+    """A gateway that is stopped at the end; called again with the same home, it is a restart."""
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(CONFIG)
+    platform = PlatformConfig(
+        enabled=True, allow_all=allow_all, allowed_users=allowed_users,
+        extra=section(daemon, **(extra or {})),
+    )  # fmt: skip
+    config = GatewayConfig(
+        platforms={Platform.SIGNAL: platform}, **{"drain_timeout": 5.0, **settings}
+    )
+    db = AsyncSessionDB(SessionDB(home / "state.db"))
+    runner = GatewayRunner(config, load_config(home, {}), db, home)
+    model = ScriptedModel(steps if steps is not None else itertools.repeat(echo))
+    runner._model = model
+    await runner.start()
+    try:
+        await daemon.until(lambda: daemon.connected >= 1)
+        yield Chats(runner, model)
+    finally:
+        await runner.stop()
+        await db.close()
+
+
+async def ignore(event: MessageEvent) -> None:
+    """Takes everything."""
+
+
+class SignalPlace(Place):
+    """The scripted Signal."""
+
+    adapter: SignalAdapter
+    chat_id = user_id = ANN
+
+    def __init__(self, daemon: SignalDaemon, home: Path) -> None:
+        self.daemon = daemon
+        config = PlatformConfig(enabled=True, allow_all=True, extra=section(daemon))
+        self.adapter = SignalAdapter(config, StandaloneHost(config, ignore, home))
+
+    async def person_says(self, text: str) -> Any:
+        return await self.daemon.say(text)
+
+    async def delivered_again(self, said: Any) -> None:
+        await self.daemon.deliver(said)
+
+    def acknowledged(self, said: Any) -> bool:
+        """Signal tells nobody that a message is stored but by its receipt."""
+        return (ANN, said["envelope"]["timestamp"]) in self.daemon.receipts
+
+    async def person_presses(self, label: str) -> None:
+        raise AssertionError("Signal has no buttons")
+
+    def texts(self) -> list[str]:
+        return self.daemon.texts()
+
+    def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
+        kind = "unregistered" if permanent else "rate_limit"
+        self.daemon.faults.append(Fault(kind, retry_after=retry_after or 1))
