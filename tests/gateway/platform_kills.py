@@ -4,8 +4,8 @@
 
 People write while it runs and while it does not. In the end each message is answered once; on
 Discord, which remembers for minutes only what it was sent, and on Signal, which does not remember,
-at most once, and told of if it may be missing. What Signal hands out in the very moment of a kill is
-gone. What is wrong is printed, and the exit code is 1.
+at most once, and told of if it may be missing. What Signal hands out in the very moment of a kill
+is gone. What is wrong is printed, and the exit code is 1.
 """
 
 from __future__ import annotations

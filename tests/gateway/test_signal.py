@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.config import load_config
+from agent.config.env import parse_dotenv
+from gateway.config import Platform
+from gateway.config_load import load_gateway_config
 from gateway.platforms import lanes
+from gateway.platforms.registry import all_manifests
 from gateway.platforms.signal.client import is_local
 from gateway.platforms.signal.formatting import shown_bytes, split_styles, to_signal
 from gateway.platforms.signal.messages import (
@@ -20,6 +25,7 @@ from gateway.platforms.signal.messages import (
     identity,
     read_envelope,
 )
+from hermes_cli.gateway_setup import set_up
 
 from .. import seeds
 from .adapter_conformance import AdapterConformance
@@ -111,6 +117,17 @@ def test_people_are_known_by_their_ids_and_may_be_listed_by_number() -> None:
 def test_where_the_daemon_is() -> None:
     assert is_local("/run/x") and is_local("localhost:7583") and is_local("127.0.0.1:1")
     assert not is_local("box:7583")
+
+
+def test_setting_it_up_asks_and_enables_it(tmp_path: Path) -> None:
+    offered = [one.name for one in all_manifests().values() if one.has_setup]
+    answers = iter([str(offered.index("signal") + 1), ACCOUNT, "", "+15550000042"])
+    assert set_up(tmp_path, lambda _: next(answers), lambda _: "", lambda _: None) == 0
+    written, problems = parse_dotenv((tmp_path / ".env").read_text())
+    assert not problems
+    config = load_gateway_config(load_config(tmp_path, written)).platforms[Platform.SIGNAL]
+    assert config.enabled and config.allowed_users == ("+15550000042",)
+    assert config.extra["account"] == ACCOUNT
 
 
 _NAMES = st.sampled_from(
