@@ -56,7 +56,10 @@ def test_every_top_level_key_is_on_the_page() -> None:
 READ = re.compile(
     r"""(?:environ(?:\.get\(|\[)|is_true\(\w*environ, |_seconds\()\s*"([A-Z][A-Z0-9_]+)"""
 )
-INTERNAL = {"TERM", "COLUMNS", "LOCALAPPDATA", "PATH", "HOME", "XDG_CONFIG_HOME"}
+INTERNAL = {
+    "TERM", "COLUMNS", "LOCALAPPDATA", "PATH", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+}  # fmt: skip
 """What a login or a terminal sets, and nobody would for Hermes."""
 
 

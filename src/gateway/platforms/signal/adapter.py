@@ -73,19 +73,24 @@ class SignalAdapter(PlatformAdapter):
         """Whether a chat is the account's own notes."""
         return chat_id in self._names
 
+    def is_ours(self, account: str) -> bool:
+        """Whether the daemon speaks of our account, by whichever of its names."""
+        if not self._is_multi:
+            self._names.add(account)  # it has no other
+        return account in self._names
+
     # Connection
 
     async def connect(self) -> None:
-        """Reach the daemon and have it receive; raises SignalError, with what to do."""
+        """Reach the daemon; raises SignalError, with what to do."""
         if not self.account:
             raise SignalError("Set platforms.signal.account (or SIGNAL_ACCOUNT) to the number.")
         await self.disconnect()
         # The one that receives comes first: what the daemon says to it alone is not lost.
-        self._incoming = incoming = await Connection.open(self.address)
+        self._incoming = await Connection.open(self.address)
         try:
             self._caller = Caller(await Connection.open(self.address))
             await self._introduce()
-            await self._reader.subscribe(incoming, self._whose())
         except (TimeoutError, RpcError) as error:
             await self.disconnect()
             raise SignalError(f"signal-cli's daemon does not answer: {error}") from error
@@ -118,7 +123,7 @@ class SignalAdapter(PlatformAdapter):
         incoming, caller = self._incoming, self._caller
         if incoming is None or caller is None:
             raise BrokenError("signal-cli's daemon is not connected")
-        receiving = asyncio.ensure_future(self._reader.run(incoming))
+        receiving = asyncio.ensure_future(self._reader.run(incoming, self._whose()))
         try:
             done, _ = await asyncio.wait(
                 [receiving, caller.reading], return_when=asyncio.FIRST_COMPLETED

@@ -26,8 +26,6 @@ log = logging.getLogger(__name__)
 
 REMEMBERED = 1000
 SUBSCRIBE_SECONDS = 30.0
-MOST_WAITING = 2000
-"""Messages that were read and not stored; then the daemon waits."""
 ROOM_SECONDS = 0.05
 
 
@@ -47,9 +45,8 @@ class Reader:
     def _unstored(self) -> Unstored:
         return Unstored(self._adapter.host.home)
 
-    async def subscribe(self, connection: Connection, params: Mapping[str, Any]) -> None:
-        """Have the daemon receive: one that was started with --receive-mode=manual waits for it.
-        What comes with its answer is handed in by `run`."""
+    async def _subscribe(self, connection: Connection, params: Mapping[str, Any]) -> None:
+        """Have the daemon receive: one that was started with --receive-mode=manual waits for it."""
         name = connection.write("subscribeReceive", params)
         await connection.drain()
         self._subscription = None
@@ -57,7 +54,7 @@ class Reader:
             while True:
                 given = await connection.read()
                 if given.get("id") != name:
-                    self._put_down(connection, given)
+                    await self._take_up(connection, given)
                     continue
                 if given.get("error") is not None:
                     raise SignalError(f"signal-cli does not receive: {RpcError(given['error'])}")
@@ -65,20 +62,24 @@ class Reader:
                 self._subscription = result if isinstance(result, int) else None
                 return
 
-    async def run(self, connection: Connection) -> None:
-        """Receive until cancelled; raises BrokenError at the end of the connection."""
+    async def run(self, connection: Connection, whose: Mapping[str, Any]) -> None:
+        """Receive until cancelled; raises BrokenError at the end of the connection. `whose` says
+        for which account of the daemon's."""
         self._waiting = 0
         try:
             for envelope in self._unstored.read():
-                self._hand_on(envelope)
+                await self._hand_on(envelope)
+            # Only now, since from now on all that comes is read at once.
+            await self._subscribe(connection, whose)
             while True:
-                kept = self._put_down(connection, await connection.read())
-                if kept is not None:
-                    self._hand_on(kept)
-                while self._waiting >= MOST_WAITING:
-                    await asyncio.sleep(ROOM_SECONDS)
+                await self._take_up(connection, await connection.read())
         finally:
             await self._lanes.stop()
+
+    async def _take_up(self, connection: Connection, given: Mapping[str, Any]) -> None:
+        envelope = self._put_down(connection, given)
+        if envelope is not None:
+            await self._hand_on(envelope)
 
     def _put_down(
         self, connection: Connection, given: Mapping[str, Any]
@@ -89,7 +90,7 @@ class Reader:
         params = given.get("params")
         try:
             envelope, account = identity(params if isinstance(params, Mapping) else {})
-            if account and account not in self._adapter.listening.own:
+            if account and not self._adapter.is_ours(account):
                 return None  # for another account of the same daemon
             self._note_mode(connection, params or {})
             name = name_of(envelope)
@@ -115,7 +116,7 @@ class Reader:
         connection.write("unsubscribeReceive", {"subscription": self._subscription})
         self._subscription = None
 
-    def _hand_on(self, envelope: Mapping[str, Any]) -> None:
+    async def _hand_on(self, envelope: Mapping[str, Any]) -> None:
         try:
             incoming = read_envelope(envelope, self._adapter.listening)
         except MalformedEnvelopeError as error:
@@ -124,8 +125,9 @@ class Reader:
         if incoming is None:
             return
         self._waiting += 1
-        # There is room: more than so many are not read.
-        self._lanes.put(incoming.event.source.chat_id, partial(self._take, incoming))
+        work = partial(self._take, incoming)
+        while not self._lanes.put(incoming.event.source.chat_id, work):
+            await asyncio.sleep(ROOM_SECONDS)  # meanwhile the daemon waits
 
     async def _take(self, incoming: Incoming) -> None:
         try:
