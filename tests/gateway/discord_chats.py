@@ -12,7 +12,7 @@ from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.base import MessageEvent
+from gateway.platforms.base import MessageEvent, PlatformAdapter
 from gateway.platforms.discord.adapter import DiscordAdapter
 from gateway.platforms.host import StandaloneHost
 from gateway.run import GatewayRunner
@@ -92,6 +92,55 @@ class DiscordPlace(Place):
     async def delivered_again(self, said: Any) -> None:
         await self.api.tell("MESSAGE_CREATE", said)
 
+    async def person_edits(self, said: Any, text: str) -> None:
+        await self.api.rewrite(said, text)
+
+    async def person_sends(self, name: str, data: bytes) -> None:
+        await self.api.until(lambda: self.api.connected == 1)
+        await self.api.say("", files={name: data})
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        chat_id = str(1000 + number)
+        if chat_id not in self.api.channels:
+            self.api.add_channel(chat_id, chat_id)
+        await self.api.say(text, channel_id=chat_id, user_id=chat_id, name=name or "Bob")
+        return chat_id
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        return self.api.texts(chat_id)
+
+    async def person_leaves(self, text: str) -> str:
+        # Direct chats are not listed: what was missed there is not found.
+        if "77" not in self.api.channels:
+            self.api.add_channel("77", guild="900")
+        await self.api.add(self.api.message(f"<@{self.api.bot_id}> {text}", channel_id="77"))
+        return "77"
+
+    async def chat_is_deleted(self) -> None:
+        self.api.gone.add(self.chat_id)
+
+    async def we_are_removed(self) -> None:
+        self.api.closed_to_us.add(self.chat_id)
+
+    async def go_away(self) -> None:
+        await self.api.close()
+
+    async def come_back(self) -> None:
+        await self.api.open()
+
+    async def adopt(self, adapter: PlatformAdapter) -> None:
+        assert isinstance(adapter, DiscordAdapter)
+        self.adapter = adapter
+        await self.api.until(lambda: self.api.connected == 1)
+
+    async def is_there(self, home: Path) -> None:
+        await self.api.until(lambda: self.api.connected == 1)
+        await self.api.until((home / "gateway" / "discord-place.json").exists)
+
+    async def is_deserted(self) -> None:
+        await self.api.until(lambda: self.api.connected == 0)
+        self.api.sessions.clear()
+
     def acknowledged(self, said: Any) -> bool:
         # Discord is told nothing; what counts is how far the channel will not be read again.
         return self.adapter.reader.place.read_up_to(42) >= int(said["id"])
@@ -101,7 +150,8 @@ class DiscordPlace(Place):
         await self.api.press(self.api.sent[-1], label)
 
     def texts(self) -> list[str]:
-        return [one.content or str(one.files) for one in self.api.sent]
+        own = [one for one in self.api.sent if one.channel_id == self.chat_id]
+        return [one.content or str(one.files) for one in own]
 
     def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
         kind = "403" if permanent else "429"

@@ -81,8 +81,8 @@ class World:
         }  # fmt: skip
 
     def new_id(self) -> str:
-        """The next id; ids grow with time."""
-        self._last_id = max(self._last_id + 1, (int(time.time() * 1000) - EPOCH_MS) << 22)
+        """The next id; ids grow with time, and are later than any id made of the time alone."""
+        self._last_id = max(self._last_id + 1, ((int(time.time() * 1000) - EPOCH_MS) << 22) + 1)
         return str(self._last_id)
 
     def message(

@@ -6,26 +6,27 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
 import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.base import MessageEvent
+from gateway.platforms.base import MessageEvent, PlatformAdapter
 from gateway.platforms.irc.adapter import IrcAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, SessionDB
 
 from ..ports import free_port
 from ..programs import find_program
-from .adapter_conformance import Place
+from .adapter_conformance import Place, until
 from .chats import CONFIG, Chats, echo
 
 _CONFIG = """\
@@ -109,13 +110,14 @@ class Person:
 
     _tokens = itertools.count(1)
 
-    def __init__(self, port: int, nick: str, *channels: str) -> None:
+    def __init__(self, port: int, nick: str, *channels: str, real_name: str = "") -> None:
         self.nick = nick
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self._buffer = b""
         self.heard: list[tuple[str, str, str]] = []
         """Who wrote, whereto, and what."""
-        self.write(f"NICK {nick}", f"USER {nick} 0 * :{nick}")
+        self._present = False
+        self.write(f"NICK {nick}", f"USER {nick} 0 * :{real_name or nick}")
         self.read_until(" 376 ")
         for channel in channels:
             self.write(f"JOIN {channel}")
@@ -146,6 +148,8 @@ class Person:
                 if line.startswith("PING "):
                     self.write(f"PONG {line[5:]}")
                 prefix, _, rest = line.partition(" ")
+                if rest.startswith("303 "):
+                    self._present = bool(rest.partition(" :")[2].strip())
                 if rest.startswith(("PRIVMSG ", "NOTICE ")) and "!" in prefix:
                     target, _, text = rest.partition(" ")[2].partition(" :")
                     self.heard.append((prefix[1:].partition("!")[0], target, text))
@@ -155,6 +159,12 @@ class Person:
             if not data:
                 raise ConnectionError("the server has closed")
             self._buffer += data
+
+    def sees(self, nick: str) -> bool:
+        """Whether somebody is connected."""
+        self.write(f"ISON {nick}")
+        self.settle()
+        return self._present
 
     def texts(self, by: str = "hermes", to: str | None = None) -> list[str]:
         """What somebody wrote to us, or into a channel."""
@@ -184,10 +194,11 @@ class Between:
         self.port = 0
         self.refusals: list[str] = []
         """What the next text of ours is answered with, instead of being passed on."""
-        self.groups: list[int] = []
-        """How many lines each text of ours had that was passed on."""
+        self.groups: list[tuple[str, int]] = []
+        """To whom each text of ours went that was passed on, and how many lines it had."""
         self.to_us: list[bytes] = []
         self._lines = 0
+        self._target = ""
         self._is_refused = False
         self._ids = itertools.count(1)
         self._writers: list[asyncio.StreamWriter] = []
@@ -230,6 +241,7 @@ class Between:
                 if self._is_refused:
                     continue
                 self._lines += 1
+                self._target = data.split(b" ")[1].decode().lower()
             elif data.startswith(b"PING :hermes-"):
                 if self.is_deaf and self._lines:
                     continue
@@ -237,7 +249,7 @@ class Between:
                     self._is_refused = False
                     del self.refusals[0]
                 elif self._lines:
-                    self.groups.append(self._lines)
+                    self.groups.append((self._target, self._lines))
                 self._lines = 0
             out.write(data)
         out.close()
@@ -255,28 +267,42 @@ class Between:
         self._writers[-2].write(self.to_us[number])
 
 
+def _as_line(text: str) -> str:
+    """A text as a client can send it: without what ends a line, and no longer than one."""
+    return re.sub(r"[\r\n\0]+", " ", text).encode()[:400].decode(errors="ignore")
+
+
 class IrcPlace(Place):
-    """A direct chat on the server."""
+    """A direct chat on the server, and as many others as are wanted."""
 
     adapter: IrcAdapter
+    keeps_for_later = False
+    crowd = 30
+    lacks: ClassVar = {
+        "person_edits": "what was said stays",
+        "person_sends": "there are no files",
+        "we_are_removed": "nobody is thrown out of a direct chat",
+        "chat_is_deleted": "an answer waits until its person is there again",
+    }
 
     def __init__(self, between: Between, server: Ngircd) -> None:
-        self._between = between
+        self._between, self._server = between, server
         self._ann = Person(server.port, "ann")
+        self._others: dict[int, Person] = {}
         self.chat_id = self.user_id = self._ann.mask
         extra = settings(between.port, max_lines=100_000)
         self.adapter = IrcAdapter(PlatformConfig(enabled=True, extra=extra), _ignore)
         self._said = 0
 
     async def person_says(self, text: str) -> Any:
-        self._ann.say(self.adapter.client.nick, text)
+        self._ann.say("hermes", _as_line(text))
         self._ann.settle()
         self._said += 1
         return self._said
 
     async def delivered_again(self, said: Any) -> None:
+        await until(lambda: len(self._between.to_us) >= said)
         self._between.repeat(said - 1)
-        self._said += 1
 
     def acknowledged(self, said: Any) -> bool:
         return self.adapter.inbound.taken >= int(said)
@@ -285,9 +311,14 @@ class IrcPlace(Place):
         raise NotImplementedError
 
     def texts(self) -> list[str]:
-        self._ann.settle()
-        lines = iter([text for _, _, text in self._ann.heard])
-        return ["\n".join(itertools.islice(lines, count)) for count in self._between.groups]
+        return self._texts_of(self._ann)
+
+    def _texts_of(self, person: Person) -> list[str]:
+        person.settle()
+        lines = iter([text for who, target, text in person.heard
+                      if (who, target) == ("hermes", person.nick)])  # fmt: skip
+        groups = [count for nick, count in self._between.groups if nick == person.nick.lower()]
+        return ["\n".join(itertools.islice(lines, count)) for count in groups]
 
     def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
         if permanent:
@@ -298,8 +329,36 @@ class IrcPlace(Place):
             )
             self._between.refusals.append(wait)
 
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        if number not in self._others:
+            real_name = _as_line(name)
+            self._others[number] = Person(self._server.port, f"p{number}", real_name=real_name)
+        self._others[number].say("hermes", text)
+        return self._others[number].mask
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        return self._texts_of(next(one for one in self._others.values() if one.mask == chat_id))
+
+    async def go_away(self) -> None:
+        await self._between.go_away()
+
+    async def come_back(self) -> None:
+        await self._between.come_back()
+
+    async def adopt(self, adapter: PlatformAdapter) -> None:
+        assert isinstance(adapter, IrcAdapter)
+        self.adapter = adapter
+        await until(lambda: self._ann.sees("hermes"))
+
+    async def is_there(self, home: Path) -> None:
+        await until(lambda: self._ann.sees("hermes"))
+
+    async def is_deserted(self) -> None:
+        await until(lambda: not self._ann.sees("hermes"))
+
     def close(self) -> None:
-        self._ann.close()
+        for person in (self._ann, *self._others.values()):
+            person.close()
 
 
 def settings(port: int, **more: Any) -> dict[str, Any]:

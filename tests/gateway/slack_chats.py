@@ -12,7 +12,7 @@ from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.base import MessageEvent
+from gateway.platforms.base import MessageEvent, PlatformAdapter
 from gateway.platforms.host import StandaloneHost
 from gateway.platforms.slack.adapter import SlackAdapter
 from gateway.run import GatewayRunner
@@ -76,6 +76,7 @@ class SlackPlace(Place):
         self.api = api
         config = PlatformConfig(enabled=True, token=BOT_TOKEN, allow_all=True, extra=section(api))
         self.adapter = SlackAdapter(config, StandaloneHost(config, ignore, home))
+        api.redeliver_seconds = 0.3
 
     async def person_says(self, text: str) -> Any:
         await self.api.until(lambda: self.api.connected == 1)
@@ -83,6 +84,49 @@ class SlackPlace(Place):
 
     async def delivered_again(self, said: Any) -> None:
         await self.api.tell(said)
+
+    async def person_edits(self, said: Any, text: str) -> None:
+        await self.api.rewrite(said, text)
+
+    async def person_sends(self, name: str, data: bytes) -> None:
+        await self.api.until(lambda: self.api.connected == 1)
+        await self.api.say("", files={name: data})
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        chat_id = f"D{1000 + number}"
+        if chat_id not in self.api.members:
+            self.api.members.append(chat_id)
+        if name:
+            profile = {"display_name": name}
+            self.api.people[f"U{1000 + number}"] = {"name": name, "profile": profile}
+        await self.api.say(text, channel=chat_id, user=f"U{1000 + number}")
+        return chat_id
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        return self.api.texts(chat_id)
+
+    async def chat_is_deleted(self) -> None:
+        self.api.gone.add(self.chat_id)
+
+    async def we_are_removed(self) -> None:
+        self.api.members.remove(self.chat_id)
+
+    async def go_away(self) -> None:
+        await self.api.close()
+
+    async def come_back(self) -> None:
+        await self.api.open()
+
+    async def adopt(self, adapter: PlatformAdapter) -> None:
+        assert isinstance(adapter, SlackAdapter)
+        self.adapter = adapter
+        await self.api.until(lambda: self.api.connected == 1)
+
+    async def is_there(self, home: Path) -> None:
+        await self.api.until(lambda: self.api.connected == 1)
+
+    async def is_deserted(self) -> None:
+        await self.api.until(lambda: self.api.connected == 0)
 
     def acknowledged(self, said: Any) -> bool:
         return said["envelope"] in self.api.acknowledged
@@ -92,10 +136,13 @@ class SlackPlace(Place):
         await self.api.press(self.api.sent[-1], label)
 
     def texts(self) -> list[str]:
-        return [one or str(file) for one, file in self._shown()]
+        own = [one for one in self.api.sent if one.channel == self.chat_id]
+        shown = zip(self.api.texts(self.chat_id), own, strict=True)
+        return [text or str(one.file) for text, one in shown]
 
-    def _shown(self) -> list[tuple[str, Any]]:
-        return list(zip(self.api.texts(), [one.file for one in self.api.sent], strict=True))
+    async def person_leaves(self, text: str) -> str:
+        await self.api.say(text)
+        return self.chat_id
 
     def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
         kind = "is_archived" if permanent else "429"

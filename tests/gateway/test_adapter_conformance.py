@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -27,6 +27,12 @@ class LocalPlace(Place):
     chat_id, user_id = "1", "u1"
     knows_when_disconnected = False
     redelivers = False
+    lacks: ClassVar = {
+        **dict.fromkeys(("go_away", "come_back"), "it is in this process"),
+        **dict.fromkeys(("chat_is_deleted", "we_are_removed"), "it has one kind of trouble"),
+        "person_sends": "files are handed in by path",
+        "killed": "its chats end with the process; see test_take_over.py",
+    }
 
     def __init__(self) -> None:
         self.adapter = LocalAdapter(PlatformConfig(enabled=True), ignore)
@@ -36,9 +42,22 @@ class LocalPlace(Place):
         self._count += 1
         return self._deliver(text, f"m{self._count}")
 
-    def _deliver(self, text: str, message_id: str) -> Any:
-        task = asyncio.create_task(self.adapter.receive(text, message_id=message_id))
+    def _deliver(self, text: str, message_id: str, **more: Any) -> Any:
+        task = asyncio.create_task(self.adapter.receive(text, message_id=message_id, **more))
         return task, text, message_id
+
+    async def person_edits(self, said: Any, text: str) -> None:
+        self._deliver(text, said[2], is_edit=True)
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        self._count += 1
+        chat_id = f"c{number}"
+        who = name or f"person {number}"
+        self._deliver(text, f"m{self._count}", chat_id=chat_id, user_id=who)
+        return chat_id
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        return self.adapter.texts(chat_id)
 
     async def delivered_again(self, said: Any) -> None:
         self._deliver(*said[1:])
@@ -85,11 +104,46 @@ class TelegramPlace(Place):
     def acknowledged(self, said: Any) -> bool:
         return self.api.confirmed > int(said["update_id"])
 
+    async def person_edits(self, said: Any, text: str) -> None:
+        message = {**said["message"], "text": text, "edit_date": 1_700_000_100}
+        update = self.api.message(text)
+        await self.api.add({"update_id": update["update_id"], "edited_message": message})
+
+    async def person_sends(self, name: str, data: bytes) -> None:
+        self.api.files["F1"] = data
+        document = {
+            "file_id": "F1", "file_unique_id": "u1", "file_name": name, "file_size": len(data),
+        }  # fmt: skip
+        await self.api.say(None, document=document)
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        chat_id = 1000 + number
+        update = self.api.message(text, chat_id=chat_id, user_id=chat_id)
+        if name:
+            update["message"]["from"]["first_name"] = name
+        await self.api.add(update)
+        return str(chat_id)
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        return self.api.texts(int(chat_id))
+
+    async def chat_is_deleted(self) -> None:
+        self.api.gone.add(self.chat_id)
+
+    async def we_are_removed(self) -> None:
+        self.api.blocked.add(self.chat_id)
+
+    async def go_away(self) -> None:
+        await self.api.close()
+
+    async def come_back(self) -> None:
+        await self.api.open()
+
     async def person_presses(self, label: str) -> None:
         await self.api.press(self.api.sent[-1], label)
 
     def texts(self) -> list[str]:
-        return [one.text or str(one.file) for one in self.api.sent]
+        return [one.text or str(one.file) for one in self.api.sent if one.chat_id == self.chat_id]
 
     def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
         if permanent:

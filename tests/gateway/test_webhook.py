@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -372,6 +372,11 @@ class WebhookPlace(Place):
     chat_id = user_id = "hook"
     knows_when_disconnected = False
     redelivers = False
+    converses = False
+    lacks: ClassVar = {
+        "person_edits": "a call is made once",
+        "person_sends": "the body is the message",
+    }
 
     def __init__(self, runner: GatewayRunner) -> None:
         route = {"secret": SECRET, "prompt": "{text}", "deliver": TO_CHAT}
