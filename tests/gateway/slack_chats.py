@@ -115,6 +115,7 @@ class SlackPlace(Place):
         await self.api.close()
 
     async def come_back(self) -> None:
+        self.api.forget_envelopes()  # it was away for minutes: what was missed is read
         await self.api.open()
 
     async def adopt(self, adapter: PlatformAdapter) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -186,8 +185,9 @@ class DiscordAdapter(PlatformAdapter):
 
     async def _watch(self, client: GatewayClient) -> None:
         """End the waiting when the library, whose pauses grow to minutes, does not come back."""
-        client.away_since = time.monotonic()
-        while client.away_since is None or time.monotonic() - client.away_since < AWAY_SECONDS:
+        loop = asyncio.get_running_loop()
+        client.away_since = loop.time()
+        while client.away_since is None or loop.time() - client.away_since < AWAY_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
         raise ConnectionError("Discord's gateway is silent")
 

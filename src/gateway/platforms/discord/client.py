@@ -5,7 +5,7 @@ What comes in is handed to the reader in the moment it comes, so the order of a 
 
 from __future__ import annotations
 
-import time
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -47,8 +47,8 @@ class GatewayClient(discord.Client):
         )
         self.http.max_ratelimit_timeout = LONGEST_WAIT
         self._reader = reader
-        self.away_since: float | None = time.monotonic()
-        """Since when the gateway is not connected."""
+        self.away_since: float | None = asyncio.get_running_loop().time()
+        """Since when the gateway is not connected, by the clock of the event loop."""
 
     async def point_to(self, base_url: str) -> None:
         """Where Discord is; before `login`."""
@@ -87,7 +87,7 @@ class GatewayClient(discord.Client):
     async def on_disconnect(self) -> None:
         """The connection broke; the library makes it again."""
         if self.away_since is None:
-            self.away_since = time.monotonic()
+            self.away_since = asyncio.get_running_loop().time()
 
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """A server and its channels are known."""

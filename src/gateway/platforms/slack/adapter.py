@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import logging
 import math
-import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -205,13 +204,13 @@ class SlackAdapter(PlatformAdapter):
 
     async def _watch(self, socket: SocketModeClient) -> None:
         """End the waiting when the library does not come back."""
-        away_since, self._connected_at = time.monotonic(), -math.inf
+        away_since, self._connected_at = _now(), -math.inf
         connecting = asyncio.ensure_future(socket.connect())
         try:
-            while time.monotonic() - away_since < AWAY_SECONDS:
+            while _now() - away_since < AWAY_SECONDS:
                 await asyncio.sleep(LOOK_SECONDS)
                 if await socket.is_connected():
-                    away_since = self._connected_at = time.monotonic()
+                    away_since = self._connected_at = _now()
         finally:
             connecting.cancel()
         raise ConnectionError("Slack's socket is silent")
@@ -232,7 +231,7 @@ class SlackAdapter(PlatformAdapter):
 
     async def _said(self, _: Any, message: dict[str, Any], raw: str | None) -> None:
         if message.get("type") == "hello":
-            self.reader.begin_session(time.monotonic() - self._connected_at)
+            self.reader.begin_session(_now() - self._connected_at)
 
     async def _requested(self, socket: Any, request: Any) -> None:
         async def acknowledge() -> None:
@@ -295,3 +294,7 @@ class SlackAdapter(PlatformAdapter):
     def measure(self, markdown: str, /) -> int:
         """How long a text is once it is formatted."""
         return shown_length(markdown)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
