@@ -127,6 +127,9 @@ def open_connection(path: Path, *, readonly: bool, busy_timeout: float) -> FileC
     connection = FileConnection(str(path), flags=flags, statementcachesize=256)
     try:
         connection.set_busy_handler(patient_busy_handler(busy_timeout))
+        # Otherwise SQLite prepares a statement anew for each value that might lead to another
+        # plan, five times a turn. A partial index is used where its condition is spelt out.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if is_new and path.exists():
             path.chmod(0o600)  # before anything is in it; -wal and -shm inherit the mode
         if readonly:

@@ -33,6 +33,10 @@ log = logging.getLogger(__name__)
 AFTER_WRITE = (0.002, 0.010, 0.025, 0.045, 0.065, 0.085, 0.120, 0.200)
 """Seconds after a write of others at which the commit it belongs to may count."""
 
+DEAF_SECONDS = 0.02
+"""How long reports are left with the kernel after one was read. It keeps one of a kind, so a store
+that is written to all the time, by this process too, does not wake a thread for every page."""
+
 POLL_SECONDS = 0.2
 """Poll interval where the kernel reports nothing."""
 
@@ -155,8 +159,11 @@ class Wake:
         poll = select.poll()
         poll.register(reports, select.POLLIN)
         poll.register(ended, select.POLLIN | select.POLLHUP)
+        end_only = select.poll()
+        end_only.register(ended, select.POLLIN | select.POLLHUP)
         is_watched = False
         due: list[float] = []
+        deaf_until: float | None = None
         while True:
             if not is_watched:
                 try:
@@ -165,14 +172,19 @@ class Wake:
                     return False  # too many files are watched on this machine, say
                 self.ring()  # what was written before it was watched
             wait = POLL_SECONDS if not is_watched else None
-            if due:
-                wait = max(0.0, due[0] - time.monotonic())
+            if due or deaf_until is not None:
+                until = min([*due[:1], *([] if deaf_until is None else [deaf_until])])
+                wait = max(0.0, until - time.monotonic())
             milliseconds = None if wait is None else wait * 1000
-            ready = {descriptor for descriptor, _ in poll.poll(milliseconds)}
+            listening = poll if deaf_until is None else end_only
+            ready = {descriptor for descriptor, _ in listening.poll(milliseconds)}
             if ended in ready:
                 return True
             now = time.monotonic()
+            if deaf_until is not None and deaf_until <= now:
+                deaf_until = None
             if reports in ready:
+                deaf_until = now + DEAF_SECONDS
                 is_watched = not _is_lost(os.read(reports, 4096))
                 if not due or due[-1] - now < AFTER_WRITE[-1] / 2:
                     due = [now + seconds for seconds in AFTER_WRITE]

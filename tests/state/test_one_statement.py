@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
-from hermes_state import LOCAL_DOOR, SessionDB
+from hermes_state import LOCAL_DOOR, ModelCall, SessionDB
 from hermes_state.db import ONE_STATEMENT
 
 CALLS: dict[str, list[tuple[Any, ...]]] = {
@@ -108,3 +109,31 @@ def test_the_connection_holds_no_old_state_afterwards(db: SessionDB) -> None:
             db.get_session()  # type: ignore[call-arg]
         session = db.get_session("s")
         assert session is not None and session["ended_at"] is None
+
+
+@pytest.mark.sqlite
+def test_no_statement_is_prepared_anew_for_another_value(db: SessionDB) -> None:
+    """SQLite does so where a value might lead to another plan, a few times in each turn."""
+    prepared: list[tuple[Any, ...]] = []
+
+    def note(*about: Any) -> int:  # SQLite asks whether it may, while it prepares
+        prepared.append(about)
+        return int(apsw.SQLITE_OK)
+
+    def use(name: str) -> None:
+        facts = {"user_id": f"telegram:{name}", "session_key": f"k:{name}"}
+        message = {"role": "user", "content": name}
+        lease = db.begin_turn(name, message, source="telegram", facts=facts, leased=True).lease
+        answer = {"role": "assistant", "content": "yes"}
+        call = ModelCall(task="turn", model="m")
+        db.record_step(name, [answer], usage={"model": "m"}, lease=lease, ends=True, call=call)
+
+    db._database.write(lambda conn: setattr(conn, "authorizer", note))
+    for name in ("first", "second"):  # what is prepared once
+        use(name)
+    assert prepared
+    prepared.clear()
+    for name in ("third", "fourth", "fifth"):
+        use(name)
+    db._database.write(lambda conn: setattr(conn, "authorizer", None))
+    assert {what[0] for what in prepared} <= {apsw.SQLITE_SAVEPOINT, apsw.SQLITE_TRANSACTION}
