@@ -93,14 +93,14 @@ class LimitTable:
         """The limits in money and tokens that hold for the person in a chat."""
         found = [
             Limit("person", self._owner, unit, period, most)
-            for unit, period, most in _amounts(self._limits)
+            for unit, period, most in list_amounts(self._limits)
         ]
         if session_key is not None:
             chats = self._settings.chats
             of_chat = _merged(chats.get("*"), chats.get(session_key))
             found += [
                 Limit("chat", session_key, unit, period, most)
-                for unit, period, most in _amounts(of_chat)
+                for unit, period, most in list_amounts(of_chat)
             ]
         return found
 
@@ -133,9 +133,10 @@ def _merged(*limits: SpendingLimits | None) -> SpendingLimits:
     return SpendingLimits(**chosen)
 
 
-def _amounts(
+def list_amounts(
     limits: SpendingLimits,
 ) -> list[tuple[Literal["dollars", "tokens"], Literal["day", "month"], float]]:
+    """The limits in money and tokens that are set: unit, period and most."""
     return [
         (unit, period, float(most))
         for name, unit, period in _MONEY
@@ -174,7 +175,7 @@ def list_chat_limits(settings: LimitSettings) -> list[Limit]:
         Limit("chat", key, unit, period, most)
         for key in chats
         if key != "*"
-        for unit, period, most in _amounts(_merged(chats.get("*"), chats[key]))
+        for unit, period, most in list_amounts(_merged(chats.get("*"), chats[key]))
     ]
 
 

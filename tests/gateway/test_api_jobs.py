@@ -37,6 +37,7 @@ async def test_what_a_program_may_not_do_is_refused(tmp_path: Path) -> None:
         for wrong in (
             {"schedule": "whenever"}, {"prompt": ""}, {"prompt": 5}, {"jitter": "x"},
             {"deliver": "telegram:42"}, {"mode": "full"}, {"usd_per_day": 1000},
+            {"tokens_per_month": -1}, {"tokens_per_day": "x"},
         ):  # fmt: skip
             answer = await served.http.post("/api/jobs", json={**good, **wrong})
             assert answer.status_code == 400, (wrong, answer.text)

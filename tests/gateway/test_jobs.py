@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.errors import AuthenticationError
 from agent.jobs.actions import Jobs
 from agent.jobs.job import JobSettings
 from agent.model import Usage
 from agent.scripted import call, fail, say
-from hermes_state import OPERATOR
+from hermes_state import OPERATOR, JobError
 
 from .chats import Chats, gateway
 
@@ -129,6 +131,33 @@ async def test_a_job_spends_no_more_than_it_may_in_a_day(tmp_path: Path) -> None
         assert await chats.runner.scheduler.start_now(rich) is not None
         assert (await settled(chats, rich.id))[0]["state"] == "delivered"
         assert await chats.ask("hello", chat_id="2") == "ok"
+
+
+async def test_jobs_are_limited_in_dollars_and_tokens_a_day_and_a_month(tmp_path: Path) -> None:
+    """By what is set for each, and by what is configured for all."""
+    yaml = (
+        "limits: {prices: {scripted: {input: 0, output: 1000000}}}\n"
+        "model: {max_tokens: 1}\njobs: {usd_per_day: 100, tokens_per_month: 2}\n"
+    )
+    much = {"usd_per_day": 50.0, "tokens_per_month": 10_000.0}
+    wanted: list[dict[str, float]] = [
+        {}, much, much | {"usd_per_month": 2.0}, much | {"tokens_per_day": 2.0},
+    ]  # fmt: skip
+    async with gateway(tmp_path, [say("ok", usage=Usage(2, 3))] * 9, yaml=yaml) as chats:
+        jobs = jobs_of(chats)
+        with pytest.raises(JobError, match="2 tokens a month"):
+            jobs_of(chats, "local:9").add("daily 04:00", JobSettings(prompt="x", **much))
+        kept = [jobs.add("daily 04:00", JobSettings(prompt="x", **each)) for each in wanted]
+        for number in (1, 2):
+            for job in kept:
+                while await chats.runner.scheduler.start_now(jobs.find(job.id)) is None:
+                    await asyncio.sleep(0.1)
+            ended = [(await settled(chats, job.id, number))[0]["error"] for job in kept]
+            assert number == 2 or ended == [None] * 4
+        assert [error and error.split(" is reached")[0] for error in ended] == [
+            "This job's limit of 2 tokens a month", None, "This job's limit of $2.00 a month",
+            "This job's limit of 2 tokens a day",
+        ]  # fmt: skip
 
 
 async def test_silence_is_kept_and_not_sent(tmp_path: Path) -> None:

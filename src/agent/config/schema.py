@@ -334,6 +334,11 @@ class JobDefaults:
     usd_per_day: float = setting(
         5.0, "dollars that one job may spend in a day, by UTC, unless it says otherwise", minimum=0
     )
+    usd_per_month: float | None = setting(None, "the same in a month", minimum=0)
+    tokens_per_day: int | None = setting(
+        None, "tokens that one job may use in a day, unless it says otherwise", minimum=0
+    )
+    tokens_per_month: int | None = setting(None, "the same in a month", minimum=0)
     most: int = setting(100, "jobs that one person may have", minimum=0)
     timezone: str = setting(
         "", "time zone of schedules that name none, such as Europe/Berlin; this machine's if empty"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_state import OPERATOR, JobError, Owner, stored_owner
 
-from .job import Job, JobSettings
+from .job import SPENDING, Job, JobSettings
 from .schedule import ScheduleError, local_zone, show, upcoming, zone_named
 from .words import understand
 
@@ -39,13 +39,16 @@ class Jobs:
 
     def _require_modest(self, settings: JobSettings) -> None:
         """Raise JobError for what only the operator may let a job do."""
-        most = self.config.jobs.usd_per_day
         if self.is_operator:
             return
         if settings.mode == "full":
             raise JobError("A job without a wall (mode full) is for the operator.")
-        if settings.usd_per_day is not None and settings.usd_per_day > most:
-            raise JobError(f"A job may spend ${most:.2f} a day here.")
+        for name in SPENDING:
+            most, wanted = getattr(self.config.jobs, name), getattr(settings, name)
+            if most is not None and wanted is not None and wanted > most:
+                period = name.rpartition("_")[2]
+                much = f"${most:.2f}" if name.startswith("usd") else f"{most:,.0f} tokens"
+                raise JobError(f"A job may spend {much} a {period} here.")
 
     @property
     def zone(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_state import Limit, person_of
 
+from .job import SPENDING
 from .programs import needs_model, program_of
 from .targets import address_of, group_of
 
@@ -98,7 +99,14 @@ def _model_of(job: Job, access: Access) -> str:
 
 
 def spending_limits(config: Config, job: Job) -> list[Limit]:
-    """What a job may spend in a day."""
-    most = job.settings.usd_per_day
-    most = config.jobs.usd_per_day if most is None else most
-    return [Limit("job", job.id, "dollars", "day", float(most))]
+    """What a job may spend: what it says itself, or else what is configured for jobs."""
+    from agent.config.schema import SpendingLimits
+    from agent.limits import list_amounts
+
+    chosen = {
+        name: getattr(config.jobs, name) if most is None else most
+        for name in SPENDING
+        for most in (getattr(job.settings, name),)
+    }
+    amounts = list_amounts(SpendingLimits(**chosen))
+    return [Limit("job", job.id, unit, period, most) for unit, period, most in amounts]

@@ -28,6 +28,8 @@ SILENT = "[SILENT]"
 """An answer that begins with it is kept and not sent."""
 MISSED_AFTER = 120
 """Seconds after which an occurrence that was not begun was missed."""
+SPENDING = ("usd_per_day", "usd_per_month", "tokens_per_day", "tokens_per_month")
+"""What may be limited about a job, as it is limited for persons and chats."""
 LONGEST_TEXT = 20_000
 DEEPEST = 1
 """How far jobs may be made by jobs."""
@@ -68,6 +70,9 @@ class JobSettings:
     ends_at: int | None = None
     max_runs: int | None = None
     usd_per_day: float | None = None
+    usd_per_month: float | None = None
+    tokens_per_day: float | None = None
+    tokens_per_month: float | None = None
     notepad: bool = False
     """Whether it is shown what it has noted, and may note more."""
     depth: int = 0
@@ -110,10 +115,16 @@ class JobSettings:
                 raise JobError(f"{name} must be between {least} and {most}.")
         if self.max_runs is not None and self.max_runs < 1:
             raise JobError("A job runs once at least.")
-        if self.usd_per_day is not None and not self.usd_per_day >= 0:
-            raise JobError("usd_per_day must be a number of dollars.")
+        for name in SPENDING:
+            most = getattr(self, name)
+            if most is not None and not most >= 0:
+                raise JobError(f"{name} must be a number of {_unit(name)}.")
         if self.depth > DEEPEST:
             raise JobError("A job that a job made may not make further jobs.")
+
+
+def _unit(limit: str) -> str:
+    return "dollars" if limit.startswith("usd") else "tokens"
 
 
 _NEEDS = {

@@ -9,7 +9,16 @@ from typing import Any
 
 from agent.jobs import actions
 from agent.jobs.actions import Jobs
-from agent.jobs.job import APPROVALS, KINDS, MISSED, MODES, OVERLAPS, Job, JobSettings
+from agent.jobs.job import (
+    APPROVALS,
+    KINDS,
+    MISSED,
+    MODES,
+    OVERLAPS,
+    SPENDING,
+    Job,
+    JobSettings,
+)
 from agent.jobs.schedule import ScheduleError, show
 from agent.jobs.targets import parse_target
 from hermes_cli.command_run import UserError
@@ -92,6 +101,9 @@ def _add_settings(parser: Any) -> None:
     add("--until", metavar="DATE", help="not after this day")
     add("--runs", type=int, metavar="N", help="so many times at most")
     add("--usd-per-day", type=float, metavar="DOLLARS", help="what it may spend in a day")
+    add("--usd-per-month", type=float, metavar="DOLLARS", help="what it may spend in a month")
+    add("--tokens-per-day", type=float, metavar="N", help="how many tokens it may use in a day")
+    add("--tokens-per-month", type=float, metavar="N", help="and in a month")
     add("--notepad", action="store_true", default=None, help="let it keep notes for its next runs")
 
 
@@ -101,8 +113,8 @@ def _changes(args: argparse.Namespace, jobs: Jobs) -> dict[str, Any]:
         "kind": args.kind, "script": args.script, "url": args.url, "where": args.where,
         "model": args.model, "mode": args.mode, "approvals": args.approvals,
         "missed": args.missed, "overlap": args.overlap, "jitter": args.jitter,
-        "max_runs": args.runs, "usd_per_day": args.usd_per_day, "notepad": args.notepad,
-        "prompt": args.prompt,
+        "max_runs": args.runs, "notepad": args.notepad, "prompt": args.prompt,
+        **{name: getattr(args, name) for name in SPENDING},
     }  # fmt: skip
     changes = {name: value for name, value in named.items() if value is not None}
     if args.session:

@@ -10,7 +10,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from agent.jobs.actions import Jobs, as_dict
-from agent.jobs.job import Job, JobSettings
+from agent.jobs.job import SPENDING, Job, JobSettings
 from agent.jobs.schedule import ScheduleError
 from agent.jobs.targets import parse_target
 from hermes_state import JobError, StoreError
@@ -20,7 +20,7 @@ from .errors import ApiError, json_response
 from .reading import number
 
 _TEXTS = ("kind", "prompt", "script", "url", "model", "mode", "approvals", "missed", "overlap")
-_NUMBERS = ("jitter", "max_runs", "usd_per_day", "missed_most")
+_NUMBERS = ("jitter", "max_runs", "missed_most", *SPENDING)
 
 
 async def list_all(api: Api, owner: str, http: HttpRequest) -> Response:
@@ -112,7 +112,7 @@ def _settings(jobs: Jobs, body: dict[str, Any]) -> dict[str, Any]:
         if name in body:
             if not isinstance(body[name], int | float) or isinstance(body[name], bool):
                 raise ApiError(400, f"{name} must be a number.", param=name)
-            changes[name] = float(body[name]) if name == "usd_per_day" else int(body[name])
+            changes[name] = float(body[name]) if name in SPENDING else int(body[name])
     if "toolsets" in body:
         changes["toolsets"] = tuple(map(str, body["toolsets"] or ()))
     if "deliver" in body:
