@@ -115,6 +115,11 @@ def _is_secret_name(name: str, value: Any) -> bool:
 
     if isinstance(value, yaml.MappingNode) and name.lower() in _OPAQUE:
         return True
+    return is_secret_name(name)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of this name holds a secret."""
     return any(word.lower() in _SECRET_WORDS for word in _WORD.findall(name))
 
 

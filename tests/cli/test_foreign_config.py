@@ -104,12 +104,13 @@ def test_a_model_that_cannot_be_used_can_be_replaced(cli: Any) -> None:
 
 
 def test_setup_replaces_a_model_that_cannot_be_used(cli: Any) -> None:
-    from hermes_cli.setup_wizard import Chosen, Wizard
+    from hermes_cli.setup.model_step import Chosen, ModelStep
+    from hermes_cli.setup.talk import Talk
 
     configure(cli, "model: {default: gpt-x, provider: copilot}\n")
     said: list[str] = []
-    wizard = Wizard(cli.home, ask=lambda question: "", say=said.append)
-    wizard._keep(Chosen("ollama", "qwen3", "http://127.0.0.1:11434/v1", "", ""))
+    step = ModelStep(cli.home, Talk(say=said.append), list, check=False)
+    step.keep(Chosen("ollama", "qwen3", "http://127.0.0.1:11434/v1", "", ""))
     assert said == ["Kept: ollama:qwen3"]
     assert cli("model").out.startswith("ollama:qwen3")
 

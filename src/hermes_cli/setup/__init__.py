@@ -1,0 +1,1 @@
+"""`hermes setup`: the first questions, what they changed, and the way back."""
