@@ -59,6 +59,8 @@ ELSEWHERE = {
     "hermes setup": "test_cmd_setup.py",
     "hermes setup --model-only": "test_cmd_setup.py",
     "hermes setup --no-check": "test_cmd_setup.py",
+    "hermes setup --yes": "test_cmd_setup.py",
+    "hermes setup --undo": "test_cmd_setup.py",
     # A platform, and a job that there is.
     'hermes cron add "daily 08:30" "What is in the news?" --deliver telegram': "test_cmd_cron.py",
     "hermes cron history NAME": "test_cmd_cron.py",

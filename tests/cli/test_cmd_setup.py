@@ -335,18 +335,21 @@ def test_the_command_reads_piped_answers_and_ends_with_an_answer(hermes: Any, se
     assert hermes.run("setup", "--no-check").returncode == 1
 
 
-def test_a_script_sets_it_up_and_gets_an_answer(hermes: Any, server: Any) -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_script_sets_it_up_and_ends_with_an_answer(
+    hermes: Any, server: Any, answers: bool
+) -> None:
     home = Path(hermes.home) / ".hermes"
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.yaml").write_text(
         f"model: {{provider: custom, default: mine, base_url: '{server.url}', api_key: k}}\n"
     )
-    server.say("Hello.")
+    if answers:
+        server.say("Hello.")
+    else:
+        server.refuse(401)
     done = hermes.run("setup", "--yes")
-    assert done.returncode == 0, done
-    assert "Hello." in done.stdout
+    assert done.returncode == (0 if answers else 1), done
+    assert ("Hello." in done.stdout) is answers
+    assert ("hermes doctor says what may be wrong" in done.stdout) is not answers
     assert "custom:mine, as it is configured" in done.stdout
-    server.refuse(401)
-    again = hermes.run("setup", "--yes")
-    assert again.returncode == 1
-    assert "hermes doctor says what may be wrong" in again.stdout
