@@ -53,6 +53,8 @@ class Links:
             raise LinkCodeError("Everybody here would read the code. Write /link to me directly.")
         owner = _owner(source)
         entry = await self._db.at_hand(self._store.get_or_create_session, source)
+        if await self._db.at_hand(is_anothers, self._db.sync, entry, source):
+            raise LinkCodeError("Only whose conversation it is can let others in; /new begins one.")
         code = await offer_code(self._db, key, entry.session_id, owner)
         return (
             f"Write this in the other chat, within ten minutes:\n/link {code}\n"
@@ -111,8 +113,7 @@ class Links:
             await self._chats.leave_conversation(key, source)
             await self._tell(others, f"🔗 {_who(source)} has left this conversation.")
             return "This chat has a conversation of its own again."
-        row = await self._db.get_session(entry.session_id)
-        if row is not None and not is_owned(row, source.owner or NOBODY):
+        if await self._db.at_hand(is_anothers, self._db.sync, entry, source):
             raise LinkCodeError(
                 "Only whose conversation it is can send the others out; /unlink works."
             )
@@ -125,6 +126,12 @@ class Links:
         for entry in entries:
             if entry.origin is not None:
                 await self._delivery.say(entry.origin, entry.session_key, text)
+
+
+def is_anothers(db: SessionDB, entry: SessionEntry, source: SessionSource) -> bool:
+    """Whether a chat was let into the conversation that it is in: it is another person's."""
+    row = db.get_session(entry.session_id) if entry.linked else None
+    return row is not None and not is_owned(row, source.owner or NOBODY)
 
 
 async def may_see(store: SessionStore, authorization: Authorization, key: str) -> bool:

@@ -15,6 +15,7 @@ from tools.memory_scope import MemoryScope
 from . import handoff
 from .asking import why_not_allowed
 from .link_codes import LinkCodeError
+from .links import is_anothers
 from .person_links import link_person, unlink_person
 from .session import SessionSource
 
@@ -140,6 +141,12 @@ class ChatSurface(Surface):
     def unlink_person(self) -> str:
         """Undo how this chat's account came to its person."""
         return unlink_person(self.db, self._source)
+
+    def require_own(self) -> None:
+        """Raise CommandError where the conversation is another's, who has let this chat in."""
+        entry = self._parts.store.get_or_create_session(self._source)
+        if is_anothers(self.db, entry, self._source):
+            raise CommandError("Only whose conversation it is can do that.")
 
     def unlink(self, everybody: bool) -> str:
         """Leave a conversation that is shared, or send the others out of it."""

@@ -14,6 +14,7 @@ from agent.learning.earlier_turns import MOST, earlier_turns, refers_back
 from agent.learning.learner import LearningSettings
 from agent.scripted import ScriptedModel, say
 from hermes_state import SessionDB
+from tools.memory_scope import MemoryScope
 
 from .learning import new_agent
 
@@ -100,3 +101,22 @@ def test_who_may_not_search_is_sent_nothing(
     (tmp_path / "config.yaml").write_text(f"memory:\n  recall: {value}\n")
     config = load_config(tmp_path, {})
     assert learning_settings(config, searches=searches).recall is expected
+
+
+def test_in_a_group_they_are_sent_only_if_the_person_said_so(
+    tmp_path: Path, told: SessionDB
+) -> None:
+    told.ensure_person("telegram:7", "Ann")
+    told.create_session("hers", "telegram", user_id="telegram:7")
+    told.append_message("hers", "user", "Norcliff is going to repair the roof in May")
+    scope = MemoryScope("telegram:7", "telegram:-100", is_operator=False, is_local=False)
+    sent = []
+    for shown in (False, True):
+        told.show_memory("telegram:7", "telegram:-100", shown)
+        model = ScriptedModel(itertools.repeat(say("ok")))
+        new_agent(
+            tmp_path, told, model=model, settings=RECALLING, owner="telegram:7",
+            user_id="telegram:7", memory=scope, session_id=f"group{shown}",
+        ).run_conversation(ASKED)  # fmt: skip
+        sent.append("Norcliff" in str(model.requests[0].messages))
+    assert sent == [False, True]

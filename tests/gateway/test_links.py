@@ -427,6 +427,30 @@ async def test_a_guests_branch_is_the_guests_alone(tmp_path: Path) -> None:
         assert "no conversation" in refused
 
 
+async def test_a_guest_of_a_conversation_does_not_dispose_of_it(tmp_path: Path) -> None:
+    """Lets nobody else in, names nothing, takes and puts nothing back; what they may is write."""
+    file = tmp_path / "work" / "file.txt"
+    steps = [call("write_file", path=str(file), content="new"), *[echo] * 3]
+    yaml = "approvals: {mode: 'off'}\n"
+    async with gateway(tmp_path / "home", steps, yaml=yaml) as chats:
+        await chats.ask("shared thing")
+        await chats.ask("/title Holidays")
+        host = chats.session_id()
+        before = chats.db.get_messages(host)
+        await link(chats, user_id="bob")
+        for line in ("/link", "/title Stolen", "/undo", "/retry", "/rollback 1"):
+            told = await chats.ask(line, chat_id="2", user_id="bob")
+            assert told.startswith("Only whose conversation it is can"), line
+        assert (chats.db.get_messages(host), chats.db.get_session_title(host)) == (
+            before, "Holidays",
+        )  # fmt: skip
+        assert file.read_text() == "new"
+        assert "file.txt" in await chats.ask("/rollback 1") and not file.exists()
+        await chats.ask("/unlink", chat_id="2", user_id="bob")
+        told = await chats.ask("/link", chat_id="2", user_id="bob")
+        assert "Write this in the other chat" in told  # for one's own
+
+
 async def test_the_hosts_branch_stays_the_hosts(tmp_path: Path) -> None:
     async with gateway(tmp_path) as chats:
         await chats.ask("shared thing")

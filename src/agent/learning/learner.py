@@ -120,16 +120,20 @@ class Learner:
 
     async def _earlier_turns(self, question: Any) -> str:
         """What was said earlier about what the question refers to."""
-        agent = self._agent
-        if agent.db is None:
+        agent, db = self._agent, self._agent.db
+        if db is None:
             return ""
         from .earlier_turns import earlier_turns
 
+        def look() -> str:
+            memory = agent.memory
+            if memory.chat is not None and not memory.spaces(db, agent.session_id).shown:
+                return ""  # others read along, and the person has not said that they may
+            return earlier_turns(db, agent.owner, plain(question), agent.session_id)
+
         try:
             # In a thread: the first search after a long time has much to read.
-            return await asyncio.to_thread(
-                earlier_turns, agent.db, agent.owner, plain(question), agent.session_id
-            )
+            return await asyncio.to_thread(look)
         except StoreError as error:
             log.warning("Earlier turns could not be searched: %s", error)
             return ""  # the turn goes on without them

@@ -57,6 +57,7 @@ def title(surface: Surface, args: str) -> str:
         current = surface.here.title(surface.session_id)
         return f"Title: {current}" if current else "No title yet. Give it one with /title NAME."
     try:
+        surface.require_own()
         now = surface.set_title(args)
         cleaned = surface.db.sanitize_title(args)
     except ValueError as error:

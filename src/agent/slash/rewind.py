@@ -32,6 +32,7 @@ def _said_by_person(surface: Surface) -> list[dict[str, Any]]:
 
 def _take_back(surface: Surface, turns: int) -> tuple[Content, int]:
     """Take the last `turns` messages of the person back, with all that followed."""
+    surface.require_own()
     require_idle(surface)
     said = _said_by_person(surface)
     if not said:
@@ -97,6 +98,7 @@ def rollback(surface: Surface, args: str) -> str:
     file = str(workspace.cwd / wanted[1]) if len(wanted) > 1 else None
     if show:
         return checkpoints.diff(workspace, conversation, chosen.id, file) or "Nothing differs."
+    surface.require_own()
     require_idle(surface)
     done = checkpoints.restore(workspace, conversation, chosen.id, file, force=force)
     lines = [f"Put back: {path}" for path in done.files] or ["All was as before already."]

@@ -117,6 +117,9 @@ class Surface:
         """Undo how this chat's account came to its person."""
         _not_here("Linking chats")
 
+    def require_own(self) -> None:
+        """Raise CommandError where the conversation is another's, who has let this chat in."""
+
     def unlink(self, everybody: bool) -> str:
         """Leave a conversation that is shared, or send the others out of it."""
         _not_here("Linking chats")
