@@ -243,7 +243,7 @@ class Delivery:
             return False
         if adapter.capabilities.edits and self._config.streaming.get("enabled"):
             return False
-        if not adapter.capabilities.media:
+        if not adapter.capabilities.media or adapter.capabilities.attaches:
             return True
         return not (await self._outgoing(row["content"], row["session_key"]))[1]
 
@@ -363,18 +363,32 @@ class Delivery:
             file = await asyncio.to_thread(sent_file, self._home, text)
             if file is None:
                 raise SendError(f"{Path(text).name} is not here to be sent", permanent=True)
-            await adapter.send_media(row["chat_id"], str(file), thread_id=row["thread_id"])
+            if adapter.capabilities.attaches:
+                await adapter.send_with_files(
+                    row["chat_id"], "", [file], thread_id=row["thread_id"], key=delivery_id
+                )
+            else:
+                await adapter.send_media(row["chat_id"], str(file), thread_id=row["thread_id"])
             return
         files: list[Path] = []
         if adapter.capabilities.media and not delivery_id.startswith("say:"):
             text, files = await self._outgoing(text, row["session_key"])
         parts = split_message(text, adapter.capabilities.max_length, adapter.measure)
+        attached, files = (files, []) if adapter.capabilities.attaches else ([], files)
         if files and not text:
             parts = []
         for number in range(self._sent.get(delivery_id, 0), len(parts) + len(files)):
             if number >= len(parts):
                 await adapter.send_media(
                     row["chat_id"], str(files[number - len(parts)]), thread_id=row["thread_id"]
+                )
+            elif attached and number == len(parts) - 1:
+                await adapter.send_with_files(
+                    row["chat_id"],
+                    adapter.format(parts[number]),
+                    attached,
+                    thread_id=row["thread_id"],
+                    key=f"{delivery_id}:{number}",
                 )
             elif number > 0 or not await self._replace_preview(adapter, row, parts[0]):
                 await adapter.send(

@@ -14,7 +14,7 @@ from typing import Any
 from .platforms.base import PlatformAdapter, SendError
 from .platforms.last_look import LOST, fenced_by
 
-EFFECTS = ("send", "edit", "typing", "react", "send_media")
+EFFECTS = ("send", "edit", "typing", "react", "send_media", "send_with_files")
 """What a platform's people see."""
 
 

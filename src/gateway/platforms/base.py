@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from ..config import Platform, PlatformConfig
@@ -155,6 +156,18 @@ class PlatformAdapter(ABC):
     ) -> str | None:
         """Send a file; where the platform cannot, its name is sent."""
         return await self.send(chat_id, f"{caption}\n[{path}]".strip(), thread_id=thread_id)
+
+    async def send_with_files(
+        self,
+        chat_id: str,
+        text: str,
+        files: Sequence[Path],
+        *,
+        thread_id: str | None = None,
+        key: str | None = None,
+    ) -> str | None:
+        """Show a text with files as one message; only where `capabilities.attaches`."""
+        raise NotImplementedError
 
     def format(self, markdown: str) -> str:
         """Markdown as the platform takes it, by its manifest's formatter."""

@@ -42,6 +42,8 @@ class Capabilities:
     reaction_answers: bool = False
     """Whether a reaction of a person under a question answers it, as a button would."""
     media: bool = False
+    attaches: bool = False
+    """Whether a text and its files are one message, which is shown once as a text is."""
     repeatable: bool = False
     """Whether a text that is sent again under the same key is shown once, by whichever process."""
     edit_interval: float = 1.0
