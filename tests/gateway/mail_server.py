@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import grp
 import itertools
@@ -15,20 +16,21 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from email.utils import format_datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.base import MessageEvent
+from gateway.platforms.base import MessageEvent, PlatformAdapter
 from gateway.platforms.host import StandaloneHost
 from gateway.platforms.mail.adapter import MailAdapter
 from gateway.platforms.mail.reader import Reader
@@ -221,6 +223,11 @@ class Post:
         self._server: asyncio.Server | None = None
         self._context: ssl.SSLContext | None = None
         self.logins: list[str] = []
+        self.gone: set[str] = set()
+        """People who have no mailbox any more."""
+        self.written: list[bytes] = []
+        """What people wrote, as it arrived."""
+        self._open: set[Any] = set()
         self._ids = itertools.count(1)
 
     async def __aenter__(self) -> Post:
@@ -251,10 +258,23 @@ class Post:
     async def go_away(self) -> None:
         assert self._server is not None
         self._server.close()
+        for server in self._open:
+            if server.transport is not None:
+                server.transport.abort()
+        self._open.clear()
+
+    async def handle_EHLO(
+        self, server: Any, session: Any, envelope: Any, hostname: str, responses: list[str]
+    ) -> list[str]:
+        session.host_name = hostname
+        self._open.add(server)
+        return responses
 
     async def handle_RCPT(
         self, server: Any, session: Any, envelope: Any, address: str, options: Any
     ) -> str:
+        if address in self.gone:
+            return "550 5.1.1 No such person"
         if self.refusals and self.refusals[0].startswith("550"):
             return self.refusals.pop(0)
         envelope.rcpt_tos.append(address)
@@ -291,7 +311,6 @@ class Post:
     ) -> EmailMessage:
         """Somebody writes to Hermes; `answers` is what they answer. Returns their mail."""
         mail = EmailMessage(policy=policy.SMTP)
-        mail["From"] = sender
         mail["To"] = self.mailbox.address
         mail["Date"] = format_datetime(datetime.now(UTC))
         mail["Message-ID"] = f"<{next(self._ids)}.{time.monotonic_ns()}@people.example>"
@@ -313,7 +332,9 @@ class Post:
         head = f"Return-Path: <{sender.rpartition('<')[2].rstrip('>')}>\r\n"
         if proved:
             head += f"Authentication-Results: {AUTHSERV};\r\n dkim=pass header.d={domain}\r\n"
-        self.deliver(head.encode() + mail.as_bytes())
+        # As it is given: names are encoded, and may say anything.
+        self.written.append(f"{head}From: {sender}\r\n".encode() + mail.as_bytes())
+        self.deliver(self.written[-1])
         return mail
 
     def deliver(self, mail: bytes) -> None:
@@ -335,6 +356,7 @@ class Post:
                 await asyncio.sleep(0.005)
 
 
+@lru_cache(maxsize=1000)
 def plain(mail: EmailMessage) -> str:
     """The text of a mail, or the names of its files."""
     body = mail.get_body(("plain",))
@@ -411,42 +433,6 @@ def quote(mail: EmailMessage) -> str:
     return "\n".join(["On Monday, Hermes wrote:", "", *(f"> {line}" for line in lines)])
 
 
-class MailPlace(Place):
-    """A thread between a person and us."""
-
-    adapter: MailAdapter
-    chat_id = user_id = "ann@people.example"
-
-    def __init__(self, post: Post, home: Path) -> None:
-        self.post = post
-        config = PlatformConfig(enabled=True, allow_all=True, extra=section(post))
-        self.adapter = MailAdapter(config, StandaloneHost(config, ignore, home))
-        self._said = 0
-
-    async def person_says(self, text: str) -> Any:
-        await self.post.until(lambda: self.adapter.reader.place.validity)
-        mail = self.post.write(text)
-        self._said += 1
-        return self._said, mail
-
-    async def delivered_again(self, said: Any) -> None:
-        self.post.deliver(PROVED.encode() + said[1].as_bytes())
-        self._said += 1
-
-    def acknowledged(self, said: Any) -> bool:
-        return self.adapter.reader.place.uid >= int(said[0])
-
-    async def person_presses(self, label: str) -> None:
-        raise NotImplementedError
-
-    def texts(self) -> list[str]:
-        return self.post.texts()
-
-    def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
-        busy = f"451 4.7.1 Greylisted, try again in {retry_after} seconds"
-        self.post.refusals.append("550 5.1.1 No such person" if permanent else busy)
-
-
 async def ignore(event: MessageEvent) -> None:
     """Takes everything."""
 
@@ -493,3 +479,85 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         while data := await reader.read(65_536):
             writer.write(data)
     writer.close()
+
+
+class MailPlace(Place):
+    """A thread between a person and us."""
+
+    adapter: MailAdapter
+    chat_id = user_id = "ann@people.example"
+    lacks: ClassVar[Mapping[str, str]] = {
+        "person_edits": "a mail that was sent stays as it is",
+        "we_are_removed": "nobody is thrown out of a thread",
+    }
+
+    def __init__(self, post: Post, wire: Wire, home: Path) -> None:
+        self.post = post
+        self._wire = wire
+        given = section(post, imap_host=f"127.0.0.1:{wire.port}")
+        config = PlatformConfig(enabled=True, allow_all=True, extra=given)
+        self.adapter = MailAdapter(config, StandaloneHost(config, ignore, home))
+        self._said = 0
+        self._is_there = False
+        """Whether a gateway of another process reads."""
+
+    async def person_says(self, text: str) -> Any:
+        await self._write(text, self.chat_id)
+        return self._said
+
+    async def _write(self, text: str, sender: str, **more: Any) -> None:
+        await self.post.until(lambda: self._is_there or self.adapter.reader.place.validity)
+        thread = f"<thread.of.{sender.partition('<')[2] or sender}".rstrip(">") + ">"
+        self.post.write(text, sender, In_Reply_To=thread, References=thread, **more)
+        self._said += 1
+
+    async def delivered_again(self, said: Any) -> None:
+        mail = self.post.written[int(said) - 1]
+        self.post.deliver(mail)
+        self.post.written.append(mail)
+        self._said += 1
+
+    async def person_sends(self, name: str, data: bytes) -> None:
+        await self._write("", self.chat_id, files=[(name, data)])
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        address = f"person{number}@people.example"
+        shown = f"=?utf-8?b?{base64.b64encode(name.encode()).decode()}?="
+        await self._write(text, f"{shown} <{address}>" if name else address)
+        return address
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        return self.post.texts(chat_id)
+
+    async def chat_is_deleted(self) -> None:
+        self.post.gone.add(self.chat_id)
+
+    async def go_away(self) -> None:
+        await self._wire.cut()
+        await self.post.go_away()
+
+    async def come_back(self) -> None:
+        await self.post.come_back()
+        await self._wire.join()
+
+    async def adopt(self, adapter: PlatformAdapter) -> None:
+        assert isinstance(adapter, MailAdapter)
+        self.adapter = adapter
+        await self.post.until(lambda: adapter.reader.place.validity)
+
+    async def is_there(self, home: Path) -> None:
+        await self.post.until((home / "gateway" / "email-place.json").exists)
+        self._is_there = True
+
+    def acknowledged(self, said: Any) -> bool:
+        return self.adapter.reader.place.uid >= int(said)
+
+    async def person_presses(self, label: str) -> None:
+        raise NotImplementedError
+
+    def texts(self) -> list[str]:
+        return self.post.texts(self.chat_id)
+
+    def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
+        busy = f"451 4.7.1 Greylisted, try again in {retry_after} seconds"
+        self.post.refusals.append("550 5.1.1 No such person" if permanent else busy)

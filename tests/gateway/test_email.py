@@ -66,8 +66,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestConformance(AdapterConformance):
     @pytest.fixture
-    async def place(self, post: Post, tmp_path: Path) -> MailPlace:
-        return MailPlace(post, tmp_path)
+    async def place(self, post: Post, tmp_path: Path) -> AsyncIterator[MailPlace]:
+        async with Wire(post.mailbox.server.port) as wire:
+            yield MailPlace(post, wire, tmp_path)
 
 
 ANN = "ann@people.example"

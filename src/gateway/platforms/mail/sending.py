@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ log = logging.getLogger(__name__)
 
 NOTES = "email-sending"
 MOST_NOTED = 300
+MOST_COPIES = 200
 AT_ONCE = 4
 MAX_FILES = 20 * 1024 * 1024
 """Of all files of a mail together: with their encoding, most servers take no more."""
@@ -52,6 +54,8 @@ class Sender:
         self._noting = asyncio.Lock()
         self._folder = ""
         self._who_keeps = ""
+        self._copies: deque[bytes] = deque(maxlen=MOST_COPIES)
+        self._copying: asyncio.Task[object] | None = None
 
     @property
     def _settings(self) -> Settings:
@@ -95,7 +99,7 @@ class Sender:
             raise
         if key is not None:
             await self._note(message_id, "sent")
-        self._adapter.host.spawn(self._keep_copy(mail))
+        self._keep_copy(mail)
         return message_id
 
     def _compose(
@@ -206,18 +210,26 @@ class Sender:
         self._folder = self._folder or await mailbox.find_sent_folder()
         return self._folder
 
-    async def _keep_copy(self, mail: bytes) -> None:
-        """Put a copy where people look for what was sent; that it was sent stays true without."""
-        if self._who_keeps in ("server", "none") or self._settings.sent in ("server", "none"):
+    def _keep_copy(self, mail: bytes) -> None:
+        """Have a copy put where people look for what was sent."""
+        if self._settings.sent in ("server", "none") or self._who_keeps == "server":
             return
+        self._copies.append(mail)
+        if self._copying is None or self._copying.done():
+            self._copying = self._adapter.host.spawn(self._keep_copies())
+
+    async def _keep_copies(self) -> None:
+        """Put what waits into the folder of sent mail. That it was sent stays true without."""
         mailbox = Mailbox(self._settings.imap)
         try:
-            async with self._places:
-                await mailbox.open()
-                self._who_keeps = self._keeper(mailbox)
+            await mailbox.open()
+            self._who_keeps = self._keeper(mailbox)
+            while self._copies:
+                mail = self._copies.popleft()
                 if self._who_keeps == "copy":
                     await mailbox.append(await self._sent_folder(mailbox), mail)
         except (MailError, BrokenError, RefusedError) as error:
+            self._copies.clear()
             log.warning("No copy was put into the folder of sent mail: %s", error)
         finally:
             await mailbox.close()
