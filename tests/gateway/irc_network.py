@@ -94,12 +94,13 @@ class Ngircd:
             self._process = None
 
 
-def make_certificate(folder: Path) -> None:
-    """A certificate of its own for localhost."""
+def make_certificate(folder: Path, *more: str) -> None:
+    """A certificate of its own for localhost, and for more names."""
+    names = ",".join(["DNS:localhost", "IP:127.0.0.1", *(f"DNS:{name}" for name in more)])
     subprocess.run(
         [find_program("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt",
          "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+         "-addext", f"subjectAltName={names}",
          "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
         check=True, capture_output=True,
     )  # fmt: skip
