@@ -50,7 +50,8 @@ fuzz: $(READY)
 
 N ?= 300
 conformance: $(READY)
-	@$(PY) -m tests.conformance --kills $(N) --seed $(or $(SEED),1) $(if $(REPLICAS),--replicas $(REPLICAS) --faults $(N))
+	@$(if $(PLATFORMS),$(PY) -m tests.gateway.platform_kills --kills $(PLATFORMS) --seed $(or $(SEED),1),\
+	  $(PY) -m tests.conformance --kills $(N) --seed $(or $(SEED),1) $(if $(REPLICAS),--replicas $(REPLICAS) --faults $(N)))
 
 soak: $(READY)
 	@$(PY) -m tests.conformance soak $(ARGS)

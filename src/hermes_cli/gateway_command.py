@@ -48,6 +48,9 @@ def add_parsers(commands: Any) -> None:
     shown.add_argument("--json", action="store_true", help="for scripts")
     actions.add_parser("setup", help="connect a platform, step by step")
     actions.add_parser("install", help="let systemd keep it running")
+    made = actions.add_parser("new-platform", help="write a plugin with a platform of your own")
+    made.add_argument("name", metavar="NAME", help="small letters, digits and _")
+    made.add_argument("--in", dest="folder", default=".", metavar="FOLDER", help="where (here)")
     pairing = commands.add_parser("pairing", help="who may talk to the gateway")
     steps = pairing.add_subparsers(dest="pairing_action", metavar="action", required=True)
     steps.add_parser("list", help="who was let in, and who asks")
@@ -149,7 +152,22 @@ def _install(home: Path, args: argparse.Namespace) -> int:
     return 0
 
 
+def _new_platform(home: Path, args: argparse.Namespace) -> int:
+    from .new_platform import NewPlatformError, write_platform
+
+    try:
+        folder = write_platform(args.name, Path(args.folder))
+    except (NewPlatformError, OSError) as error:
+        print(f"hermes: {error}", file=sys.stderr)
+        return 2
+    print(f"{folder} is a plugin that works as it is.")
+    print(f"  its checks   cd {folder} && pytest   (needs: pip install 'hermes-thread[testing]')")
+    print(f"  using it     {folder / 'README.md'}")
+    return 0
+
+
 _ACTIONS = {
+    "new-platform": _new_platform,
     "run": _run,
     "start": _start,
     "stop": _stop,

@@ -109,12 +109,16 @@ class DiscordPlace(Place):
     def texts_in(self, chat_id: str) -> list[str]:
         return self.api.texts(chat_id)
 
-    async def person_leaves(self, text: str) -> str:
+    async def person_leaves(self, text: str, number: int = 0) -> str:
         # Direct chats are not listed: what was missed there is not found.
-        if "77" not in self.api.channels:
-            self.api.add_channel("77", guild="900")
-        await self.api.add(self.api.message(f"<@{self.api.bot_id}> {text}", channel_id="77"))
-        return "77"
+        channel = str(7000 + number)
+        if channel not in self.api.channels:
+            self.api.add_channel(channel, guild="900")
+        await self.api.say(f"<@{self.api.bot_id}> {text}", channel_id=channel)
+        return channel
+
+    async def forgets(self) -> None:
+        self.api.sessions.clear()
 
     async def chat_is_deleted(self) -> None:
         self.api.gone.add(self.chat_id)
@@ -139,7 +143,6 @@ class DiscordPlace(Place):
 
     async def is_deserted(self) -> None:
         await self.api.until(lambda: self.api.connected == 0)
-        self.api.sessions.clear()
 
     def acknowledged(self, said: Any) -> bool:
         # Discord is told nothing; what counts is how far the channel will not be read again.

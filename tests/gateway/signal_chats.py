@@ -6,7 +6,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.config import load_config
 from agent.model import ModelRequest
@@ -20,7 +20,7 @@ from hermes_state import AsyncSessionDB, SessionDB
 
 from .adapter_conformance import Place
 from .chats import CONFIG, Chats, echo
-from .signal_daemon import ACCOUNT, ANN, Fault, SignalDaemon
+from .signal_daemon import ACCOUNT, ANN, Fault, SignalDaemon, person
 
 
 def section(daemon: SignalDaemon, **more: Any) -> dict[str, Any]:
@@ -72,6 +72,7 @@ class SignalPlace(Place):
 
     adapter: SignalAdapter
     chat_id = user_id = ANN
+    lacks: ClassVar = {"we_are_removed": "nobody is thrown out of a chat of two"}
 
     def __init__(self, daemon: SignalDaemon, home: Path) -> None:
         self.daemon = daemon
@@ -87,6 +88,36 @@ class SignalPlace(Place):
     def acknowledged(self, said: Any) -> bool:
         """Signal tells nobody that a message is stored but by its receipt."""
         return (ANN, said["envelope"]["timestamp"]) in self.daemon.receipts
+
+    async def person_edits(self, said: Any, text: str) -> None:
+        await self.daemon.rewrite(said, text)
+
+    async def person_sends(self, name: str, data: bytes) -> None:
+        await self.daemon.say("", files={name: data})
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        chat = person(1000 + number)
+        data = self.daemon.data(text)
+        said = self.daemon.envelope(chat, dataMessage=data, timestamp=data["timestamp"])
+        if name:
+            said["envelope"]["sourceName"] = name
+        await self.daemon.deliver(said)
+        return chat
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        return self.daemon.texts(chat_id)
+
+    async def chat_is_deleted(self) -> None:
+        self.daemon.unregistered.add(self.chat_id)
+
+    async def go_away(self) -> None:
+        await self.daemon.close()
+
+    async def come_back(self) -> None:
+        await self.daemon.open()
+
+    async def is_deserted(self) -> None:
+        await self.daemon.until(lambda: self.daemon.connected == 0)
 
     async def person_presses(self, label: str) -> None:
         raise AssertionError("Signal has no buttons")

@@ -141,9 +141,14 @@ class SlackPlace(Place):
         shown = zip(self.api.texts(self.chat_id), own, strict=True)
         return [text or str(one.file) for text, one in shown]
 
-    async def person_leaves(self, text: str) -> str:
+    async def person_leaves(self, text: str, number: int = 0) -> str:
+        if number:
+            return await self.another_says(number, text)
         await self.api.say(text)
         return self.chat_id
+
+    async def forgets(self) -> None:
+        self.api.forget_envelopes()
 
     def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
         kind = "is_archived" if permanent else "429"

@@ -11,6 +11,7 @@ import pytest
 
 from hermes_state import StoreBusyError
 
+from ..platforms import lanes
 from ..platforms.base import Button, MessageEvent, PlatformAdapter, SendError
 from ..splitting import split_message
 from .place import Place, until
@@ -32,6 +33,11 @@ ODD_TEXTS = (
 
 class AdapterChecks:
     """In and out, one adapter and its platform."""
+
+    @pytest.fixture(autouse=True)
+    def quick_lanes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What could not be stored is handed in again a hundred times as soon."""
+        monkeypatch.setattr(lanes, "FIRST_PAUSE", 0.01)
 
     @pytest.fixture
     def events(self, place: Place) -> list[MessageEvent]:

@@ -99,13 +99,17 @@ class Place(ABC):
         """It can be reached again."""
         raise NotImplementedError
 
-    async def person_leaves(self, text: str) -> str:
-        """A person writes so that a gateway finds it which is not there yet; returns the chat.
-
-        Only for platforms that keep such messages in some chats only.
-        """
+    async def person_leaves(self, text: str, number: int = 0) -> str:
+        """The person, or another by their number, writes so that it is also found by a gateway that
+        is not there yet; returns the chat. Only some chats are kept so on some platforms."""
+        if number:
+            return await self.another_says(number, text)
         await self.person_says(text)
         return self.chat_id
+
+    async def forgets(self) -> None:
+        """Forget what would be delivered again after a brief absence; histories stay."""
+        return
 
     # How a gateway is put there
 
