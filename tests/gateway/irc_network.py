@@ -228,7 +228,13 @@ class Between:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs, out = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers += [writer, out]
-        await asyncio.gather(self._ours(reader, out, writer), self._back(theirs, writer))
+        try:
+            await asyncio.gather(self._ours(reader, out, writer), self._back(theirs, writer))
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # one of the two was killed, or we are closing
+        finally:
+            writer.close()
+            out.close()
 
     async def _ours(
         self, reader: asyncio.StreamReader, out: asyncio.StreamWriter, back: asyncio.StreamWriter

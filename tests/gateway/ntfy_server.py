@@ -157,6 +157,8 @@ class NtfyServer:
     async def _publish_json(self, request: web.Request) -> web.Response:
         try:
             body = json.loads(await request.read())
+        except ConnectionError:
+            return web.Response()  # it was killed while it asked
         except ValueError:
             return _refusal(400, 40017, "invalid request: request body must be message JSON")
         unknown = set(body) - {"topic", "message", "title", "tags", "markdown", "priority"}
