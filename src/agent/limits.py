@@ -64,19 +64,19 @@ class LimitTable:
         settings: LimitSettings,
         owner: str | None,
         *,
-        name: str = "",
         role: str = "member",
         own: Mapping[str, Any] | None = None,
         doors: Collection[str] = (),
     ) -> None:
         """`owner` is the person's id (None: the operator), `own` what is kept with them; they are
-        named in the settings by id, name or any of their `doors`."""
+        named in the settings by id or any of their `doors`, not by their name, which they choose
+        themselves."""
         self._settings = settings
         self._owner = stored_owner(owner)
         self.is_operator = role == "operator"
         named = {str(key).lower(): limits for key, limits in settings.people.items()}
-        called = dict.fromkeys((str(owner).lower(), name.lower(), *map(str.lower, doors)))
-        configured = next((named[each] for each in called if each in named), None)
+        called = dict.fromkeys((person_of(owner).lower(), *map(str.lower, doors)))
+        configured = _narrowest([named[each] for each in called if each in named])
         known = {item.name for item in fields(SpendingLimits)}
         kept = {key: most for key, most in (own or {}).items() if key in known}
         self._limits = _merged(
@@ -133,6 +133,15 @@ def _merged(*limits: SpendingLimits | None) -> SpendingLimits:
     return SpendingLimits(**chosen)
 
 
+def _narrowest(entries: list[SpendingLimits]) -> SpendingLimits:
+    """The least of each: nobody has more by joining another door."""
+    chosen: dict[str, Any] = {}
+    for item in fields(SpendingLimits):
+        given = [most for entry in entries if (most := getattr(entry, item.name)) is not None]
+        chosen[item.name] = min(given, default=None)
+    return SpendingLimits(**chosen)
+
+
 def list_amounts(
     limits: SpendingLimits,
 ) -> list[tuple[Literal["dollars", "tokens"], Literal["day", "month"], float]]:
@@ -156,8 +165,8 @@ def build_limits(
     are theirs.
     """
     role = role_of(config, owner, person)
-    name, own = ("", None) if person is None else (person.name, person.limits)
-    table = LimitTable(config.limits, owner, name=name, role=role, own=own, doors=doors)
+    own = None if person is None else person.limits
+    table = LimitTable(config.limits, owner, role=role, own=own, doors=doors)
     return None if table.is_empty else table
 
 

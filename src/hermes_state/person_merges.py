@@ -1,8 +1,9 @@
 """Two persons who turn out to be one: what one has goes to the other, and back if it was wrong.
 
 One transaction moves the doors, the conversations with their approvals, the memories, and what was
-allowed for good. What was moved is kept by its names, so that an undoing moves exactly that back;
-what was begun or learnt after the merge stays with the person who was left, and so does the cost of
+allowed for good. What was moved is kept by its names, so that an undoing moves exactly that back,
+also what was spent this month outside of conversations: nobody gets a new limit by it. What was
+begun or learnt after the merge stays with the person who was left, and so does the cost of
 conversations that were deleted since. Chats that are then in a conversation which is another's
 begin anew.
 """
@@ -22,6 +23,7 @@ from .memory_spaces import move_memories, return_memories
 from .owners import OPERATOR, owner_key, stored_owner
 from .person_rest import release_chats, rest_parted, rest_person
 from .persons import Person
+from .reservations import period_of
 from .titles import make_room_for_title
 
 _FOLLOWING = ("approvals", "model_calls")
@@ -66,6 +68,12 @@ def merge_persons(conn: Connection, merged_id: str, into_id: str) -> Merge:
         (merged.id,),
     )
     jobs = column(conn, "SELECT id FROM jobs WHERE user_id = ? ORDER BY id", (merged.id,))
+    loose = column(
+        conn,
+        "SELECT id FROM model_calls WHERE user_id = ? AND session_id IS NULL AND made_at >= ?"
+        " ORDER BY id",
+        (merged.id, period_of("month", conn.now())[0]),
+    )
     _move_sessions(conn, merged.id, person.id, None)
     _move_jobs(conn, jobs, merged.id, person.id)
     for table in _FOLLOWING:
@@ -88,6 +96,7 @@ def merge_persons(conn: Connection, merged_id: str, into_id: str) -> Merge:
         "grants": new_grants,
         "memories": memories,
         "limits": limits,
+        "loose_calls": loose,
     }
     conn.execute(
         "INSERT INTO person_merges (id, person_id, merged, made_at) VALUES (?, ?, ?, ?)",
@@ -156,6 +165,13 @@ def unmerge_persons(conn: Connection, merge_id: str) -> Person:
                 f" AND session_id IN (SELECT id FROM sessions WHERE conversation_id IN ({marks}))",
                 (stored_owner(back.id), stored_owner(person.id), *conversations),
             )
+    conn.executemany(
+        "UPDATE model_calls SET user_id = ? WHERE id = ? AND user_id IS NOT DISTINCT FROM ?",
+        [
+            (stored_owner(back.id), call_id, stored_owner(person.id))
+            for call_id in moved.get("loose_calls", ())
+        ],
+    )
     _move_grants(conn, moved["grants"], person.id, back.id)
     _move_jobs(conn, moved.get("jobs") or (), person.id, back.id)
     conn.execute("DELETE FROM link_codes WHERE owner IN (?, ?)", (person.id, back.id))

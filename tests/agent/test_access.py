@@ -120,6 +120,11 @@ def test_a_table_that_cannot_be_meant_is_refused(tmp_path: Path, yaml: str) -> N
         configured(tmp_path, yaml)
 
 
+def test_people_are_named_by_doors_and_not_by_what_they_call_themselves(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="telegram:42"):
+        configured(tmp_path, "access: {people: {Ada: {tools: [all]}}}\n")
+
+
 # Tools
 
 

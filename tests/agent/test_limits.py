@@ -334,7 +334,7 @@ def test_limits_are_found_by_person_role_and_default(tmp_path: Path, db: Session
         "limits:\n"
         "  default: {usd_per_day: 2, turns_at_once: 3}\n"
         "  roles: {operator: {usd_per_day: 50}, guest: {usd_per_day: 1}}\n"
-        "  people: {'telegram:7': {usd_per_day: 7}, Bob: {usd_per_day: 8}}\n"
+        "  people: {'telegram:7': {usd_per_day: 7}, 'telegram:8': {usd_per_day: 8}}\n"
         "platforms: {telegram: {token: 'x', admins: [1]}}\n",
     )
     for number in (1, 7, 8, 9, 10):
@@ -345,6 +345,9 @@ def test_limits_are_found_by_person_role_and_default(tmp_path: Path, db: Session
     assert [per_day(find_limits(config, db, owner)) for owner in owners] == [
         [50], [50], [7], [8], [1], [50], [2], [1],
     ]  # fmt: skip
+    db.merge_persons("telegram:7", "telegram:8")  # by either door: the narrower holds
+    assert per_day(find_limits(config, db, "telegram:8")) == [7]
+    db.unmerge_persons(db.list_merges()[0].id)
     db.set_person_limit("telegram:7", "usd_per_day", 70)
     db.set_person_limit("telegram:7", "turns_at_once", 5)
     seven = find_limits(config, db, "telegram:7")
@@ -380,7 +383,8 @@ def test_nothing_is_limited_by_default(tmp_path: Path, db: SessionDB, text: str)
     [
         "limits: {default: {usd_per_day: -1}}", "limits: {default: {usd_per_day: much}}",
         "limits: {people: [a]}", "limits: {roles: {memebr: {usd_per_day: 1}}}",
-        "limits: {people: {a: 5}}", "limits: {default: {turns_at_once: 0}}",
+        "limits: {people: {'local:a': 5}}", "limits: {people: {Ada: {usd_per_day: 9}}}",
+        "limits: {default: {turns_at_once: 0}}",
         "limits: {unknown_prices: cheap}",
     ],
 )  # fmt: skip

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import random
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from limited_child import OWNER
@@ -16,7 +17,7 @@ from limited_child import OWNER
 from hermes_state import Limit, SessionDB
 from hermes_state.dialect import tuples
 
-from .. import postgres, seeds
+from .. import forked, postgres, seeds
 
 CHILD = Path(__file__).with_name("limited_child.py")
 SECONDS = 120.0
@@ -34,11 +35,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     postgres.give_back(str(tmp_path))
 
 
-def start(folder: Path, address: str, turns: int, most: int, *dies: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(CHILD), str(folder), address, str(turns), str(most), *dies],
-        stdout=subprocess.PIPE,
-        text=True,
+async def start(folder: Path, address: str, turns: int, most: int, *dies: str) -> Any:
+    return await forked.start(
+        CHILD, str(folder), address, str(turns), str(most), *dies, environ=os.environ
     )
 
 
@@ -58,32 +57,32 @@ def counted(folder: Path, address: str) -> tuple[float, dict[str, int]]:
 
 @pytest.mark.long
 @pytest.mark.fuzz
-def test_a_hundred_turns_at_once_in_two_processes_that_are_killed(
+async def test_a_hundred_turns_at_once_in_two_processes_that_are_killed(
     tmp_path: Path, address: str
 ) -> None:
     chance = random.Random(seeds.seed())
-    turns, most = 50, 400
-    running = [start(tmp_path, address, turns, most) for _ in range(2)]
+    turns, most = 50, seeds.times(200, 400)
+    running = [await start(tmp_path, address, turns, most) for _ in range(2)]
     try:
-        for _ in range(seeds.times(4, 12)):
-            victim = chance.randrange(2)
-            child = running[victim]
-            assert child.stdout is not None
-            assert child.stdout.readline() == "runs\n"
-            before = made(tmp_path)
-            deadline = time.monotonic() + SECONDS
-            while made(tmp_path) < before + chance.randint(1, 20) and child.poll() is None:
-                assert time.monotonic() < deadline
-                time.sleep(0.002)
-            child.send_signal(signal.SIGKILL)
-            child.wait()
-            running[victim] = start(tmp_path, address, turns, most)
-        for child in running:
-            assert child.wait(SECONDS) == 0
+        async with asyncio.timeout(SECONDS):
+            for _ in range(seeds.times(3, 12)):
+                victim = chance.randrange(2)
+                child = running[victim]
+                assert await child.stdout.readline() == b"runs\n"
+                enough = made(tmp_path) + chance.randint(1, 20)
+                while made(tmp_path) < enough and child.returncode is None:
+                    await asyncio.sleep(0.002)
+                with contextlib.suppress(ProcessLookupError):
+                    child.kill()
+                await child.wait()
+                running[victim] = await start(tmp_path, address, turns, most)
+            for child in running:
+                assert await child.wait() == 0
     finally:
         for child in running:
-            child.kill()
-            child.wait()
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
     spent, outcomes = counted(tmp_path, address)
     assert made(tmp_path) <= most + 2
     assert made(tmp_path) <= spent  # what was made is counted, also where nobody saw its end
@@ -93,13 +92,14 @@ def test_a_hundred_turns_at_once_in_two_processes_that_are_killed(
 
 
 @pytest.mark.parametrize(("dies", "calls"), [("before", 0), ("after", 1)])
-def test_a_process_that_dies_around_a_call_leaves_it_counted(
+async def test_a_process_that_dies_around_a_call_leaves_it_counted(
     tmp_path: Path, address: str, dies: str, calls: int
 ) -> None:
-    child = start(tmp_path, address, 1, 3, dies)
-    assert child.wait(SECONDS) == -signal.SIGKILL
-    assert made(tmp_path) == calls
-    assert counted(tmp_path, address)[1] == {"reserved": 1}
-    assert start(tmp_path, address, 1, 3).wait(SECONDS) == 0
+    async with asyncio.timeout(SECONDS):
+        child = await start(tmp_path, address, 1, 3, dies)
+        assert await child.wait() == -signal.SIGKILL
+        assert made(tmp_path) == calls
+        assert counted(tmp_path, address)[1] == {"reserved": 1}
+        assert await (await start(tmp_path, address, 1, 3)).wait() == 0
     assert counted(tmp_path, address) == (3.0, {"complete": 2, "lost": 1})
     assert made(tmp_path) == calls + 2

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from hermes_state import EVERYONE, LOCAL_DOOR, NOBODY, OPERATOR, NoLink, PersonError, SessionDB
+from hermes_state import (
+    EVERYONE,
+    LOCAL_DOOR,
+    NOBODY,
+    OPERATOR,
+    Limit,
+    ModelCall,
+    NoLink,
+    PersonError,
+    SessionDB,
+)
 
 
 def said(db: SessionDB, session_id: str, owner: str | None, text: str, **facts: Any) -> str:
@@ -174,6 +184,26 @@ def test_a_merge_is_undone(db: SessionDB) -> None:
     assert db.list_merges() == [] and db.find_person("slack:7") == back
     with pytest.raises(PersonError, match="undone already"):
         db.unmerge_persons(merge.id)
+
+
+def test_what_was_spent_outside_of_conversations_goes_back_too(db: SessionDB) -> None:
+    """Or a limit would be anew for whoever lets themselves be merged and parted."""
+    for door in ("telegram:1", "telegram:2"):
+        db.ensure_person(door)
+        db.create_session(f"of {door}", "telegram", user_id=door)
+        call = ModelCall(task="turn", model="m", cost_usd=2.0)
+        db.settle_call(f"of {door}", call)
+        db.settle_call(None, call._replace(cost_usd=3.0), door)
+    db.delete_conversation("of telegram:1")
+
+    def spent(person: str) -> float:
+        (use,) = db.list_limit_uses([Limit("person", person, "dollars", "month", 1)])
+        return use.spent
+
+    merge = db.merge_persons("telegram:1", "telegram:2")
+    assert (spent("telegram:1"), spent("telegram:2")) == (0, 10)
+    db.unmerge_persons(merge.id)
+    assert (spent("telegram:1"), spent("telegram:2")) == (5, 5)
 
 
 def test_merges_are_undone_from_the_last_on(db: SessionDB) -> None:

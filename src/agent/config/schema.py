@@ -387,6 +387,11 @@ def _named(cls: type, *names: str) -> Any:
     return field(default_factory=dict, metadata={"entries": cls, "names": names})
 
 
+def _of_persons(cls: type) -> Any:
+    """A section of sections, under doors. Their names people choose themselves."""
+    return field(default_factory=dict, metadata={"entries": cls, "names": (), "doors": True})
+
+
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
     """[What people and chats may use](operating.md#limits); nothing is limited without it."""
@@ -395,7 +400,7 @@ class LimitSettings:
         default_factory=SpendingLimits, metadata={"section": SpendingLimits}
     )
     roles: Mapping[str, SpendingLimits] = _named(SpendingLimits, "operator", "member", "guest")
-    people: Mapping[str, SpendingLimits] = _named(SpendingLimits)
+    people: Mapping[str, SpendingLimits] = _of_persons(SpendingLimits)
     chats: Mapping[str, SpendingLimits] = _named(SpendingLimits)
     unknown_prices: str = setting(
         "dearest",
@@ -440,7 +445,7 @@ class AccessSettings:
         "member", "what somebody is who comes for the first time", choices=("member", "guest")
     )
     roles: Mapping[str, AccessEntry] = _named(AccessEntry, "member", "guest")
-    people: Mapping[str, AccessEntry] = _named(AccessEntry)
+    people: Mapping[str, AccessEntry] = _of_persons(AccessEntry)
     chats: Mapping[str, AccessEntry] = _named(AccessEntry)
 
 

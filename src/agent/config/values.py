@@ -112,14 +112,28 @@ def read_section(cls: type[S], prefix: str, raw: Any, findings: Findings) -> S:
         elif is_section(item):
             chosen[item.name] = read_section(item.metadata["section"], key, value, findings)
         elif has_entries(item):
-            names = item.metadata["names"]
-            chosen[item.name] = read_entries(item.metadata["entries"], key, value, findings, names)
+            names, entries = item.metadata["names"], item.metadata["entries"]
+            if item.metadata.get("doors"):
+                refuse_names(key, value, findings)
+            chosen[item.name] = read_entries(entries, key, value, findings, names)
         elif value is not None:
             limits: Limits = item.metadata["limits"]
             converted = convert(key, value, str(item.type), limits, findings)
             if converted is not None:
                 chosen[item.name] = converted
     return cls(**chosen)
+
+
+def refuse_names(prefix: str, raw: Any, findings: Findings) -> None:
+    """Refuse what is no door: whoever calls themselves by a name must not get what is set for it,
+    and nobody believes that something holds for a person for whom it does not."""
+    for name in raw if isinstance(raw, Mapping) else ():
+        kind, _, identifier = str(name).partition(":")
+        if name != "operator" and not (kind and identifier):
+            findings.refuse(
+                f"{prefix}.{name}", raw[name],
+                "a door in the place of the name, such as telegram:42 (see hermes people list)",
+            )  # fmt: skip
 
 
 def read_entries(
