@@ -1,7 +1,8 @@
 """Looking into past conversations: find, then read around a hit.
 
 Only conversations of whom the agent may read for (`ToolContext.owner`) are shown: the person's, and
-everyone's in the operator's terminal.
+everyone's in the operator's terminal. In a group chat others read the answer, so there it is only
+what was said in it, unless the person has said that their memory may be read there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hermes_state import plain_text
 
 from .base import Tool, ToolContext, ToolError, tool
+from .memory_scope import chat_of
 
 if TYPE_CHECKING:
     from hermes_state import PersonView
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE = 2000
 LONGEST_ASKED_FOR = 12_000
 """Characters of the message that was asked for."""
+LOOKED_THROUGH = 100
+"""Hits or conversations that are looked through for those of one group."""
+ONLY_HERE = (
+    " Others read along here, so only what was said in this group was looked through. For more, the"
+    " person may write /memory here on."
+)
 
 
 @tool(toolset="session_search", effect="none")
@@ -71,16 +79,20 @@ def find(
     if session_id is not None:
         own_session(context, session_id)
         options["conversation_id"] = mine.root(session_id)
+    group = group_only(context)
     hits = mine.search(
         query,
         role_filter=role_filter,
-        limit=limit,
+        limit=limit if group is None else LOOKED_THROUGH,
         sort=None if sort == "relevance" else sort,
         one_per_conversation=session_id is None,
         **options,
     )
+    if group is not None:
+        hits = [hit for hit in hits if _is_said_in(context, hit["session_id"], group)][:limit]
     if not hits:
-        return f"Nothing was found for {query!r}. Try fewer or other words."
+        only = ONLY_HERE if group is not None else ""
+        return f"Nothing was found for {query!r}. Try fewer or other words.{only}"
     lines = []
     for hit in hits:
         title = f" “{hit['title']}”" if hit["title"] else ""
@@ -121,16 +133,18 @@ def read_around(context: ToolContext, session_id: str | None, message_id: int, w
 def recent(context: ToolContext, limit: int) -> str:
     """The conversations last used, apart from this one."""
     mine = _mine(context)
-    current = mine.root(context.session_id)
+    current, group = mine.root(context.session_id), group_only(context)
+    most = limit + 1 if group is None else LOOKED_THROUGH
     sessions = [
         session
         for session in mine.list_sessions(
-            limit=limit + 1, order_by_last_active=True, min_message_count=1
+            limit=most, order_by_last_active=True, min_message_count=1
         )
-        if session["conversation_id"] != current
+        if session["conversation_id"] != current and group in (None, chat_of(session))
     ][:limit]
     if not sessions:
-        return "There are no other conversations yet."
+        only = ONLY_HERE if group is not None else ""
+        return f"There are no other conversations yet.{only}"
     return "\n".join(
         f"{day(s['last_active'])} {s['title'] or s['preview']} (session_id={s['id']})"
         for s in sessions
@@ -146,8 +160,24 @@ def _mine(context: ToolContext) -> PersonView:
 def own_session(context: ToolContext, session_id: str) -> None:
     """Raise ToolError unless the session is this person's; others are as if they did not exist."""
     assert context.db is not None
-    if context.db.view(context.owner).session(session_id) is None:
+    session, group = context.db.view(context.owner).session(session_id), group_only(context)
+    if session is None or (group is not None and not _is_said_in(context, session_id, group)):
         raise ToolError(f"There is no session {session_id!r}. Search for what was said instead.")
+
+
+def group_only(context: ToolContext) -> str | None:
+    """The group whose conversations alone may be looked through; None if all of the person's."""
+    memory = context.memory
+    if memory.chat is None:
+        return None
+    return None if memory.spaces(context.db, context.session_id).shown else memory.chat
+
+
+def _is_said_in(context: ToolContext, session_id: str, group: str) -> bool:
+    """Whether a session is of a group, or of the conversation that the agent is in."""
+    mine = _mine(context)
+    is_here = mine.root(session_id) == mine.root(context.session_id)
+    return is_here or chat_of(mine.session(session_id)) == group
 
 
 def transcript_line(message: dict[str, Any], marked: int) -> str:

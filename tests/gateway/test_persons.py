@@ -207,6 +207,40 @@ async def test_the_tool_finds_what_was_said_by_another_door(tmp_path: Path) -> N
         assert "have >>>stripes<<<" in found and "fly" not in found
 
 
+async def test_in_a_group_only_what_was_said_there_is_looked_through(tmp_path: Path) -> None:
+    """Others read the answer; unless the person says that it may be told."""
+    told: list[str] = []
+
+    def steps() -> Any:
+        yield say("zebras have stripes")
+        yield say("zebras run")
+        while True:
+            yield call("session_search", query="zebras")
+            yield lambda request: say(told.append(request.messages[-1]["content"]), "ok")
+            yield call("session_search")
+            yield lambda request: say(told.append(request.messages[-1]["content"]), "ok")
+            yield call("session_search", session_id=session, around_message_id=message)
+            yield lambda request: say(told.append(request.messages[-1]["content"]), "ok")
+
+    async with gateway(tmp_path, steps()) as chats:
+        group: dict[str, Any] = {"chat_id": "g", "chat_type": "group", "user_id": "ada"}
+        await ask(chats, "ada", "one")
+        await chats.ask("two", **group)
+        await chats.ask("/new", **group)
+        session = chats.session_id("ada")
+        message = chats.db.get_messages(session)[-1]["id"]
+        for _ in range(3):
+            await chats.ask("look", **group)
+        hits, list_, around = told
+        assert "run" in hits and "stripes" not in hits
+        assert session not in hits + list_ and "There is no session" in around
+        await chats.ask("/memory here on", **group)
+        for _ in range(3):
+            await chats.ask("look", **group)
+        hits, list_, around = told[3:]
+        assert "stripes" in hits and session in list_ and "stripes" in around
+
+
 def _results(chats: Chats, who: str) -> list[str]:
     rows = chats.db.get_messages(chats.session_id(who))
     return [str(row["content"]) for row in rows if row["role"] == "tool"]
