@@ -103,10 +103,14 @@ def spending_limits(config: Config, job: Job) -> list[Limit]:
     from agent.config.schema import SpendingLimits
     from agent.limits import list_amounts
 
-    chosen = {
-        name: getattr(config.jobs, name) if most is None else most
-        for name in SPENDING
-        for most in (getattr(job.settings, name),)
+    jobs = config.jobs
+    limits: dict[str, Any] = {
+        "usd_per_day": jobs.usd_per_day,
+        "usd_per_month": jobs.usd_per_month,
+        "tokens_per_day": jobs.tokens_per_day,
+        "tokens_per_month": jobs.tokens_per_month,
     }
-    amounts = list_amounts(SpendingLimits(**chosen))
+    own = {name: getattr(job.settings, name) for name in SPENDING}
+    limits |= {name: most for name, most in own.items() if most is not None}
+    amounts = list_amounts(SpendingLimits(**limits))
     return [Limit("job", job.id, unit, period, most) for unit, period, most in amounts]
