@@ -75,6 +75,7 @@ class GatewayHost:
         self.shelf: StoreShelf | None = None
         if db.sync.is_on_server:
             self.shelf = StoreShelf(db.sync, lease)
+        self.records = StoreRecords(db.sync, platform.value, lease)
 
     def expecting(self, source: SessionSource) -> AbstractContextManager[None]:
         """While the files of a message are fetched: earlier parts of that message wait."""
@@ -132,6 +133,28 @@ class StoreShelf:
         if lease is None:
             raise LeaseLostError("nothing is held here")
         self._db.keep_for_platform(lease, kept)
+
+
+class StoreRecords:
+    """What an adapter keeps by name, in the store; on a server under the lease of its platform."""
+
+    def __init__(
+        self, db: SessionDB, platform: str, lease: Callable[[], PlatformLease | None]
+    ) -> None:
+        self._db = db
+        self._platform = platform
+        self._lease = lease
+
+    def read(self, prefix: str = "") -> dict[str, str]:
+        """The values of all names that begin with `prefix`."""
+        return self._db.get_platform_records(self._platform, prefix)
+
+    def write(self, changes: Mapping[str, str | None]) -> None:
+        """Write values by name; LeaseLostError if another gateway has the platform by now."""
+        lease = self._lease()
+        if lease is None and self._db.is_on_server:
+            raise LeaseLostError("nothing is held here")
+        self._db.keep_platform_records(self._platform, changes, lease)
 
 
 class RequestSide:

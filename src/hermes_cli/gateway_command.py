@@ -16,7 +16,7 @@ from gateway.status import GatewayRunningError, read_runtime_status, running_pid
 from gateway.systemd import install_unit
 from hermes_state import OPERATOR, StoreError
 
-from . import replica_status
+from . import matrix_keys, replica_status
 from .commands.output import visible
 from .gateway_setup import set_up
 
@@ -51,6 +51,7 @@ def add_parsers(commands: Any) -> None:
     made = actions.add_parser("new-platform", help="write a plugin with a platform of your own")
     made.add_argument("name", metavar="NAME", help="small letters, digits and _")
     made.add_argument("--in", dest="folder", default=".", metavar="FOLDER", help="where (here)")
+    matrix_keys.add_parser(actions)
     pairing = commands.add_parser("pairing", help="who may talk to the gateway")
     steps = pairing.add_subparsers(dest="pairing_action", metavar="action", required=True)
     steps.add_parser("list", help="who was let in, and who asks")
@@ -175,6 +176,7 @@ _ACTIONS = {
     "status": _status,
     "setup": _setup,
     "install": _install,
+    "matrix": matrix_keys.run,
 }
 
 

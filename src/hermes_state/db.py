@@ -43,6 +43,7 @@ from . import (
     pairing,
     person_merges,
     persons,
+    platform_records,
     previews,
     replicas,
     reservations,
@@ -392,6 +393,9 @@ class SessionDB:
     list_platform_leases = _reads(replicas.list_platform_leases)
     keep_for_platform = _writes(replicas.keep_for_platform)
     get_kept_for_platform = _reads(replicas.get_kept_for_platform)
+    keep_platform_records = _writes(platform_records.keep_platform_records)
+    add_platform_records = _writes(platform_records.add_platform_records)
+    get_platform_records = _reads(platform_records.get_platform_records)
 
     # Turns of other processes
     send_signal = _writes(signals.send_signal)

@@ -69,7 +69,8 @@ ROWS: frozenset[str] = frozenset({
     "add_delivery", "revise_delivery", "begin_delivery", "finish_delivery", "settle_delivery",
     "forget_delivered",
     "register_replica", "beat_replica", "drain_replica", "leave_replicas",
-    "take_platform", "release_platform", "keep_for_platform",
+    "take_platform", "release_platform", "keep_for_platform", "keep_platform_records",
+    "add_platform_records",
     "send_signal", "take_signal", "settle_signal", "withdraw_signal",
     "watch_turn", "renew_watch", "end_watch", "add_events", "drop_events",
     "note_preview", "forget_preview",
@@ -120,7 +121,7 @@ WHOLE_STORE: frozenset[str] = frozenset({
 """Writes that need the store's lock: rare ones."""
 
 QUIET: frozenset[str] = frozenset({
-    "beat_turns", "beat_replica", "keep_for_platform",
+    "beat_turns", "beat_replica", "keep_for_platform", "keep_platform_records",
     "append_message", "append_messages", "update_token_counts",
     "record_auxiliary_usage", "reserve_call", "note_preview", "forget_preview",
     "refresh_compression_lock",

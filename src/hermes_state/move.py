@@ -40,6 +40,7 @@ _KEYS = {
     "tool_runs": ("conversation_id", "fence", "call_id"),
     "replicas": ("owner",),
     "platform_leases": ("name",),
+    "platform_records": ("platform", "name"),
     "signals": ("id",),
     "watches": ("conversation_id", "viewer"),
     "watched_events": ("conversation_id", "number", "viewer"),

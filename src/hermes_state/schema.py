@@ -16,6 +16,7 @@ our own are further columns and tables:
                              allowed
 - turns, tool_runs           who runs the turn of a conversation, and which of its tools had started
 - replicas, platform_leases  the gateways that share the store, and which of them holds a platform
+- platform_records           what a platform's adapter keeps by name, such as encryption keys
 - pairing_codes, link_codes  by which strangers ask, and by which a chat lets another in
 - kept_files                 memories and skills, where several machines share them
 - objects, object_links      files that messages name, where several machines share them, and
@@ -42,7 +43,7 @@ from collections.abc import Mapping
 KNOWN_SCHEMA_VERSION = 22
 """`schema_version` of the public system whose files we read and whose table names we keep."""
 
-OWN_SCHEMA_VERSION = 20
+OWN_SCHEMA_VERSION = 21
 """Our own numbered migrations, kept in `PRAGMA user_version`."""
 
 SESSION_COLUMNS: dict[str, str] = {
@@ -323,6 +324,14 @@ TABLES: dict[str, tuple[dict[str, str], str]] = {
             "kept": "TEXT",
         },
         "",
+    ),
+    "platform_records": (
+        {
+            "platform": "TEXT NOT NULL",
+            "name": "TEXT NOT NULL",
+            "value": "TEXT NOT NULL",
+        },
+        "PRIMARY KEY (platform, name)",
     ),
     "signals": (
         {

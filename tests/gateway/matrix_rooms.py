@@ -118,9 +118,13 @@ class MatrixPlace(Place):
         self._between, self._synapse, self._bot, self._ann = between, synapse, bot, ann
         config = PlatformConfig(
             enabled=True,
-            token=bot.token,
             allowed_users=(ann.user_id,),
-            extra={"homeserver": between.url},
+            # Not by its token: each home makes a device, with keys of its own.
+            extra={
+                "homeserver": between.url,
+                "user_id": bot.user_id,
+                "password": bot.password,
+            },
         )
         self.adapter = MatrixAdapter(config, _ignore)
         self.user_id = ann.user_id

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import stat
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("nio", reason="matrix-nio is not installed: pip install -e '.[matrix]'")
+pytest.importorskip("vodozemac", reason="vodozemac is not installed: pip install -e '.[matrix]'")
 
+from nio.crypto import OlmAccount
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,6 +30,7 @@ from gateway.config_load import load_gateway_config
 from gateway.platforms.base import MessageEvent, SendError
 from gateway.platforms.host import StandaloneHost
 from gateway.platforms.http_server import HttpServer
+from gateway.platforms.matrix import keys_file
 from gateway.platforms.matrix.adapter import MatrixAdapter, MatrixError
 from gateway.platforms.matrix.events import (
     MAX_EVENT_BYTES,
@@ -40,10 +43,12 @@ from gateway.platforms.matrix.events import (
     text_content,
     without_address,
 )
-from gateway.platforms.matrix.media import MediaError, fetch
+from gateway.platforms.matrix.media import DecryptionError, MediaError, decrypt, encrypt, fetch
 from gateway.platforms.matrix.state import Login, MatrixState, Place
 from gateway.platforms.typed import as_command
 from hermes_base.redaction import MASK, redact
+from hermes_cli.main import main
+from hermes_state import SessionDB
 
 ME = "@hermes:example.org"
 
@@ -81,9 +86,10 @@ async def homeserver(*answers: tuple[int, str, str]) -> AsyncIterator[MatrixAdap
     )
     server = HttpServer(app, "127.0.0.1", 0)
     await server.start()
-    adapter = adapter_for(f"http://127.0.0.1:{server.port}")
+    adapter = adapter_for(f"http://127.0.0.1:{server.port}", encryption=False)
     try:
         await adapter.connect()
+        adapter.rooms_known.set()
         assert adapter.names == ("Hermes", "hermes")
         yield adapter
     finally:
@@ -172,6 +178,9 @@ async def test_an_account_that_cannot_be_used_says_what_to_change(
     with pytest.raises(MatrixError, match="MATRIX_HOMESERVER"):
         await adapter_for("matrix.example.org").connect()
     nothing = PlatformConfig(extra={"homeserver": "http://127.0.0.1:9", "user_id": ME})
+    for name, value in (("trust", "nobody"), ("trust", True)):
+        with pytest.raises(MatrixError, match=r"platforms\.matrix\.trust"):
+            await adapter_for("http://127.0.0.1:9", **{name: value}).connect()
     with pytest.raises(MatrixError, match="MATRIX_PASSWORD"):
         await MatrixAdapter(nothing, never).connect()
     monkeypatch.setitem(sys.modules, "nio", None)
@@ -184,9 +193,56 @@ async def test_a_file_without_an_honest_address_is_not_fetched(tmp_path: Path) -
     for url in ("http://evil.example/x", "mxc://a/../../b", "mxc://a/b?c", "mxc://a", ""):
         with pytest.raises(MediaError, match="no address"):
             await fetch("http://127.0.0.1:9", "t", Attachment(url, "n"), host, "!r")
-    secret = Attachment("mxc://a/b", "n", encrypted=True)
-    with pytest.raises(MediaError, match="encrypted"):
-        await fetch("http://127.0.0.1:9", "t", secret, host, "!r")
+
+
+async def test_a_file_is_decrypted_only_as_it_was_sent() -> None:
+    async def pieces(data: bytes) -> AsyncGenerator[bytes, None]:
+        for start in range(0, len(data), 7):
+            yield data[start : start + 7]
+
+    async def read(data: bytes, key: Any) -> bytes:
+        return b"".join([part async for part in decrypt(pieces(data), key)])
+
+    for plain in (b"", b"a", bytes(range(256)) * 5):
+        sealed, key = encrypt(plain)
+        assert await read(sealed, key) == plain
+    assert plain[:16] not in sealed
+    for broken in (
+        {}, {**key, "iv": 3}, {**key, "key": None}, {**key, "key": {"k": "short"}},
+        {**key, "hashes": {"sha256": "A" * 43}}, {**key, "iv": "é"},
+        {**key, "iv": "AAAA"}, {**key, "iv": "A" * 400}, {**key, "hashes": []},
+    ):  # fmt: skip
+        with pytest.raises(DecryptionError):
+            await read(sealed, broken)
+    with pytest.raises(DecryptionError, match="changed"):
+        await read(sealed[:-1] + b"!", key)
+
+
+def test_keys_are_handled_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*words: str, said: str = "a passphrase\n") -> tuple[int, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(said))
+        code = main(["gateway", "matrix", *words])
+        shown = capsys.readouterr()
+        return code, shown.out + shown.err
+
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    monkeypatch.setattr(keys_file, "ROUNDS", 10)
+    file, account = str(tmp_path / "keys.txt"), OlmAccount()
+    assert "None yet" in run("devices")[1]
+    assert "0 keys" in run("keys", "export", file)[1]
+    assert "exists already" in run("keys", "export", file)[1]
+    assert run("keys", "import", file)[0] == 1
+    kept = {"pickle": account.pickle().decode(), "shared": True}
+    with SessionDB(tmp_path / "state.db") as db:
+        db.add_platform_records("matrix", {"@b:x DEV account ": json.dumps(kept)})
+    assert run("keys", "import", file) == (
+        0, "0 of 0 keys are new. A gateway that runs reads them at its next start.\n",
+    )  # fmt: skip
+    assert "passphrase" in run("keys", "import", file, said="wrong\n")[1]
+    assert "No such file" in run("keys", "import", file + "x")[1]
+    assert account.identity_keys["ed25519"] in run("devices")[1]
 
 
 def test_what_is_kept_is_private_and_for_one_account(tmp_path: Path) -> None:

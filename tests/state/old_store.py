@@ -255,7 +255,8 @@ def _contents(path: Path) -> dict[str, list[tuple[Any, ...]]]:
         " 'replicas', 'platform_leases', 'link_codes', 'kept_files', 'signals', 'watches',"
         " 'watched_events', 'objects', 'object_links', 'object_blobs', 'object_chunks',"
         " 'model_calls', 'persons', 'doors', 'person_merges',"
-        " 'web_devices', 'jobs', 'job_runs', 'memory_spaces', 'memory_shown')"
+        " 'web_devices', 'jobs', 'job_runs', 'memory_spaces', 'memory_shown',"
+        " 'platform_records')"
     ).fetchall():
         names = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
         columns = sorted(set(names) - own.get(table, set()))

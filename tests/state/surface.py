@@ -45,6 +45,8 @@ _PLAUSIBLE: dict[str, Any] = {
     "dict[str, str]": {UNKNOWN: "text"},
     "list[dict[str, Any]]": [],
     "Mapping[str, int]": {UNKNOWN: 1},
+    "Mapping[str, str]": {UNKNOWN: "text"},
+    "Mapping[str, str | None]": {UNKNOWN: "text"},
     "Mapping[str, Mapping[str, Any]]": {UNKNOWN: {"session_id": UNKNOWN}},
     "Mapping[str, Any]": {"role": "user", "content": "text"},
     "Mapping[str, Any] | None": {"role": "user", "content": "text"},

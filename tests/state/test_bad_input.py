@@ -49,6 +49,8 @@ CREATES = {
     "maybe_auto_prune_and_vacuum",
     "register_replica",
     "take_platform",
+    "keep_platform_records",
+    "add_platform_records",
     "create_bindings",
     "replace_gateway_routing_entries",
     "save_gateway_routing_entry",

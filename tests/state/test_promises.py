@@ -330,6 +330,8 @@ TABLE = [
     m("set_running_turns", count=3, limit=4),
     m("take_platform", name="free"),
     m("release_platform", lease=PlatformLease("held", 1, this_process())),
+    m("keep_platform_records", platform="matrix", changes={"key": "1", "gone": None}),
+    m("add_platform_records", platform="matrix", records={"key": "1"}),
     m("keep_for_platform", lease=PlatformLease("held", 1, this_process()), kept={"place": "2"}),
     m("send_signal", session_id="running", kind="stop", payload={"a": 1}),
     m("take_signal", signal_id="signal"),

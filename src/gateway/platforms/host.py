@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agent.home import hermes_home
 from conversation.tasks import Tasks
+from hermes_base.files import write_private
 
 from ..media import keep
 
@@ -51,12 +53,29 @@ class Shelf(Protocol):
         ...
 
 
+class Records(Protocol):
+    """Many small values that an adapter keeps by name, such as keys; for threads."""
+
+    def read(self, prefix: str = "") -> dict[str, str]:
+        """The values of all names that begin with `prefix`."""
+        ...
+
+    def write(self, changes: Mapping[str, str | None]) -> None:
+        """Write values by name, all or none; None deletes. LeaseLostError if another gateway has
+        the platform by now."""
+        ...
+
+
 class AdapterHost(Protocol):
     """The gateway, as one adapter sees it."""
 
     @property
     def shelf(self) -> Shelf | None:
         """Where an adapter keeps its place and its login; None if in files below the home."""
+
+    @property
+    def records(self) -> Records:
+        """Where an adapter keeps what changes piece by piece."""
 
     @property
     def home(self) -> Path:
@@ -95,6 +114,28 @@ class AdapterHost(Protocol):
         """For adapters that answer within a request, as the API does: turns, and the store."""
 
 
+class FileRecords:
+    """Records in one private file: for programs, which have few of them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self, prefix: str = "") -> dict[str, str]:
+        """The values of all names that begin with `prefix`."""
+        try:
+            kept: dict[str, str] = json.loads(self._path.read_text())
+        except FileNotFoundError:
+            return {}
+        return {name: value for name, value in kept.items() if name.startswith(prefix)}
+
+    def write(self, changes: Mapping[str, str | None]) -> None:
+        """Write values by name; None deletes."""
+        merged = {**self.read(), **changes}
+        kept = {name: value for name, value in merged.items() if value is not None}
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(self._path, json.dumps(kept))
+
+
 class StandaloneHost:
     """A host without a gateway: messages go to a function, and only the section's list talks."""
 
@@ -111,6 +152,11 @@ class StandaloneHost:
         self._home = home
         self.limits = limits or AdapterLimits()
         self.shelf: Shelf | None = None
+
+    @property
+    def records(self) -> Records:
+        """A file below the home."""
+        return FileRecords(self.home / "gateway" / "records.json")
 
     @property
     def home(self) -> Path:

@@ -1,7 +1,7 @@
-"""Matrix, through matrix-nio: direct chats and rooms, threads, edits, files.
+"""Matrix, through matrix-nio: direct chats and rooms, threads, edits, files, encrypted or not.
 
 Every text carries the transaction id that its delivery has, so a repeated request is shown once.
-End-to-end encryption is not supported: whoever writes in an encrypted room is told so.
+What goes into an encrypted room is encrypted, or not sent.
 """
 
 from __future__ import annotations
@@ -33,8 +33,13 @@ from .sync import Reader
 if TYPE_CHECKING:
     import nio  # type: ignore[import-untyped]
 
+    from .encryption import Encryption
+
 log = logging.getLogger(__name__)
 
+FIRST_USE, VERIFIED = "first-use", "verified"
+"""Whose devices are believed: all that their account lists, or only those that were verified."""
+READY_SECONDS = 60.0
 REQUEST_SECONDS = 30
 TYPING_MS = 8_000
 _PERMANENT = frozenset(
@@ -43,6 +48,10 @@ _PERMANENT = frozenset(
         "M_UNRECOGNIZED", "M_GUEST_ACCESS_FORBIDDEN", "M_USER_DEACTIVATED",
     }
 )  # fmt: skip
+
+
+def _is_on(value: object) -> bool:
+    return str(value).lower() not in ("false", "no", "off", "0")
 
 
 class MatrixError(Exception):
@@ -60,14 +69,21 @@ class MatrixAdapter(PlatformAdapter):
         super().__init__(config, host)
         extra = config.extra
         self.homeserver = str(extra.get("homeserver") or "").rstrip("/")
-        wanted = str(extra.get("require_mention", True)).lower()
-        self.require_mention = wanted not in ("false", "no", "off", "0")
+        self.require_mention = _is_on(extra.get("require_mention", True))
+        self._encrypts = _is_on(extra.get("encryption", True))
+        self._trust = str(extra.get("trust") or FIRST_USE)
+        keys = extra.get("verified_keys") or ()
+        self._verified_keys = [keys] if isinstance(keys, str) else [str(key) for key in keys]
         self.user_id = ""
         self.names: tuple[str, ...] = ()
         """What people call it in a room."""
         self._account = str(extra.get("user_id") or "")
         self._password = str(extra.get("password") or "")
         self._client: nio.AsyncClient | None = None
+        self.encryption: Encryption | None = None
+        """None if it is switched off: encrypted rooms can then be neither read nor written."""
+        self.rooms_known = asyncio.Event()
+        """Set once it is known which rooms there are, and which of them are encrypted."""
 
     # Connection
 
@@ -78,10 +94,15 @@ class MatrixAdapter(PlatformAdapter):
                 "Set platforms.matrix.homeserver (or MATRIX_HOMESERVER) to the address of your"
                 " server, such as https://matrix.example.org."
             )
+        if self._trust not in (FIRST_USE, VERIFIED):
+            raise MatrixError(f"platforms.matrix.trust must be {FIRST_USE} or {VERIFIED}.")
         await self.disconnect()
         self._client = client = self._new_client()
+        self.rooms_known.clear()
         try:
             await self._log_in(client)
+            if self._encrypts:
+                await self._start_encryption(client)
             shown = await self.ask(client.get_displayname(self.user_id))
         except BaseException:
             await self.disconnect()
@@ -98,6 +119,7 @@ class MatrixAdapter(PlatformAdapter):
     async def disconnect(self) -> None:
         """Close the connections."""
         client, self._client = self._client, None
+        self.encryption = None
         if client is not None:
             await client.close()
 
@@ -140,9 +162,40 @@ class MatrixAdapter(PlatformAdapter):
             max_limit_exceeded=0,
             max_timeouts=0,
             request_timeout=REQUEST_SECONDS,
-            encryption_enabled=False,
+            encryption_enabled=False,  # `Encryption` does it: its keys are kept in the store
         )
         return nio.AsyncClient(self.homeserver, self._account, config=settings)
+
+    async def _start_encryption(self, client: nio.AsyncClient) -> None:
+        try:
+            import vodozemac  # noqa: F401
+        except ImportError as error:
+            raise MatrixError(
+                "Matrix needs a package for encryption that is not installed. Run:"
+                f" {install_hint('matrix')}. Or set platforms.matrix.encryption to false; encrypted"
+                " rooms cannot be read then."
+            ) from error
+        from .encryption import Encryption, ForeignKeysError
+
+        for is_new_device in (False, True):
+            encryption = Encryption(
+                self, client, self.host.records, self._trust == VERIFIED, self._verified_keys
+            )
+            try:
+                await encryption.start(self._password)
+            except ForeignKeysError as error:
+                if is_new_device or self.config.token or not self._password:
+                    raise MatrixError(
+                        f"The access token of {self.user_id} belongs to the device"
+                        f" {client.device_id}, whose keys are not here: another client made it, or"
+                        " they were lost. Give user_id and password instead, or a token from a new"
+                        " login."
+                    ) from error
+                log.warning("The keys of %s are not here; a new device is made", client.device_id)
+                await self._log_in_anew(client, "")
+            else:
+                break
+        self.encryption = encryption
 
     async def _log_in(self, client: nio.AsyncClient) -> None:
         import nio
@@ -164,8 +217,13 @@ class MatrixAdapter(PlatformAdapter):
                 "Set platforms.matrix.token (MATRIX_ACCESS_TOKEN), or user_id and password"
                 " (MATRIX_USER_ID, MATRIX_PASSWORD)."
             )
-        # The same device as before, so that its transaction ids still count.
-        client.device_id = kept.device_id if kept else ""
+        # The same device as before, so that its transaction ids and its keys still count.
+        await self._log_in_anew(client, kept.device_id if kept else "")
+
+    async def _log_in_anew(self, client: nio.AsyncClient, device_id: str) -> None:
+        import nio
+
+        client.device_id = device_id
         login = await self.ask(client.login(self._password, device_name="Hermes"))
         if not isinstance(login, nio.LoginResponse):
             raise MatrixError(f"Matrix did not log {self._account} in: {login.message}")
@@ -210,8 +268,9 @@ class MatrixAdapter(PlatformAdapter):
         self, chat_id: str, path: str, *, caption: str = "", thread_id: str | None = None
     ) -> str | None:
         """Upload a file and show it."""
+        is_encrypted = await self._must_encrypt(chat_id)
         content = await media.upload(
-            self.homeserver, self.client.access_token, Path(path).expanduser()
+            self.homeserver, self.client.access_token, Path(path).expanduser(), is_encrypted
         )
         if caption:
             content["body"] = caption
@@ -226,14 +285,44 @@ class MatrixAdapter(PlatformAdapter):
         key: str | None = None,
         kind: str = "m.room.message",
     ) -> str | None:
-        if is_lost():  # an upload may have taken long
+        if await self._must_encrypt(room_id) and self.encryption is not None:
+            try:
+                kind, content = await self.encryption.seal(room_id, kind, content)
+            except ConnectionError as error:
+                raise SendError(str(error)) from error
+        if is_lost():  # an upload may have taken long, and so may the keys
             raise SendError(LOST)
+        from nio import Api, RoomSendResponse
+
+        client = self.client
         transaction = hashlib.sha256((key or os.urandom(16).hex()).encode()).hexdigest()[:40]
+        request = Api.room_send(client.access_token, room_id, kind, content, transaction)
         answer = await self._send(
-            self.client.room_send(room_id, kind, content, tx_id=transaction),
+            # Not `room_send`, which would encrypt by its own rules.
+            client._send(RoomSendResponse, *request, (room_id,)),
             repeatable=key is not None,
         )
         return str(answer.event_id)
+
+    async def _must_encrypt(self, room_id: str) -> bool:
+        """Whether a room is encrypted. Raises SendError if it is and encryption is switched off."""
+        client = self.client
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self.rooms_known.wait()
+        except TimeoutError:
+            raise SendError("The Matrix account has not been read yet") from None
+        if self.encryption is not None:
+            try:
+                return await self.encryption.is_encrypted(room_id)
+            except ConnectionError as error:
+                raise SendError(str(error)) from error
+        room = client.rooms.get(room_id)
+        if room is not None and room.encrypted:
+            raise SendError(
+                f"{room_id} is encrypted, and platforms.matrix.encryption is off", permanent=True
+            )
+        return False
 
     async def _send(self, request: Awaitable[Any], *, repeatable: bool = True) -> Any:
         """The server's answer to a request; SendError if it did not do it."""

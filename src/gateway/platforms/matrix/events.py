@@ -15,12 +15,22 @@ from typing import Any
 
 from .formatting import to_matrix_html
 
-MAX_EVENT_BYTES = 60_000
-"""A server takes 65,536 with signatures and names; beyond this the HTML is left out."""
+MAX_EVENT_BYTES = 45_000
+"""A server takes 65,536 with signatures and names, and encryption adds a third; beyond this the
+HTML is left out."""
 
 _QUOTE = re.compile(r"(?:> [^\n]*(?:\n|$))+\n?")
 _SAID = ("m.text", "m.emote")
 _FILES = ("m.image", "m.file", "m.audio", "m.video")
+
+
+class UnreadableError(Exception):
+    """A message that cannot be opened, or must not be; says why."""
+
+    def __init__(self, reason: str, *, lacks_key: bool = False) -> None:
+        super().__init__(reason)
+        self.lacks_key = lacks_key
+        """Whether it can be opened once its key has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,8 @@ class Attachment:
     name: str
     size: int | None = None
     """As its sender says."""
-    encrypted: bool = False
+    key: Mapping[str, Any] | None = None
+    """How it is decrypted, if it is encrypted."""
 
 
 @dataclass(slots=True)
@@ -59,19 +70,21 @@ def read_event(source: Mapping[str, Any]) -> Incoming | None:
     if not (isinstance(event_id, str) and isinstance(sender, str) and isinstance(content, dict)):
         return None
     when = _time(source.get("origin_server_ts"))
+    relation = _mapping(content.get("m.relates_to"))
+    thread_id = _text(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else None
+    reply_to = _text(_mapping(relation.get("m.in_reply_to")).get("event_id"))
     if kind == "m.room.encrypted":
-        return Incoming(event_id, sender, "", when, encrypted=True)
+        if not content.get("ciphertext"):
+            return None  # it was taken back
+        return Incoming(event_id, sender, "", when, thread_id, reply_to, encrypted=True)
     if kind != "m.room.message":
         return None
-    relation = _mapping(content.get("m.relates_to"))
     replaces = None
     if relation.get("rel_type") == "m.replace":
         replaces = _text(relation.get("event_id"))
         content = _mapping(content.get("m.new_content"))
     if content.get("msgtype") not in (*_SAID, *_FILES):
         return None
-    thread_id = _text(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else None
-    reply_to = _text(_mapping(relation.get("m.in_reply_to")).get("event_id"))
     attachment = _attachment(content)
     body = _text(content.get("body")) or ""
     if reply_to and body.startswith("> "):
@@ -171,7 +184,7 @@ def _attachment(content: Mapping[str, Any]) -> Attachment | None:
     secret = _mapping(content.get("file"))
     url = _text(content.get("url")) or _text(secret.get("url")) or ""
     known = size if isinstance(size, int) and not isinstance(size, bool) else None
-    return Attachment(url, name, known, encrypted=bool(secret))
+    return Attachment(url, name, known, secret or None)
 
 
 def _mentions(content: Mapping[str, Any]) -> frozenset[str]:

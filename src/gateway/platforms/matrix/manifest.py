@@ -36,6 +36,24 @@ MANIFEST = Manifest(
             "true",
             "answer in rooms only when named or replied to",
         ),
+        Setting(
+            "encryption",
+            "true or false",
+            "true",
+            "read and write encrypted rooms; otherwise they are left alone",
+        ),
+        Setting(
+            "trust",
+            "`first-use` or `verified`",
+            "first-use",
+            "whose devices are believed: all that an account lists, or only verified ones",
+        ),
+        Setting(
+            "verified_keys",
+            "list of keys",
+            "",
+            "devices, or people with all that they signed, that are verified",
+        ),
     ),
     questions=(
         SetupQuestion("MATRIX_HOMESERVER", "Homeserver, e.g. https://matrix.org: "),
@@ -44,7 +62,7 @@ MANIFEST = Manifest(
         SetupQuestion("MATRIX_ALLOWED_USERS", "Who may talk to it (user ids, with commas): "),
     ),
     extra="matrix",
-    modules=("nio",),
+    modules=("nio", "vodozemac"),
     prompt_hint="You are in a Matrix chat. Markdown works.",
     order=20,
 )

@@ -7,6 +7,7 @@ are joined when somebody who may talk invites; whatever came after the invitatio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from ..base import MessageEvent, SendError
 from ..typed import as_command
 from .events import (
     Incoming,
+    UnreadableError,
     is_addressed,
     membership_change,
     read_event,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     import nio  # type: ignore[import-untyped]
 
     from .adapter import MatrixAdapter
+    from .encryption import Encryption
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +50,11 @@ ATTEMPTS = 3
 """At a message that cannot be stored although the store is well."""
 _TIMELINE = {
     "limit": PAGE,
-    "types": ["m.room.message", "m.room.encrypted", "m.room.member"],
+    "types": ["m.room.message", "m.room.encrypted", "m.room.member", "m.room.encryption"],
 }
-_STATE = ["m.room.member", "m.room.name", "m.room.canonical_alias", "m.room.create"]
+_STATE = [
+    "m.room.member", "m.room.name", "m.room.canonical_alias", "m.room.create", "m.room.encryption",
+]  # fmt: skip
 FILTER: dict[str, Any] = {
     "presence": {"types": []},
     "account_data": {"types": []},
@@ -60,10 +65,11 @@ FILTER: dict[str, Any] = {
         "account_data": {"types": []},
     },
 }
-ENCRYPTED = (
-    "🔒 I cannot read encrypted messages. Please write to me in a room without encryption"
-    " (it can be switched off only when a room is made)."
+NO_KEY = (
+    "🔒 A message of yours cannot be read here: its key has not come. It is answered when the key"
+    " comes; or write it once more."
 )
+UNREADABLE = "🔒 A message of yours cannot be read here. Please write it once more."
 
 
 class Reader:
@@ -73,29 +79,41 @@ class Reader:
         self._adapter = adapter
         self._client = client
         self._place = place
-        self._notified_rooms: set[str] = set()
-        """Encrypted rooms that were told."""
+        self._unreadable: set[str] = set()
+        """Rooms that were told of a message for which no key will come."""
 
     async def run(self) -> None:
         """Read until cancelled; raises when the server cannot be reached."""
         from nio import SyncResponse
 
-        full_state = True  # who is in which room is known to the client only from here
         self._client.next_batch = ""
-        while True:
+        for number in itertools.count():
+            # Who is in which room is known to the client only from the first batch. A server may
+            # take that from a cache, so the second, which waits for nothing, brings it up to date.
             async with asyncio.timeout(SYNC_SECONDS):
                 response = await self._adapter.ask(
                     self._client.sync(
-                        None if full_state else POLL_MS,
+                        self._poll_ms() if number > 1 else 0,
                         FILTER,
                         since=self._place.since or None,
-                        full_state=full_state,
+                        full_state=number == 0,
                     )
                 )
             if not isinstance(response, SyncResponse):
                 raise ConnectionError(f"Matrix: {response}")
-            full_state = False
+            encryption = self._adapter.encryption
+            if encryption is not None:
+                await encryption.after_sync(response)
+            if number > 0:
+                self._adapter.rooms_known.set()
             await self._take(response)
+            if encryption is not None:
+                await self._take_held(encryption)
+
+    def _poll_ms(self) -> int:
+        encryption = self._adapter.encryption
+        wait = None if encryption is None else encryption.next_telling
+        return POLL_MS if wait is None else min(POLL_MS, int(wait * 1000) + 1)
 
     async def _take(self, response: nio.SyncResponse) -> None:
         place = self._place
@@ -110,6 +128,8 @@ class Reader:
                     await self._event(room_id, source)
         await self._join_invited()
         place.since = response.next_batch
+        if self._adapter.encryption is not None:
+            await self._adapter.encryption.flush()
         if (place.since, place.invites) != before:
             await asyncio.to_thread(self._adapter.keep, place)
 
@@ -192,7 +212,11 @@ class Reader:
         if incoming is None or incoming.sender == self._adapter.user_id:
             return
         if incoming.encrypted:
-            await self._tell_encrypted(room_id, incoming.sender)
+            opened = await self._open(room_id, source, incoming.sender)
+            incoming = read_event(opened) if opened is not None else None
+            if incoming is None:
+                return
+        elif not self._may_be_plain(room_id, incoming):
             return
         if incoming.replaces is not None and not await self._follow_original(room_id, incoming):
             return
@@ -279,10 +303,13 @@ class Reader:
         from nio import RoomGetEventResponse
 
         answer = await self._adapter.ask(self._client.room_get_event(room_id, event_id))
-        if isinstance(answer, RoomGetEventResponse):
-            source: Mapping[str, Any] = answer.event.source
-            return source
-        return {}
+        if not isinstance(answer, RoomGetEventResponse):
+            return {}
+        source: Mapping[str, Any] = answer.event.source
+        if source.get("type") == "m.room.encrypted" and self._adapter.encryption is not None:
+            with contextlib.suppress(UnreadableError):  # who wrote it, and where, is told openly
+                return await self._adapter.encryption.open(room_id, source)
+        return source
 
     async def _with_file(
         self, room_id: str, text: str, incoming: Incoming
@@ -311,11 +338,57 @@ class Reader:
             else:
                 return text, [str(path)]
 
-    async def _tell_encrypted(self, room_id: str, sender: str) -> None:
-        if room_id in self._notified_rooms or not await self._adapter.may_talk(sender):
-            return
-        self._notified_rooms.add(room_id)
+    # Encryption
+
+    async def _open(
+        self, room_id: str, source: Mapping[str, Any], sender: str
+    ) -> Mapping[str, Any] | None:
+        """An encrypted event as it was written; None if it cannot be read, now or at all."""
+        encryption = self._adapter.encryption
+        if encryption is None:
+            log.warning("%s is encrypted, and platforms.matrix.encryption is off", room_id)
+            return None
         try:
-            await self._adapter.send(room_id, ENCRYPTED, key=f"encrypted:{room_id}")
+            return await encryption.open(room_id, source)
+        except UnreadableError as error:
+            if not await self._adapter.may_talk(sender):
+                return None
+            log.warning("A message of %s in %s cannot be read: %s", sender, room_id, error)
+            if error.lacks_key:
+                encryption.hold(room_id, source)
+            elif not encryption.is_strict and room_id not in self._unreadable:
+                self._unreadable.add(room_id)
+                await self._tell(room_id, source, UNREADABLE)
+            return None
+
+    def _may_be_plain(self, room_id: str, incoming: Incoming) -> bool:
+        """Whether a message counts that is not encrypted: where only verified devices do, one in an
+        encrypted room could be anybody's."""
+        encryption, room = self._adapter.encryption, self._client.rooms.get(room_id)
+        if encryption is None or not encryption.is_strict or room is None or not room.encrypted:
+            return True
+        log.warning("A message in %s is not encrypted; it is left out", room_id)
+        return False
+
+    async def _take_held(self, encryption: Encryption) -> None:
+        """Handle messages whose keys have come, and tell whoever waits for one that does not."""
+        for held in encryption.with_key():
+            await self._event(held.room_id, held.source)
+            encryption.release(held)
+        for held in encryption.to_tell():
+            if await self._tell(held.room_id, held.source, NO_KEY):
+                encryption.note_told(held)
+        await encryption.flush()
+
+    async def _tell(self, room_id: str, source: Mapping[str, Any], text: str) -> bool:
+        """Say something of a message that cannot be read; False if it could not be said."""
+        room, sender = self._client.rooms.get(room_id), str(source.get("sender"))
+        is_ours = room is not None and self._is_direct(room, sender)
+        if self._adapter.require_mention and not is_ours:
+            return True  # among several people, nobody knows whom it was for
+        try:
+            await self._adapter.send(room_id, text, key=f"unreadable:{source.get('event_id')}")
         except SendError as error:
-            log.warning("%s could not be told that it is encrypted: %s", room_id, error)
+            log.warning("%s could not be told of a message: %s", sender, error)
+            return error.permanent
+        return True
