@@ -224,7 +224,7 @@ def test_a_home_that_the_program_itself_has_made(cli: Any, tmp_path: Path) -> No
     parts = outcomes(cli("import", str(source), "--json"))
     assert parts["auth.json: openrouter key 1"][0] == "brought"
     assert parts["cron/jobs.json"] == (
-        "brought", "1 jobs, kept for a scheduler: nothing runs them yet",
+        "brought", "1 jobs; take them over: hermes cron import",
     )  # fmt: skip
     assert parts["SOUL.md"][0] == "brought"
     assert "OPENROUTER_API_KEY=sk-or-made" in (cli.home / ".env").read_text()

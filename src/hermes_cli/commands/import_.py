@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from agent.home import hermes_home
 from hermes_cli.command_run import UserError
+from hermes_cli.importers import openclaw
 from hermes_cli.importers.hermes_home import Part, import_home, planned
 
 from .home import store
@@ -17,6 +19,7 @@ from .output import print_json, print_table, progress
 
 EXAMPLES = """\
 hermes import ~/old-hermes                   a Hermes Agent home: also memories, skills, keys, …
+hermes import ~/.openclaw                    OpenClaw's: conversations, memory, skills, keys
 hermes import chatgpt-export.zip             what ChatGPT sends when you ask for your data
 hermes import claude/conversations.json      what Claude sends
 hermes import chatgpt-export.zip --dry-run   only say what is in it
@@ -43,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
         path = path.parent
     if path.is_dir() and any((path / name).exists() for name in ("state.db", "config.yaml")):
         return _home(path, args)
+    if path.is_dir() and openclaw.is_openclaw(path):
+        return _openclaw(path, args)
     return _export(path, args)
 
 
@@ -76,6 +81,35 @@ def _home(path: Path, args: argparse.Namespace) -> int:
     return 0
 
 
+def _openclaw(path: Path, args: argparse.Namespace) -> int:
+    """Its conversations, and then what lies beside them, one by one."""
+    home, left_out = hermes_home(), Counter[str]()
+    brought = list(openclaw.sessions(path, left_out))
+    facts: dict[str, Any] = {
+        "kind": "openclaw",
+        "conversations": len(brought),
+        "messages": sum(len(session["messages"]) for session in brought),
+        "left_out": {what: count for what, count in left_out.items() if count},
+    }
+    if not args.dry_run:
+        facts |= _bring_in(brought)
+    parts: list[Part] = []
+    for step in list(openclaw.steps(path, home)):
+        if not args.dry_run:
+            step.carry_out()
+        parts.append(Part(step.what, step.outcome, step.note))
+    if args.json:
+        print_json(facts | {"parts": [part._asdict() for part in parts]})
+        return 1 if facts.get("errors") else 0
+    print(
+        f"A home of OpenClaw: {facts['conversations']} conversations, {facts['messages']} messages."
+    )
+    code = _say_what_came(facts)
+    rows: list[Part] = sorted(parts, key=_by_outcome)
+    print_table(("what", "would be" if args.dry_run else "", "why, or what to do"), rows)
+    return code
+
+
 def _by_outcome(part: Part) -> int:
     return ("brought", "here already", "left behind").index(part.outcome)
 
@@ -98,10 +132,14 @@ def _export(path: Path, args: argparse.Namespace) -> int:
         return 1 if facts.get("errors") else 0
     name = {"chatgpt": "ChatGPT", "claude": "Claude"}[export.kind]
     print(f"An export of {name}: {len(export.sessions)} conversations, {messages} messages.")
-    for what, count in export.left_out.items():
+    return _say_what_came(facts)
+
+
+def _say_what_came(facts: dict[str, Any]) -> int:
+    for what, count in facts["left_out"].items():
         print(f"Left out: {count} {what}")
-    if args.dry_run:
-        return 0
+    if "imported" not in facts:
+        return 0  # only looked at
     print(f"Brought in: {facts['imported']} conversations; {facts['skipped']} were here already.")
     for problem in facts["errors"]:
         print(f"hermes: {problem}", file=sys.stderr)

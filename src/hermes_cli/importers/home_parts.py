@@ -60,7 +60,7 @@ def steps(source: Path, home: Path) -> Iterator[Step]:
     yield from env_steps(source, home)
     yield from auth_steps(source, home)
     yield from hook_list_steps(source)
-    yield from _file_step(source, home, "SOUL.md")
+    yield from file_step(source, home, "SOUL.md")
     for space in spaces_here(source):
         yield from _memory_steps(source, home, space)
         yield from _skill_steps(source, home, space)
@@ -83,7 +83,8 @@ def remove_partial(home: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _file_step(source: Path, home: Path, name: str, note: str = "") -> Iterator[Step]:
+def file_step(source: Path, home: Path, name: str, note: str = "") -> Iterator[Step]:
+    """A file of the same name there and here."""
     theirs, ours = source / name, home / name
     if not theirs.is_file():
         return
@@ -101,7 +102,7 @@ def copy_file(theirs: Path, ours: Path) -> None:
     write_private(ours, theirs.read_bytes())
 
 
-def _folder_step(
+def folder_step(
     theirs: Path, ours: Path, what: str, note: str = "", mark: str | None = None
 ) -> Step:
     """A folder, copied beside its place and then moved there; `mark` is a file made in it."""
@@ -142,9 +143,12 @@ def _memory_steps(source: Path, home: Path, space: str) -> Iterator[Step]:
         if theirs and not fresh:
             yield Step(f"{name}: {len(theirs)} entries", "here already")
         for entry in fresh:
-            yield Step(
-                f"{name}: “{entry[:60]}”", "brought", "", _remember(home / space, target, entry)
-            )
+            yield memory_step(home / space, target, entry, name)
+
+
+def memory_step(folder: Path, target: str, entry: str, name: str) -> Step:
+    """One entry of a memory called `name`."""
+    return Step(f"{name}: “{entry[:60]}”", "brought", "", _remember(folder, target, entry))
 
 
 def _remember(folder: Path, target: str, entry: str) -> Callable[[], str | None]:
@@ -166,16 +170,14 @@ def _skill_steps(source: Path, home: Path, space: str) -> Iterator[Step]:
         where = path.parent.relative_to(top)
         if not any(part.startswith(".") for part in where.parts):
             ours = home / space / "skills" / where
-            yield _folder_step(path.parent, ours, f"{space}skill {where.as_posix()}")
+            yield folder_step(path.parent, ours, f"{space}skill {where.as_posix()}")
 
 
 def _plugin_steps(source: Path, home: Path) -> Iterator[Step]:
     for folder in _folders(source / "plugins"):
         if (folder / "plugin.yaml").is_file() or (folder / "plugin.yml").is_file():
             note = f"off until you allow it: hermes plugins enable {folder.name}"
-            yield _folder_step(
-                folder, home / "plugins" / folder.name, f"plugin {folder.name}", note
-            )
+            yield folder_step(folder, home / "plugins" / folder.name, f"plugin {folder.name}", note)
         else:
             yield Step(f"plugins/{folder.name}", "left behind", "there is no plugin.yaml in it")
 
@@ -187,19 +189,19 @@ def _hook_steps(source: Path, home: Path) -> Iterator[Step]:
             continue
         note = f"off until you allow it: hermes hooks accept {folder.name}"
         ours = home / "hooks" / folder.name
-        yield _folder_step(folder, ours, f"event hook {folder.name}", note, NOT_AGREED)
+        yield folder_step(folder, ours, f"event hook {folder.name}", note, NOT_AGREED)
 
 
 def _cron_steps(source: Path, home: Path) -> Iterator[Step]:
     path = source / "cron" / "jobs.json"
     if path.is_file():
         count = len(_jobs(path))
-        note = f"{count} jobs, kept for a scheduler: nothing runs them yet"
-        yield from _file_step(source, home, "cron/jobs.json", note)
+        note = f"{count} jobs; take them over: hermes cron import"
+        yield from file_step(source, home, "cron/jobs.json", note)
     scripts = source / "scripts"
     if scripts.is_dir() and any(scripts.iterdir()):
         note = "scripts of jobs, kept with them"
-        yield _folder_step(scripts, home / "scripts", "scripts", note)
+        yield folder_step(scripts, home / "scripts", "scripts", note)
 
 
 def _jobs(path: Path) -> list[Any]:

@@ -46,7 +46,7 @@ def env_steps(source: Path, home: Path) -> Iterator[Step]:
         yield Step(".env", "here already")
         return
     for name, value in given.items():
-        yield from _variable(home, ".env", name, value, here)
+        yield from variable_step(home, f".env: {name}", name, value, here)
 
 
 def auth_steps(source: Path, home: Path) -> Iterator[Step]:
@@ -89,15 +89,18 @@ def auth_steps(source: Path, home: Path) -> Iterator[Step]:
                 yield Step(what, "brought", f"as {variable} in .env", _set(home, variable, token))
 
 
-def _variable(
-    home: Path, origin: str, name: str, value: str, here: dict[str, str]
+def variable_step(
+    home: Path, what: str, name: str, value: str, here: dict[str, str]
 ) -> Iterator[Step]:
+    """A variable for `.env`; one that has another value here keeps it."""
     if here.get(name) == value or not value:
         return
     if here.get(name):
-        yield Step(f"{origin}: {name}", "left behind", "it has another value here")
+        note = "it has another value here" if name in what else f"{name} has another value here"
+        yield Step(what, "left behind", note)
     else:
-        yield Step(f"{origin}: {name}", "brought", "", _set(home, name, value))
+        note = "" if name in what else f"as {name} in .env"
+        yield Step(what, "brought", note, _set(home, name, value))
 
 
 def _set(home: Path, name: str, value: str | None) -> Callable[[], str | None]:
