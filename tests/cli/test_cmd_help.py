@@ -61,6 +61,7 @@ ELSEWHERE = {
     "hermes setup --no-check": "test_cmd_setup.py",
     "hermes setup --yes": "test_cmd_setup.py",
     "hermes setup --undo": "test_cmd_setup.py",
+    "hermes import ~/.openclaw": "test_import_openclaw.py",
     # A platform, and a job that there is.
     'hermes cron add "daily 08:30" "What is in the news?" --deliver telegram': "test_cmd_cron.py",
     "hermes cron history NAME": "test_cmd_cron.py",
