@@ -150,27 +150,28 @@ class AccessTable:
 
     def _build(self, role: str, names: tuple[str, ...], key: str) -> Access:
         settings, is_free = self.settings, role in ("operator", ADMIN)
-        person = _merged(
-            *(() if is_free else (self._default(role), settings.roles.get(role))),
-            *(settings.people.get(name) for name in names),
-        )
+        by_role = () if is_free else (self._default(role), settings.roles.get(role))
+        own = [settings.people[name] for name in names if name in settings.people]
+        person = _merged(*by_role, *own)
         chat = _merged(*_of_chat(settings.chats, key))
-        reserved = RESERVED
-        commands = person.commands
+        # Where several doors of a person have entries, nobody may do more by joining another.
+        given = [entry.commands for entry in own if entry.commands is not None]
+        commands: list[tuple[str, ...] | None] = [*given] or [person.commands]
         if role == ADMIN:
-            commands = (*(("all",) if commands is None else commands), *sorted(ADMIN_COMMANDS))
+            extra = sorted(ADMIN_COMMANDS)
+            commands = [(*(("all",) if each is None else each), *extra) for each in commands]
         permissions = Permissions(
             "member" if role == ADMIN else role,
-            ALL_NAMES.narrowed(person.tools).narrowed(chat.tools),
-            _modes(person.modes, chat.modes),
+            _narrowed(ALL_NAMES, person.tools, *(e.tools for e in own), chat.tools),
+            _modes(person.modes, *(entry.modes for entry in own), chat.modes),
             is_free,
         )
         if permissions == EVERYTHING:
             permissions = EVERYTHING
         return Access(
             permissions,
-            ALL_NAMES.narrowed(person.models).narrowed(chat.models),
-            Names((), reserved).narrowed(commands).narrowed(_with(chat.commands, is_free)),
+            _narrowed(ALL_NAMES, person.models, *(e.models for e in own), chat.models),
+            _narrowed(Names((), RESERVED), *commands, _with(chat.commands, is_free)),
             chat.model or person.model or "",
             "\n\n".join(filter(None, (person.prompt, chat.prompt))),
             chat.persona or person.persona or "",
@@ -194,6 +195,12 @@ def _with(commands: tuple[str, ...] | None, is_free: bool) -> tuple[str, ...] | 
     if commands is None or not is_free or "all" not in commands:
         return commands
     return (*commands, *sorted(RESERVED))
+
+
+def _narrowed(names: Names, *lists: tuple[str, ...] | None) -> Names:
+    for listed in dict.fromkeys(lists):
+        names = names.narrowed(listed)
+    return names
 
 
 def _modes(*lists: tuple[str, ...] | None) -> tuple[Mode, ...]:

@@ -120,6 +120,26 @@ def test_a_table_that_cannot_be_meant_is_refused(tmp_path: Path, yaml: str) -> N
         configured(tmp_path, yaml)
 
 
+def test_by_joining_another_door_nobody_may_do_more(tmp_path: Path) -> None:
+    config = configured(
+        tmp_path,
+        """
+access:
+  people:
+    "local:ada": {tools: [web, files], modes: [plan], commands: [all, -search], models: [none]}
+    "local:eve": {tools: [all, -web], modes: [plan, guarded, full], models: [all], model: big}
+""",
+    )
+    for names in (["local:ada", "local:eve"], ["local:eve", "local:ada"]):
+        both = table_of(config).find("member", names)
+        allowed = [
+            name for name in ("web", "files", "terminal") if both.permissions.tools.allow(name)
+        ]
+        assert (allowed, both.permissions.modes, both.model) == (["files"], ("plan",), "big")
+        assert both.why_no_model("other") and not both.commands.allow("search")
+        assert both.commands.allow("new") and not both.commands.allow("restart")
+
+
 def test_people_are_named_by_doors_and_not_by_what_they_call_themselves(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="telegram:42"):
         configured(tmp_path, "access: {people: {Ada: {tools: [all]}}}\n")
