@@ -38,6 +38,14 @@ _COMMANDS = (
     "awk 'print print print' ", "sed 's/a/b/e   ' ",
 )  # fmt: skip
 _ESCAPES = ("\x1b[", "\x1b]", "\x1b]a", "\x9b", "\r", "\r\n", "\x1b ", "\x1bP")
+_MAILS = (
+    "From: a\n", " ", "\n", "=?utf-8?q?", "=?a?b?", "a;b*0=", ";b=\"", "<a", "<a@b> ", "((", "\\",
+    "--b\n", "--b", "--b\nContent-Type: multipart/mixed; boundary=b\n\n", "a=;", "x: y\n",
+)  # fmt: skip
+_QUOTED = (
+    "> a\n", ">", "On a wrote:\n", "From: a\n", "From: a\nTo: b\nSent: c\n", "-- \n", "\n", "a:\n",
+    "--", "----- a -----\n", "Sent from my ", " ", "*", "_____\n",
+)  # fmt: skip
 _REPLIES = ("{", '{"a":', "**", "* * ", " \n", "```\n", "- a: b\n", "0", "[#1 ", "<think>", "a a ")
 
 
@@ -59,6 +67,12 @@ def readers() -> dict[str, Reader]:
     from agent.compression.prompt import UnusableReply, read_reply
     from agent.learning.proposals import read_proposals
     from gateway.media import outgoing
+    from gateway.platforms.mail.headers import decode_words, read_head, read_parameters
+    from gateway.platforms.mail.imap import Summary
+    from gateway.platforms.mail.mime import read_content
+    from gateway.platforms.mail.quoting import cut_quotes, cut_signature
+    from gateway.platforms.mail.reader import identify
+    from gateway.platforms.mail.trust import read_results
     from gateway.platforms.matrix.formatting import to_matrix_html
     from gateway.platforms.telegram.formatting import to_telegram_html
     from gateway.splitting import split_message, utf16_length
@@ -86,6 +100,20 @@ def readers() -> dict[str, Reader]:
         for at in range(0, len(data), 4_000):
             cleaner.feed(data[at : at + 4_000])
         cleaner.feed(b"", end=True)
+
+    def mail_head(text: str) -> None:
+        data = text.encode()
+        identify(Summary(1, len(data), "", data))
+        for _, value in read_head(data).fields:
+            decode_words(value)
+            read_parameters(value)
+
+    def mail_body(text: str) -> None:
+        for attachment in read_content(text.encode()).attachments:
+            attachment.read()
+
+    def quoted(text: str) -> None:
+        cut_signature(cut_quotes(text))
 
     def edit(text: str) -> None:
         with contextlib.suppress(ToolError):  # it is not there
@@ -120,6 +148,13 @@ def readers() -> dict[str, Reader]:
         "web page": Reader(lambda text: readable(text, "https://example.org/"), _HTML),
         "Markdown for Telegram": Reader(to_telegram_html, _MARKDOWN),
         "Markdown for Matrix": Reader(to_matrix_html, _MARKDOWN),
+        "heads of mails": Reader(mail_head, _MAILS, before="Subject:"),
+        "mails": Reader(
+            mail_body, _MAILS, before="Content-Type: multipart/mixed; boundary=b\n\n--b\n"
+        ),
+        "pages in mails": Reader(mail_body, _HTML, before="Content-Type: text/html\n\n"),
+        "quotations in mails": Reader(quoted, _QUOTED),
+        "words of a mail server": Reader(read_results, _MAILS, before="a;"),
         "long answers": Reader(lambda text: split_message(text, 4096, utf16_length), _MARKDOWN),
         "files in answers": Reader(
             lambda text: outgoing(text, nowhere, nowhere),

@@ -24,20 +24,8 @@ from gateway.platforms.mail.imap import Mailbox
 from gateway.platforms.mail.settings import MailError, read_settings
 
 from .adapter_conformance import AdapterConformance
-from .mail_server import (
-    AUTHSERV,
-    PROVED,
-    Dovecot,
-    MailPlace,
-    Post,
-    Wire,
-    ignore,
-    mail_gateway,
-    plain,
-    quote,
-    reader_of,
-    section,
-)
+from .mail_chats import MailPlace, ignore, mail_gateway, quote, reader_of, section
+from .mail_server import AUTHSERV, PROVED, Dovecot, Post, Wire, plain
 
 
 @pytest.fixture(scope="session")

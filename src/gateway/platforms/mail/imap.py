@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 logging.getLogger("aioimaplib").setLevel(logging.WARNING)
 
 REPLY_SECONDS = 60.0
+READ_SECONDS = 900.0
 CONNECT_SECONDS = 20.0
 GOODBYE_SECONDS = 2.0
 _FAILURES = (aioimaplib.AioImapException, OSError, TimeoutError, ssl.SSLError, ValueError)
@@ -229,7 +230,8 @@ class Mailbox:
     async def read(self, uid: int, most_bytes: int) -> bytes | None:
         """A mail, up to a length; None if it is gone."""
         what = f"(UID BODY.PEEK[]<0.{most_bytes}>)"
-        done = await self._ask(self.client.uid("fetch", str(uid), what))
+        # The library waits no longer than a minute for each piece of it.
+        done = await self._ask(self.client.uid("fetch", str(uid), what), READ_SECONDS)
         for said, data in _fetched(done.lines):
             found = _UID.match(said)
             if found is not None and int(found[1]) == uid:
@@ -288,8 +290,8 @@ class Mailbox:
                 self.client.idle_done()
         await self._until_lost(ended)
 
-    async def _ask(self, command: Coroutine[Any, Any, Any]) -> Any:
-        done = await self._until_lost(command)
+    async def _ask(self, command: Coroutine[Any, Any, Any], seconds: float = REPLY_SECONDS) -> Any:
+        done = await self._until_lost(command, seconds)
         if done.result != "OK":
             raise RefusedError(_words(done.lines))
         return done

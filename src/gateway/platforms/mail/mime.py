@@ -19,7 +19,7 @@ from .headers import Head, decode_words, read_head, read_parameters
 DEEPEST = 10
 MOST_PARTS = 200
 LONGEST_TEXT = 200_000
-_SLOW = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs"})
+_SLOW = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"})
 """Encodings of Python's that no mail is written in; some take long."""
 _SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature",
                "application/x-pkcs7-signature")  # fmt: skip
@@ -76,10 +76,10 @@ def decode_text(data: bytes, charset: str) -> str:
         name = found.name if found._is_text_encoding else "utf-8"
     except (LookupError, ValueError, UnicodeError):
         name = "utf-8"
-    if name in _SLOW:
+    if name.replace("_", "-") in _SLOW:
         name = "utf-8"
     if name == "ascii":
-        name = "utf-8"  # what is called so by default is one of the two
+        name = "utf-8"  # much that is called so is not
     return data.decode(name, "replace").replace("\x00", "")
 
 

@@ -57,6 +57,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 IDLE_SECONDS = 540.0
 """After so long without news it is looked all the same: some connections die silently."""
 MOST_MISSED = 5000
+LARGEST = 64 * 1024 * 1024
 BEGINNING = 256 * 1024
 """What is read of a mail that is too large."""
 MOST_FILES = 50
@@ -262,7 +263,8 @@ class Reader:
         self, mailbox: Mailbox, summary: Summary, mail: Mail, event: MessageEvent
     ) -> None:
         host, source, head = self._adapter.host, event.source, mail.head
-        most = host.limits.media_bytes * 3 // 2  # files are a third longer on the way
+        # Files are a third longer on the way.
+        most = min(host.limits.media_bytes * 3 // 2, LARGEST)
         is_cut = summary.size > most
         raw = await self._read(mailbox, summary.uid, BEGINNING if is_cut else most)
         if raw is None:
@@ -374,8 +376,8 @@ def text_of(head: Head, content: Content, *, is_first: bool) -> str:
     if (line := as_command(text)) is not None:
         return line
     subject = decode_words(head.first("subject"))
-    if is_first and subject and not content.notes and as_command(subject) and not text:
-        return str(as_command(subject))
+    if is_first and not text and (line := as_command(subject)) is not None:
+        return line
     lead = f"Subject: {subject}\n" if is_first and subject else ""
     return "\n".join(filter(None, [lead, text, *content.notes])).strip()
 

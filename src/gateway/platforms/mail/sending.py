@@ -9,6 +9,7 @@ not, and the server itself keeps what it sends, it was not. Else nobody knows: t
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import time
@@ -82,9 +83,23 @@ class Sender:
         message_id = own_id(name or name_of(unique), unique, settings.address)
         if key is not None and await self._was_sent(message_id):
             return message_id
-        mail = await asyncio.to_thread(
-            self._compose, person, markdown, message_id, thread, list(files)
-        )
+        make = functools.partial(self._compose, person, markdown, message_id, thread)
+        mail = await asyncio.to_thread(make, files)
+        submit = functools.partial(self._submit, person, message_id, key)
+        try:
+            await submit(mail)
+        except smtp.TooLargeError:
+            if not files:
+                raise
+            mail = await asyncio.to_thread(make, files, room=0)
+            await submit(mail)
+        if key is not None:
+            await self._note(message_id, "sent")
+        self._keep_copy(mail)
+        return message_id
+
+    async def _submit(self, person: str, message_id: str, key: str | None, mail: bytes) -> None:
+        settings = self._settings
         try:
             async with self._places:
                 await smtp.submit(
@@ -97,10 +112,6 @@ class Sender:
                     await self._note(message_id, None)
                 error.unsure = False  # it is looked for when it is tried again
             raise
-        if key is not None:
-            await self._note(message_id, "sent")
-        self._keep_copy(mail)
-        return message_id
 
     def _compose(
         self,
@@ -109,8 +120,9 @@ class Sender:
         message_id: str,
         thread: Thread | None,
         paths: Sequence[Path],
+        room: int = MAX_FILES,
     ) -> bytes:
-        files, notes, room = [], [], MAX_FILES
+        files, notes = [], []
         for path in paths:
             try:
                 size = path.stat().st_size

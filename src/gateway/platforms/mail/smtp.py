@@ -18,6 +18,10 @@ BUSY_SECONDS = 60.0
 _SECONDS = re.compile(r"\b(\d{1,5}) ?s(?:ec(?:ond)?s?)?\b", re.IGNORECASE)
 
 
+class TooLargeError(SendError):
+    """The server takes no mail as large as this one."""
+
+
 async def check(server: Server) -> None:
     """Log in and out; MailError if the login is refused, ConnectionError where nobody is."""
     client = await _connect(server)
@@ -58,6 +62,8 @@ async def _submit(
 ) -> None:
     try:
         options = [f"SIZE={len(mail)}"] if client.supports_extension("size") else []
+        if 0 < _most_bytes(client) < len(mail):
+            raise TooLargeError(f"E-mail: {len(mail):,} bytes are too many", permanent=True)
         await client.mail(sender, options=options)
         await client.rcpt(recipient)
     except (aiosmtplib.SMTPSenderRefused, aiosmtplib.SMTPRecipientRefused) as error:
@@ -71,6 +77,12 @@ async def _submit(
         raise _refusal(error.code, error.message) from error
     except (aiosmtplib.SMTPException, OSError) as error:
         raise SendError(f"E-mail: {error or type(error).__name__}", unsure=True) from error
+
+
+def _most_bytes(client: aiosmtplib.SMTP) -> int:
+    """How large a mail may be; 0 if the server does not say."""
+    said = client.esmtp_extensions.get("size", "")
+    return int(said) if said.isdecimal() else 0
 
 
 def _refusal(code: int, message: str) -> SendError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from .headers import Head
+from .headers import LONGEST_VALUE, Head
 
 FIELD = "authentication-results"
 
@@ -77,7 +77,7 @@ def _is_named(name: str, known: str) -> bool:
 
 def read_results(value: str) -> tuple[str, list[Method]]:
     """The name of the server, and what it checked; all in small letters."""
-    statements = list(_statements(value.lower()))
+    statements = list(_statements(value[:LONGEST_VALUE].lower()))
     if not statements or not statements[0]:
         return "", []
     methods = []
