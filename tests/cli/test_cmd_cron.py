@@ -131,3 +131,16 @@ def test_a_text_is_sent_once_through_the_outbox(cli: Any) -> None:
     assert Path(file["content"]).read_bytes() == b"now", "as it was when it was sent"
     for words in (["--to", "slack", "x"], ["--to", "none", "x"], ["--to", "telegram", " "]):
         assert cli("send", *words).code == 2
+
+
+def test_a_platform_that_has_variables_alone_is_sent_to(cli: Any) -> None:
+    (cli.home / ".env").write_text(
+        "EMAIL_ADDRESS=hermes@test.example\nEMAIL_PASSWORD=x\nEMAIL_IMAP_HOST=imap.test.example\n"
+    )
+    assert cli("send", "--to", "email:ann@people.example", "hello").code == 0
+    deliver = ["--deliver", "email:ann@people.example"]
+    assert cli("cron", "add", "every day at 7", "the news", *deliver).code == 0
+    assert cli("send", "--to", "matrix:!x", "hello").code == 2
+    with SessionDB(cli.home / "state.db") as db:
+        (row,) = db.list_deliveries()
+    assert (row["platform"], row["chat_id"]) == ("email", "ann@people.example")

@@ -302,7 +302,7 @@ class Post:
         """Somebody writes to Hermes; `answers` is what they answer. Returns their mail."""
         mail = EmailMessage(policy=policy.SMTP)
         mail["To"] = self.mailbox.address
-        mail["Date"] = format_datetime(datetime.now(UTC))
+        mail["Date"] = fields.pop("Date", "") or format_datetime(datetime.now(UTC))
         mail["Message-ID"] = f"<{next(self._ids)}.{time.monotonic_ns()}@people.example>"
         if answers is not None:
             subject = subject or f"Re: {answers['Subject'] or ''}".strip()

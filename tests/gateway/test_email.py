@@ -203,6 +203,8 @@ async def test_what_came_while_nobody_was_there(tmp_path: Path, post: Post) -> N
         await post.until(lambda: len(post.sent) == 46)
     post.mailbox.number_anew()
     post.write("after")
+    # What was moved there meanwhile was not written for us now.
+    post.write("long ago", Date="Thu, 19 Nov 2020 04:00:00 +0000")
     async with mail_gateway(tmp_path, post):
         await post.until(lambda: "re: after" in post.texts())
         await post.until(lambda: len(post.sent) == 47)

@@ -421,6 +421,13 @@ def test_an_answer_cannot_say_anything_else_to_the_server() -> None:
     assert all(len(line) <= 998 for line in raw.split(b"\r\n"))
 
 
+def test_an_answer_has_no_letters_that_a_server_may_spoil() -> None:
+    raw = compose("h@x.example", "Hermès", ANN, "äöü 😀", "id@x", Thread("Grüße", "a@b", ["a@b"]))
+    assert raw.isascii()
+    made = message_from_bytes(raw, policy=policy.default)
+    assert made["Subject"] == "Re: Grüße" and "Hermès" in made["From"]
+
+
 def test_a_long_answer_is_whole() -> None:
     text = "\n".join(f"**{number}** ä word " * 40 for number in range(300))
     raw = compose(OWN, "Hermes", ANN, text, "id@x", None)

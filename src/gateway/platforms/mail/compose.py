@@ -19,6 +19,8 @@ from .threads import Thread
 LONG = 50_000
 """Characters from which a text is encoded as a whole: the other way is slow."""
 LONGEST_REFERENCES = 1500
+_POLICY = SMTP.clone(cte_type="7bit")
+"""Not every server takes letters beyond ASCII as they are."""
 _LATE = re.compile(rb"^([A-Za-z-]+:) ?\r\n (?=<)", re.MULTILINE)
 _PAGE = '<!DOCTYPE html>\n<html><head><meta charset="utf-8"></head><body>\n{}\n</body></html>\n'
 
@@ -41,7 +43,7 @@ def compose(
     files: Sequence[File] = (),
 ) -> bytes:
     """A mail, as it goes over the wire. `sender` and `recipient` are plain addresses."""
-    mail = EmailMessage(policy=SMTP)
+    mail = EmailMessage(policy=_POLICY)
     user, _, domain = sender.rpartition("@")
     mail["From"] = Address(clean(name)[:100], user, domain)
     user, _, domain = recipient.rpartition("@")

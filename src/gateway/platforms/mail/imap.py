@@ -289,6 +289,9 @@ class Mailbox:
                 self._is_done = True
                 self.client.idle_done()
         await self._until_lost(ended)
+        pushed = self.client.protocol.idle_queue
+        while not pushed.empty():  # it was told of by `news`
+            pushed.get_nowait()
 
     async def _ask(self, command: Coroutine[Any, Any, Any], seconds: float = REPLY_SECONDS) -> Any:
         done = await self._until_lost(command, seconds)

@@ -123,10 +123,8 @@ class Reader:
             place.day = _day_of(datetime.now(UTC))
             await self._remember_earlier(mailbox, place)
         elif place.validity != folder.validity:
-            log.warning("The mailbox was numbered anew: it is read from %s on", place.day)
-            since = _day_before(place.day)
-            found = (await mailbox.search("SINCE", since))[-MOST_MISSED:]
-            place.uid = found[0] - 1 if found else folder.next_uid - 1
+            await self._read_anew(mailbox, place)
+            place.uid = folder.next_uid - 1
         elif place.uid >= folder.next_uid:
             # Numbers never go back; a server that does so all the same has lost its own.
             log.warning("The mailbox has fewer mails than were read; it is read from its end")
@@ -141,6 +139,20 @@ class Reader:
             for summary in await self._heads(mailbox, uids[begin : begin + AT_ONCE]):
                 if (mail := identify(summary)) is not None:
                     place.pass_by(summary.uid, "", mail.known_as)
+
+    async def _read_anew(self, mailbox: Mailbox, place: Place) -> None:
+        """After the folder was numbered anew: take what came since the last mail, as far as that
+        was not taken. Mails that were written long before have only come to lie there again."""
+        log.warning("The mailbox was numbered anew: it is read from %s on", place.day)
+        day = _day_before(place.day)
+        oldest = _date_of(day)
+        uids = (await mailbox.search("SINCE", day))[-MOST_MISSED:]
+        for begin in range(0, len(uids), AT_ONCE):
+            for summary in await self._heads(mailbox, uids[begin : begin + AT_ONCE]):
+                written_at = find_date(read_head(summary.head).first("date"))
+                if written_at is None or written_at >= oldest:
+                    # Its number is of the new ones, and moves nothing.
+                    place.pass_by(0, summary.day, await self._take(mailbox, summary))
 
     async def _save(self) -> None:
         """Keep the place; what cannot be kept is kept with the next mail."""
@@ -412,9 +424,13 @@ def _day_of(date: datetime) -> str:
 
 def _day_before(day: str) -> str:
     """The day before the last mail's: servers reckon days in their own zones."""
+    return _day_of(_date_of(day) - timedelta(days=1))
+
+
+def _date_of(day: str) -> datetime:
+    """When a day begins, by our reckoning; a week ago if it is none."""
     try:
         number, month, year = day.split("-")
-        date = datetime(int(year), _MONTHS.index(month.title()) + 1, int(number), tzinfo=UTC)
+        return datetime(int(year), _MONTHS.index(month.title()) + 1, int(number), tzinfo=UTC)
     except ValueError:
-        date = datetime.now(UTC) - timedelta(days=7)
-    return _day_of(date - timedelta(days=1))
+        return datetime.now(UTC) - timedelta(days=7)
