@@ -23,7 +23,7 @@ from hermes_state import AsyncSessionDB, SessionDB
 
 from .adapter_conformance import Place
 from .chats import CONFIG, Chats, echo
-from .mail_server import AUTHSERV, PASSWORD, Dovecot, Post, Wire, plain
+from .mail_server import AUTHSERV, PASSWORD, Post, Wire, plain
 
 
 def section(post: Post, **more: Any) -> dict[str, Any]:
@@ -176,42 +176,3 @@ class MailPlace(Place):
     def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
         busy = f"451 4.7.1 Greylisted, try again in {retry_after} seconds"
         self.post.refusals.append("550 5.1.1 No such person" if permanent else busy)
-
-
-class MailWorld:
-    """A mailbox and the post, for gateways in processes of their own."""
-
-    url = ""
-
-    def __init__(self, post: Post, wire: Wire, home: Path) -> None:
-        self.post = post
-        self._wire = wire
-        self._place = home / "gateway" / "email-place.json"
-        self.section = section(post, imap_host=f"127.0.0.1:{wire.port}")
-
-    @property
-    def connected(self) -> int:
-        """How many read, as far as one can see from here; 0 only if nobody is there."""
-        return (
-            min(1, self._wire.connections) if self._place.exists() else self._wire.connections * 2
-        )
-
-    def texts(self, chat: str) -> list[str]:
-        """What somebody got."""
-        return self.post.texts(chat)
-
-    async def until(self, fits: Callable[[], Any], seconds: float = 60.0) -> None:
-        """Wait until something is so."""
-        await self.post.until(fits, seconds)
-
-
-@asynccontextmanager
-async def mail_world(home: Path) -> AsyncIterator[MailWorld]:
-    """Both servers, for as long as the block."""
-    server = Dovecot()
-    try:
-        server.start()
-        async with Post(server.new_mailbox()) as post, Wire(server.port) as wire:
-            yield MailWorld(post, wire, home)
-    finally:
-        server.stop()

@@ -364,8 +364,6 @@ class Wire:
         self._port = port
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
-        self.connections = 0
-        """How many are open."""
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Wire:
@@ -389,11 +387,8 @@ class Wire:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs, out = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers += [writer, out]
-        self.connections += 1
-        try:
+        with contextlib.suppress(asyncio.CancelledError):  # the loop ends
             await asyncio.gather(_pass_on(reader, out), _pass_on(theirs, writer))
-        finally:
-            self.connections -= 1
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

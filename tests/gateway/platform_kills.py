@@ -99,6 +99,20 @@ async def irc(folder: Path) -> AsyncIterator[Place]:
 
 
 @place
+async def email(folder: Path) -> AsyncIterator[Place]:
+    from .mail_chats import MailPlace
+    from .mail_server import Dovecot, Post, Wire
+
+    server = Dovecot()
+    server.start()
+    try:
+        async with Post(server.new_mailbox()) as post, Wire(server.port) as wire:
+            yield MailPlace(post, wire, folder)
+    finally:
+        server.stop()
+
+
+@place
 async def ntfy(folder: Path) -> AsyncIterator[Place]:
     from .ntfy_server import NtfyServer
     from .test_example_platform import NtfyPlace

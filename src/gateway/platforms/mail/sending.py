@@ -171,7 +171,11 @@ class Sender:
             who = self._keeper(mailbox)
             if who == "none":
                 return False, False
-            await mailbox.select(await self._sent_folder(mailbox))
+            try:
+                await mailbox.select(await self._sent_folder(mailbox))
+            except RefusedError as error:
+                log.warning("There is no folder of sent mail to look into: %s", error)
+                return False, False
             for attempt in range(LOOKS if who == "server" else 1):
                 if attempt:
                     await asyncio.sleep(LOOK_PAUSE)
