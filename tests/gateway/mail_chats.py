@@ -161,8 +161,11 @@ class MailPlace(Place):
         await self.post.until(lambda: adapter.reader.place.validity)
 
     async def is_there(self, home: Path) -> None:
-        await self.post.until((home / "gateway" / "email-place.json").exists)
+        await self.post.until(lambda: self._wire.waiting)
         self._is_there = True
+
+    async def is_deserted(self) -> None:
+        await self.post.until(lambda: not self._wire.waiting)
 
     def acknowledged(self, said: Any) -> bool:
         return self.adapter.reader.place.uid >= int(said)

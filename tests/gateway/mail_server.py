@@ -203,6 +203,8 @@ class Post:
         """What went out: to whom, and what."""
         self.refusals: list[str] = []
         """What the next mails are answered with, instead of being taken."""
+        self.most_bytes = 32 * 1024 * 1024
+        """How large a mail it takes."""
         self.keeps_sent = False
         """Whether it puts what it sends into the folder of sent mail."""
         self.hangs_up: list[bool] = []
@@ -240,6 +242,7 @@ class Post:
             lambda: SMTP(
                 self, hostname="mx.test.example", authenticator=log_in, tls_context=tls,
                 auth_require_tls=tls is not None, require_starttls=tls is not None, loop=loop,
+                data_size_limit=self.most_bytes,
             ),
             "127.0.0.1", self.port,
         )  # fmt: skip
@@ -364,6 +367,8 @@ class Wire:
         self._port = port
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
+        self.waiting: set[asyncio.StreamWriter] = set()
+        """Connections on which somebody waits for new mail."""
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> Wire:
@@ -387,12 +392,28 @@ class Wire:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs, out = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers += [writer, out]
-        with contextlib.suppress(asyncio.CancelledError):  # the loop ends
-            await asyncio.gather(_pass_on(reader, out), _pass_on(theirs, writer))
+
+        def watch(data: bytes) -> None:
+            if data.endswith(b" IDLE\r\n"):
+                self.waiting.add(writer)
+            else:
+                self.waiting.discard(writer)
+
+        try:
+            with contextlib.suppress(asyncio.CancelledError):  # the loop ends
+                await asyncio.gather(_pass_on(reader, out, watch), _pass_on(theirs, writer))
+        finally:
+            self.waiting.discard(writer)
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pass_on(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    watch: Callable[[bytes], None] = lambda data: None,
+) -> None:
     with contextlib.suppress(OSError):
         while data := await reader.read(65_536):
+            watch(data)
             writer.write(data)
+    watch(b"")
     writer.close()

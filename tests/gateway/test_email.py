@@ -18,12 +18,14 @@ from agent.scripted import call, say
 from gateway import delivery, supervision
 from gateway.config import Platform, PlatformConfig
 from gateway.platforms import lanes
+from gateway.platforms.base import SendError
+from gateway.platforms.host import StandaloneHost
 from gateway.platforms.mail import sending, smtp
 from gateway.platforms.mail.adapter import MailAdapter
 from gateway.platforms.mail.imap import Mailbox
 from gateway.platforms.mail.settings import MailError, read_settings
 
-from .adapter_conformance import AdapterConformance
+from .adapter_conformance import AdapterConformance, running
 from .mail_chats import MailPlace, ignore, mail_gateway, quote, reader_of, section
 from .mail_server import AUTHSERV, PROVED, Dovecot, Post, Wire, plain
 
@@ -169,6 +171,23 @@ async def test_files_both_ways(tmp_path: Path, post: Post, monkeypatch: pytest.M
         assert plain(answer) == "Here."
         (file,) = answer.iter_attachments()
         assert file.get_filename() == "notes.txt" and file.get_content() == "some notes"
+
+
+async def test_files_that_the_server_does_not_take_are_named(tmp_path: Path, post: Post) -> None:
+    file = tmp_path / "plan.bin"
+    file.write_bytes(b"x" * 9000)
+    post.most_bytes = 6000
+    given = PlatformConfig(extra=section(post))
+    async with running(MailAdapter(given, StandaloneHost(given, ignore, tmp_path))) as adapter:
+        assert await adapter.send_with_files(ANN, "Here", [file, tmp_path / "gone"], key="k")
+        (mail,) = post.to()
+        assert plain(mail).startswith("Here") and "too large" in plain(mail)
+        assert "gone" in plain(mail) and not list(mail.iter_attachments())
+        assert await adapter.send_with_files(ANN, "Here", [file], key="k")
+        assert len(post.sent) == 1, "under the same key it is the same mail"
+        with pytest.raises(SendError) as refused:
+            await adapter.send(ANN, "x" * 9000)
+        assert refused.value.permanent
 
 
 async def test_leave_is_given_with_a_number(tmp_path: Path, post: Post) -> None:

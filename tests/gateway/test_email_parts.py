@@ -10,6 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agent.config import load_config
+from agent.config.env import parse_dotenv
+from gateway.config import Platform
+from gateway.config_load import load_gateway_config
 from gateway.platforms.kept import KeptFacts
 from gateway.platforms.mail.automatic import why_automatic
 from gateway.platforms.mail.compose import File, compose, subject_of
@@ -38,6 +42,8 @@ from gateway.platforms.mail.threads import (
     references_of,
 )
 from gateway.platforms.mail.trust import read_results, why_not_proved
+from hermes_base.redaction import redact
+from hermes_cli.gateway_setup import set_up
 
 OWN = "hermes@test.example"
 ANN = "ann@people.example"
@@ -285,6 +291,7 @@ def test_parts_without_end_and_within_each_other() -> None:
         ("ä".encode(), "us-ascii", "ä"),
         (b"a\x00\xff", "x-unknown", "a\ufffd"),
         (b"61", "hex", "61"),
+        (b"a+2AA-b", "utf-7", "a?b"),
         (b"a-", "punycode", "a-"),
         (b"\\x41", "unicode_escape", "\\x41"),
     ],
@@ -468,6 +475,20 @@ def test_the_section() -> None:
     assert known.authserv_ids == ("mx.google.com",)
     with pytest.raises(MailError):
         read_settings({})
+
+
+def test_setting_it_up_asks_for_what_it_needs(tmp_path: Path) -> None:
+    answers = iter(["email", OWN, "imap.test.example", "", "mx.test.example", ANN])
+    assert set_up(tmp_path, lambda _: next(answers), lambda _: "a-secret", lambda _: None) == 0
+    written, problems = parse_dotenv((tmp_path / ".env").read_text())
+    config = load_gateway_config(load_config(tmp_path, written)).platforms[Platform.EMAIL]
+    assert not problems and config.enabled and config.allowed_users == (ANN,)
+    settings = read_settings(config.extra)
+    assert settings.authserv_ids == ("mx.test.example",) and settings.imap.password == "a-secret"
+    assert redact("it is a-secret") != "it is a-secret"
+    for wrong in (["email", "Hermes@Test.example"], ["email", OWN, "no server!"]):
+        given = iter(wrong).__next__
+        assert set_up(tmp_path, lambda _, g=given: g(), lambda _: "x", lambda _: None) == 1  # type: ignore[misc]
 
 
 @given(st.text(max_size=30))

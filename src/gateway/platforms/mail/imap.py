@@ -244,19 +244,21 @@ class Mailbox:
 
     async def find_sent_folder(self) -> str:
         """The folder that the server says is that of sent mail; "Sent" if it does not say."""
-        done = await self._ask(self.client.list('""', "*"))
-        names = []
-        for line in done.lines[:-1]:
-            match = _FOLDER.fullmatch(bytes(line).decode("utf-8", "replace"))
-            if match is None:
-                continue
-            name = match[2].strip()
-            if name.startswith('"'):
-                name = re.sub(r"\\(.)", r"\1", name[1:-1])
-            if r"\sent" in match[1].lower():
-                return name
-            names.append(name)
-        known = ("Sent", "INBOX.Sent", "Sent Items", "Sent Messages")
+        names: list[str] = []
+        # Not all of them at once: there may be thousands.
+        for pattern in ("%", "INBOX.%", "INBOX/%", "[Gmail]/%"):
+            done = await self._ask(self.client.list('""', quoted(pattern)))
+            for line in done.lines[:-1]:
+                match = _FOLDER.fullmatch(bytes(line).decode("utf-8", "replace"))
+                if match is None:
+                    continue
+                name = match[2].strip()
+                if name.startswith('"'):
+                    name = re.sub(r"\\(.)", r"\1", name[1:-1])
+                if r"\sent" in match[1].lower():
+                    return name
+                names.append(name)
+        known = ("Sent", "INBOX.Sent", "INBOX/Sent", "Sent Items", "Sent Messages")
         return next((name for name in known if name in names), "Sent")
 
     async def append(self, folder: str, mail: bytes) -> None:

@@ -80,7 +80,9 @@ def decode_text(data: bytes, charset: str) -> str:
         name = "utf-8"
     if name == "ascii":
         name = "utf-8"  # much that is called so is not
-    return data.decode(name, "replace").replace("\x00", "")
+    text = data.decode(name, "replace").replace("\x00", "")
+    # Some encodings have halves of characters, which cannot be stored.
+    return text.encode("utf-8", "replace").decode()
 
 
 def _decode(data: bytes, encoding: str) -> bytes:

@@ -27,7 +27,7 @@ from . import smtp
 from .compose import File, compose, subject_of
 from .imap import BrokenError, Mailbox, RefusedError
 from .settings import MailError, Settings, is_address
-from .threads import Thread, Threads, name_of, own_id
+from .threads import Thread, Threads, is_name, name_of, own_id
 
 if TYPE_CHECKING:
     from .adapter import MailAdapter
@@ -77,6 +77,8 @@ class Sender:
         """Send a text, and files with it, to a person, in a thread; returns its Message-ID."""
         if not is_address(person):
             raise SendError(f"{person!r} is no address", permanent=True)
+        if name and not is_name(name):
+            raise SendError(f"{name!r} is no thread", permanent=True)
         settings = self._settings
         unique = key or os.urandom(16).hex()
         thread = await asyncio.to_thread(Threads(self._facts).find, person, name) if name else None

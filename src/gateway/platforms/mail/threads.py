@@ -23,6 +23,7 @@ MOST_IN_FILE = 100
 MOST_REFERENCES = 12
 LONGEST_SUBJECT = 200
 _OWN_ID = re.compile(re.escape(OURS) + r"([0-9a-f]{16})\.[0-9a-f]{24}")
+_NAME = re.compile(r"[0-9a-f]{16}")
 _REPLY = re.compile(
     r"(?:re|aw|sv|vs|antw|antwort|rif|odp|wg|fwd?|tr|rv)(?:\[\d{1,3}\])?[:：]\s*+", re.I
 )
@@ -41,6 +42,11 @@ class Thread:
 def name_of(message_id: str) -> str:
     """How a thread is called that begins with this mail."""
     return hashlib.sha256(message_id.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is the name of a thread."""
+    return bool(_NAME.fullmatch(text))
 
 
 def own_id(thread: str, key: str, own: str) -> str:
