@@ -23,14 +23,30 @@ def image_part(path: str | Path) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
+def shown_size(size: int) -> str:
+    """A number of bytes as people write it."""
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1000 or unit == "MB":
+            return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
+        size = size / 1000  # type: ignore[assignment]
+    raise AssertionError("unreachable")
+
+
 def file_parts(text: str, paths: list[str]) -> list[dict[str, Any]]:
-    """A message with files: pictures as parts, everything else by its path, for tools to read."""
+    """A message with files: pictures as parts, everything else by its path, for tools to read; of
+    each, what it is. A file that is gone is said to be, not named as one that could be read."""
     named = []
     pictures = []
     for path in paths:
-        kind = mimetypes.guess_type(path)[0] or ""
-        if kind in _PICTURES and Path(path).is_file() and Path(path).stat().st_size <= MAX_IMAGE:
+        file, kind = Path(path), mimetypes.guess_type(path)[0] or ""
+        try:
+            size = file.stat().st_size
+        except OSError as error:
+            named.append(f"[The file {file.name} is gone: {error.strerror}]")
+            continue
+        what = f"{kind or 'of an unknown type'}, {shown_size(size)}"
+        if kind in _PICTURES and size <= MAX_IMAGE:
             pictures.append(image_part(path))
         else:
-            named.append(f"[Attached file: {path}]")
+            named.append(f"[Attached file: {path}] ({what})")
     return [{"type": "text", "text": "\n".join([text, *named]).strip()}, *pictures]

@@ -131,6 +131,10 @@ class GatewayConfig:
     """pair: a stranger gets a code; ignore: nothing."""
     streaming: Mapping[str, Any] = field(default_factory=dict)
     max_inbound_media_bytes: int = 128 * 1024 * 1024
+    media_days: int = 365
+    """How long files that came with messages are kept; 0: as long as a conversation names them."""
+    media_bytes: int = 2 * 1024 * 1024 * 1024
+    """How much of them is kept for each person, the oldest going first; 0: everything."""
     session_store_max_age_days: int = 90
     drain_timeout: float = 20.0
     max_restarts: int = 3

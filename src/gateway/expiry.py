@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.auto_prune import prune_if_due
-from agent.kept_files import prune_kept_files
+from agent.kept_files import limit_media, prune_kept_files
 from hermes_state import at_hand
 from tools.objects import are_shared, sweep
 
@@ -135,13 +135,22 @@ async def watch_expiry(
         await asyncio.sleep(interval)
 
 
-async def prune(db: SessionDB, home: Path, sessions: SessionSettings, max_age_days: int) -> int:
+async def prune(
+    db: SessionDB,
+    home: Path,
+    sessions: SessionSettings,
+    max_age_days: int,
+    media_days: int = 0,
+    media_bytes: int = 0,
+) -> int:
     """Delete old conversations, where that is configured and a day has passed, and fetched files
-    that are older than a forgotten chat and that nothing names any more; returns how many files."""
+    that are older than a forgotten chat and that nothing names any more; then those that are older
+    than `media_days`, and of each person the oldest beyond `media_bytes`. Returns how many."""
     if sessions.auto_prune:
         await asyncio.to_thread(prune_if_due, db, home, sessions)
     if are_shared(db):
         await asyncio.to_thread(sweep, db)
-    if not max_age_days:
-        return 0
-    return await asyncio.to_thread(prune_kept_files, db, home, max_age_days)
+    deleted = 0
+    if max_age_days:
+        deleted += await asyncio.to_thread(prune_kept_files, db, home, max_age_days)
+    return deleted + await asyncio.to_thread(limit_media, db, home, media_days, media_bytes)

@@ -103,9 +103,19 @@ def bring_files(db: SessionDB, home: Path, paths: list[str]) -> tuple[list[str],
             here.append(str(find_file(db, home, path, None) or path))
         except (StoreError, OSError) as error:
             log.warning("%s was not fetched: %s", path, error)
-            here.append(path)
-            notes.append(f"[The file {Path(path).name} could not be fetched: {error}]")
+            notes.append(f"{Path(path).name} could not be fetched: {error}")
     return here, notes
+
+
+def list_unreadable(paths: list[str]) -> dict[str, str]:
+    """Those of a message's files that cannot be read here, and why."""
+    found = {}
+    for path in paths:
+        try:
+            Path(path).open("rb").close()
+        except OSError as error:
+            found[path] = f"cannot be read: {error.strerror}"
+    return found
 
 
 FILE_MARKS = ("MEDIA:", "](")

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from conversation.places import Places
@@ -24,13 +25,11 @@ from tools.objects import are_shared
 from .commands import Commands, command_line, is_answer
 from .config import GatewayConfig, Platform
 from .dispatch_hook import HOOK
-from .media import bring_files
+from .media import bring_files, list_unreadable
 from .platforms.base import MessageEvent
 from .session import SessionEntry, SessionSource
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from agent.access import Access
     from hermes_state import AsyncSessionDB, PlatformLease, TakenTurn
 
@@ -258,8 +257,9 @@ class Pipeline:
         elif (line := command_line(self._config.reset_triggers, inbound)) is not None:
             return line
         else:
-            if inbound.event.media:
+            if inbound.event.media or inbound.event.unread:
                 await self._bring_files(inbound.event)
+                await self._tell_unread(inbound)
             await self._turns.take(inbound)
         return None
 
@@ -272,7 +272,22 @@ class Pipeline:
             return
         brought = asyncio.to_thread(bring_files, self._db.sync, self._home, event.media)
         event.media, notes = await brought
-        event.text = "\n".join([event.text, *notes]).strip()
+        _note_unread(event, notes)
+
+    async def _tell_unread(self, inbound: Inbound) -> None:
+        """Tell the sender, once, which of their files cannot be read."""
+        event = inbound.event
+        gone = await asyncio.to_thread(list_unreadable, event.media)
+        if gone:
+            event.media = [path for path in event.media if path not in gone]
+            _note_unread(event, [f"{Path(path).name} {why}" for path, why in gone.items()])
+        if event.unread:
+            await self._delivery.say(
+                event.source,
+                inbound.session_key,
+                "\n".join(f"📎 {note}" for note in event.unread),
+                name=f"unread:{inbound.inbox_id}",
+            )
 
     async def _run_command(self, inbound: Inbound, line: str) -> None:
         try:
@@ -344,11 +359,18 @@ async def store_inbound(
     )
 
 
+def _note_unread(event: MessageEvent, notes: list[str]) -> None:
+    """Have the sender told of files that cannot be read, and the model."""
+    event.unread = [*event.unread, *notes]
+    event.text = "\n".join([event.text, *(f"[The file {note}]" for note in notes)]).strip()
+
+
 def facts_of(event: MessageEvent) -> dict[str, Any]:
     """What is needed to process a message after a restart, besides its text."""
     facts = {
         "source": event.source.to_dict(),
         "media": event.media,
+        "unread": event.unread or None,
         "album": event.album,
         "split_with": event.split_with,
         "order": event.order,
@@ -366,6 +388,7 @@ def event_of(row: Mapping[str, Any]) -> MessageEvent:
         SessionSource.from_dict(facts["source"]),
         row["platform_message_id"],
         list(facts.get("media") or ()),
+        list(facts.get("unread") or ()),
         timestamp=datetime.fromtimestamp(sent_at, UTC) if sent_at is not None else None,
         album=facts.get("album"),
         split_with=facts.get("split_with"),

@@ -491,4 +491,7 @@ class GatewayRunner:
         if not await self.replica.leads():
             return 0
         days = config.session_store_max_age_days
-        return await prune(self._session_db.sync, self.home, settings.sessions, days)
+        return await prune(
+            self._session_db.sync, self.home, settings.sessions, days,
+            config.media_days, config.media_bytes,
+        )  # fmt: skip

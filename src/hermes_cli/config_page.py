@@ -158,6 +158,8 @@ _GATEWAY_TEXTS = {
     "group_sessions_per_user": "everybody in a group has a conversation of their own",
     "thread_sessions_per_user": "also within a thread of a group",
     "max_inbound_media_bytes": "the largest file that is fetched from a chat",
+    "media_days": "days for which files from chats are kept; 0: while a conversation names them",
+    "media_bytes": "how much of such files is kept for each person, oldest deleted first; 0: all",
     "message_parts_wait": "seconds to wait for further parts of an album or of a text that a client"
     " split; 0: each part is a message",
     "session_store_max_age_days": "days after which a chat that nobody uses is forgotten; its"

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.file_parts import file_parts
-from agent.kept_files import FOLDERS, prune_kept_files
+from agent.kept_files import FOLDERS, limit_media, prune_kept_files
 from gateway.media import safe_name
 from hermes_state import SessionDB
 
@@ -87,3 +87,36 @@ def test_any_name_is_found_again(name: str, frame: str) -> None:
         assert db.list_named_files([path, "media/other"]) == {path}
         db.delete_session("s")
         assert db.list_named_files([path]) == {path}
+
+
+def test_files_from_chats_are_limited_by_age_and_for_each_person(tmp_path: Path) -> None:
+    with SessionDB(tmp_path / "state.db") as db:
+        for owner in ("person:ann", "person:bob"):
+            db.create_session(owner, "telegram", user_id=owner)
+        paths = {}
+        for number, (name, owner) in enumerate(
+            [("old", "ann"), ("first", "ann"), ("second", "ann"), ("his", "bob"), ("loose", None)]
+        ):
+            folder = tmp_path / "media" / "telegram" / (owner or "nobody")
+            folder.mkdir(parents=True, exist_ok=True)
+            paths[name] = folder / f"{name}.txt"
+            paths[name].write_bytes(b"x" * 100)
+            days = 400 if name == "old" else 30 - number
+            changed = time.time() - days * 86_400
+            os.utime(paths[name], (changed, changed))
+            if owner:
+                db.append_message(f"person:{owner}", "user", f"[Attached file: {paths[name]}]")
+        sent = tmp_path / "media" / "sent" / "mine.txt"
+        sent.parent.mkdir()
+        sent.write_bytes(b"x" * 1000)
+
+        def left() -> set[str]:
+            return {name for name, path in paths.items() if path.exists()}
+
+        assert limit_media(db, tmp_path, 0, 0) == 0
+        assert limit_media(db, tmp_path, 365, 10_000) == 1
+        assert left() == {"first", "second", "his", "loose"}
+        assert limit_media(db, tmp_path, 365, 150) == 1
+        assert left() == {"second", "his", "loose"}, "hers beyond the limit, the oldest; not his"
+        assert limit_media(db, tmp_path, 1, 0) == 3
+        assert sent.exists() and not (tmp_path / "media" / "telegram").exists()

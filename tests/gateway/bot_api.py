@@ -23,6 +23,7 @@ TOKEN = "123456:test-token"
 BOT_ID = 123456
 BOT_NAME = "hermes_bot"
 _TAGS = {"b", "i", "s", "u", "code", "pre", "a", "blockquote", "tg-spoiler"}
+_SCOPES = {"default", "all_private_chats", "all_group_chats", "all_chat_administrators"}
 _REACTIONS = {"👀", "👍", "👎", "❤", "🔥", "🎉", "👌", "🤔"}
 
 
@@ -133,6 +134,8 @@ class BotApi(LoopbackServer):
         self.closed_topics: set[str] = set()
         self.files: dict[str, bytes] = {}
         self.commands: list[dict[str, str]] = []
+        self.menus: dict[str, list[dict[str, str]]] = {}
+        """The commands of each scope, by its type."""
         self.webhook: dict[str, Any] = {}
         self.reactions: list[tuple[str, int, list[Any]]] = []
         self.answered: list[str] = []
@@ -144,6 +147,7 @@ class BotApi(LoopbackServer):
         self._message_ids = itertools.count(1)
         self._changed = asyncio.Condition()
         self._polls = 0
+        self._allowed: set[str] = set()
 
     # What people do
 
@@ -198,6 +202,25 @@ class BotApi(LoopbackServer):
                     "message_id": sent.id, "date": 1_700_000_000,
                     "chat": {"id": int(sent.chat_id), "type": chat_type},
                 },
+            },
+        })  # fmt: skip
+
+    async def put_reaction(
+        self, sent: Sent, emoji: str, *, user_id: int = 42, chat_type: str = "private",
+        before: str | None = None,
+    ) -> Any:  # fmt: skip
+        """A person puts an emoji under a message, or takes the one away that was there ("").
+
+        The service tells of it only to whoever asked for such updates; nothing says in which topic
+        the message is.
+        """
+        shown = [[{"type": "emoji", "emoji": one}] if one else [] for one in (before, emoji)]
+        return await self.add({
+            "update_id": next(self._numbers),
+            "message_reaction": {
+                "chat": {"id": int(sent.chat_id), "type": chat_type}, "message_id": sent.id,
+                "user": {"id": user_id, "is_bot": False, "first_name": "Ann"},
+                "date": 1_700_000_000, "old_reaction": shown[0], "new_reaction": shown[1],
             },
         })  # fmt: skip
 
@@ -311,6 +334,8 @@ class BotApi(LoopbackServer):
         offset = int(call.params.get("offset") or 0)
         seconds = int(call.params.get("timeout") or 0)
         limit = int(call.params.get("limit") or 100)
+        if "allowed_updates" in call.params:
+            self._allowed = set(json.loads(call.params["allowed_updates"]))
         async with self._changed:
             self.confirmed = max(self.confirmed, offset)
             self._updates = [one for one in self._updates if one.get("update_id", offset) >= offset]
@@ -320,9 +345,14 @@ class BotApi(LoopbackServer):
                     await self._changed.wait_for(lambda: self._updates or self._polls != mine)
             except TimeoutError:
                 return []
+            self._updates = [one for one in self._updates if self._is_allowed(one)]
             if self._polls != mine:
                 raise ApiError(409, "Conflict: terminated by other getUpdates request")
             return self._updates[:limit]
+
+    def _is_allowed(self, update: dict[str, Any]) -> bool:
+        """Reactions are told only to whoever has asked for them."""
+        return "message_reaction" not in update or "message_reaction" in self._allowed
 
     def _do_deletewebhook(self, call: Call) -> Any:
         self.webhook = {}
@@ -339,7 +369,14 @@ class BotApi(LoopbackServer):
         for one in commands:
             if not re.fullmatch(r"[a-z0-9_]{1,32}", one["command"]) or not one["description"]:
                 raise ApiError(400, "Bad Request: BOT_COMMAND_INVALID")
-        self.commands = commands
+        if len(commands) > 100 or len({one["command"] for one in commands}) < len(commands):
+            raise ApiError(400, "Bad Request: BOT_COMMANDS_TOO_MUCH")
+        scope = json.loads(call.params.get("scope") or '{"type": "default"}')["type"]
+        if scope not in _SCOPES:
+            raise ApiError(400, "Bad Request: can't parse BotCommandScope")
+        self.menus[scope] = commands
+        if scope == "default":
+            self.commands = commands
         return True
 
     def _chat(self, call: Call) -> str:

@@ -146,11 +146,11 @@ async def test_files_come_in(tmp_path: Path) -> None:
         await api.say("", files={"x y.pdf": b"%PDF"})
         await api.wait_for(2)
         await api.say("", files={"big.ogg": b"x" * 2000})
-        await api.wait_for(3)
+        await api.wait_for(4)
         message = api.message("gone", files={"gone.txt": b"x"})
         api.files.clear()
         await api.add(message)
-        await api.wait_for(4)
+        await api.wait_for(6)
     assert seen[0][0]["text"] == "what?" and seen[0][1]["type"] == "image_url"
     kept = sorted((home / "media" / "discord" / "42").iterdir())
     assert [one.name.partition("-")[2] for one in kept] == ["pic.png", "x_y.pdf"]

@@ -27,3 +27,12 @@ async def test_old_files_that_no_message_names_are_deleted(tmp_path: Path) -> No
         keep(folder, "young.png", 29)
         assert await chats.runner.prune() == 1
         assert {path.name for path in folder.iterdir()} == {"plan.pdf", "young.png"}
+
+
+async def test_files_are_deleted_when_they_are_too_old_or_too_many(tmp_path: Path) -> None:
+    folder = tmp_path / "media" / "local" / "1"
+    async with gateway(tmp_path, media_days=30, media_bytes=10) as chats:
+        for name, days in (("one.txt", 31), ("two.txt", 2), ("six.txt", 1)):
+            await chats.ask("read this", media=[str(keep(folder, name, days))])
+        assert await chats.runner.prune() == 2
+        assert {path.name for path in folder.iterdir()} == {"six.txt"}

@@ -188,7 +188,7 @@ async def test_files_go_both_ways_and_the_server_cannot_read_them(
         assert kept.read_text() == "what the note says"
         broken = {**sent, "file": {**key, "hashes": {"sha256": "A" * 43}}}
         await client.put(room, broken)
-        texts = await client.wait_for(room, bot.user_id, lambda texts: len(texts) == 4)
+        texts = await client.wait_for(room, bot.user_id, lambda texts: len(texts) == 5)
         assert "cannot be decrypted" in texts[3]
         assert len(list((tmp_path / "a" / "media").rglob("*note.txt"))) == 1
 

@@ -315,8 +315,9 @@ async def test_files_come_and_go(
         large = (await ann.shown(room, by=bot.user_id))[3]["content"]
         large.pop("info")  # its size is not told: it is found out while it comes
         await ann.put(room, large)
-        texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: len(texts) == 5)
-        assert "larger than" in texts[4]
+        texts = await ann.wait_for(room, by=bot.user_id, until=lambda texts: len(texts) == 6)
+        assert texts[4].startswith("📎") and "larger than" in texts[4]
+        assert "larger than" in texts[5]
         assert len(list((tmp_path / "a" / "media" / "matrix").rglob("*.txt"))) == 1
         with pytest.raises(SendError) as failed:
             await one.adapter.send_media(room, str(tmp_path / "missing"))

@@ -151,8 +151,9 @@ async def test_a_file_that_is_damaged_in_the_store_is_told_and_the_message_answe
             tamper(chats.db, "DELETE FROM object_chunks")
     shutil.rmtree(one / "media")
     async with gateway(two, store=one) as chats:
-        (answer,) = await chats.local.wait_for(1)
-        assert "plan.txt could not be fetched: media/local/1/plan.txt is damaged" in answer
+        told, answer = await chats.local.wait_for(2)
+        for text in (told, answer):
+            assert "plan.txt could not be fetched: media/local/1/plan.txt is damaged" in text
 
 
 async def test_files_go_with_their_conversation(homes: tuple[Path, Path]) -> None:

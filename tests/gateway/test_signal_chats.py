@@ -99,14 +99,14 @@ async def test_files_come_in(tmp_path: Path, shares_folder: bool) -> None:
         await daemon.say("", files={"../x y.pdf": b"%PDF"})
         await daemon.wait_for(2)
         await daemon.say("", files={"big.ogg": b"x" * 5000})
-        await daemon.wait_for(3)
+        await daemon.wait_for(4)
         long_text = "beginning " * 300
         kinds = {"long.txt": "text/x-signal-plain"}
         await daemon.say(long_text[:2000], files={"long.txt": long_text.encode()}, kinds=kinds)
-        await daemon.wait_for(4)
+        await daemon.wait_for(5)
         missing = [{"contentType": "image/png", "id": "../../etc/passwd", "size": 5}]
         await daemon.say("and this", attachments=missing)
-        await daemon.wait_for(5)
+        await daemon.wait_for(7)
         assert not Unstored(home).read(), "all of it is stored"
         assert len(daemon.called("getAttachment")) == (0 if shares_folder else 3)
     assert seen[0][0]["text"] == "what?" and seen[0][1]["type"] == "image_url"

@@ -126,13 +126,13 @@ async def test_files_come_in(tmp_path: Path) -> None:
         await api.say("", files={"../x y.pdf": b"%PDF"})
         await api.wait_for(2)
         await api.say("", files={"big.ogg": b"x" * 2000})
-        await api.wait_for(3)
+        await api.wait_for(4)
         elsewhere = {"id": "F9", "name": "bait.txt", "mode": "external", "is_external": True}
         elsewhere["url_private"] = "https://evil.example.org/"
         message = api.message("", subtype="file_share")
         message["files"] = [elsewhere]
         await api.tell(message)
-        await api.wait_for(4)
+        await api.wait_for(6)
     assert seen[0][0]["text"] == "what?" and seen[0][1]["type"] == "image_url"
     kept = sorted((home / "media" / "slack" / "D42").iterdir())
     assert [one.name.partition("-")[2] for one in kept] == ["pic.png", "x_y.pdf"]

@@ -92,9 +92,9 @@ async def test_files_come_in(tmp_path: Path) -> None:
         await api.say(None, document={"file_id": "pdf", "file_name": "../x y.pdf"})
         await api.wait_for(2)
         await api.say(None, voice={"file_id": "big", "file_size": 2000})
-        await api.wait_for(3)
-        await api.say(None, document={"file_id": "big", "file_name": "liar.bin"})
         await api.wait_for(4)
+        await api.say(None, document={"file_id": "big", "file_name": "liar.bin"})
+        await api.wait_for(6)
     assert seen[0][0]["text"] == "what?" and seen[0][1]["type"] == "image_url"
     kept = sorted((tmp_path / "home" / "media" / "telegram" / "42").iterdir())
     assert [one.name.partition("-")[2] for one in kept] == ["photo.jpg", "x_y.pdf"]

@@ -514,6 +514,7 @@ SECTIONS: dict[str, type] = {
 GATEWAY_KEYS = (
     "workspaces", "group_sessions_per_user", "thread_sessions_per_user", "max_concurrent_sessions",
     "message_parts_wait", "unauthorized_dm_behavior", "max_inbound_media_bytes",
+    "media_days", "media_bytes",
     "session_store_max_age_days", "drain_timeout", "cache_size", "cache_bytes",
     "cache_idle_seconds",
 )  # fmt: skip

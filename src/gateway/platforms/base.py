@@ -36,6 +36,8 @@ class MessageEvent:
     """The platform's id; a message with an id that was seen is not a new one."""
     media: list[str] = field(default_factory=list)
     """Files that came with it, kept on disk."""
+    unread: list[str] = field(default_factory=list)
+    """What came with it and could not be kept, and why: its sender is told. `text` says it too."""
     reply_to: str | None = None
     timestamp: datetime | None = None
     is_edit: bool = False

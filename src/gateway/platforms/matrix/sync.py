@@ -236,13 +236,14 @@ class Reader:
             thread_id=incoming.thread_id,
         )
         with self._adapter.expecting(chat, incoming.attachment is not None):
-            text, media = await self._with_file(room_id, as_command(text) or text, incoming)
+            text, media, unread = await self._with_file(room_id, as_command(text) or text, incoming)
             await self._hand_in(
                 MessageEvent(
                     text,
                     chat,
                     incoming.event_id,
                     media,
+                    unread,
                     reply_to=incoming.reply_to,
                     timestamp=incoming.timestamp,
                     is_edit=incoming.replaces is not None,
@@ -313,10 +314,10 @@ class Reader:
 
     async def _with_file(
         self, room_id: str, text: str, incoming: Incoming
-    ) -> tuple[str, list[str]]:
+    ) -> tuple[str, list[str], list[str]]:
         attachment = incoming.attachment
         if attachment is None or not await self._adapter.may_talk(incoming.sender):
-            return text, []
+            return text, [], []
         adapter, pause = self._adapter, FIRST_PAUSE
         while True:
             try:
@@ -329,14 +330,14 @@ class Reader:
                 )
             except MediaError as error:
                 log.warning("A file was left out: %s", error)
-                return f"{text}\n[The file {error}.]".strip(), []
+                return f"{text}\n[The file {error}.]".strip(), [], [str(error)]
             except StoreError as error:
                 # As its message would: nothing is acknowledged while the store fails.
                 log.warning("%s waits for its file: %s", incoming.event_id, error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
-                return text, [str(path)]
+                return text, [str(path)], []
 
     # Encryption
 

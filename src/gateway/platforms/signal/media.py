@@ -41,6 +41,7 @@ async def fetch_all(adapter: SignalAdapter, incoming: Incoming) -> None:
                 continue
         except (FetchError, MediaTooLargeError, OSError) as error:
             log.warning("%s was not fetched: %s", attachment.name, error)
+            incoming.event.unread.append(f"{attachment.name} could not be fetched: {error}")
             note = f"[The file {attachment.name} could not be fetched: {error}]"
             event.text = f"{event.text}\n{note}".strip()
         else:

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from agent.access import RESERVED
 from hermes_base.certificates import certificates
 from tools.extras import install_hint
 
 from ...config import Platform, PlatformConfig
 from ...splitting import utf16_length
-from ..base import AdapterHost, Button, OnMessage, PlatformAdapter
+from ..base import AdapterHost, Button, MessageEvent, OnMessage, PlatformAdapter
 from ..last_look import look_before_sending
 from .manifest import MANIFEST
 from .polling import Poller
@@ -37,11 +38,28 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = 64
 """At once, for sending."""
+MOST_COMMANDS = 100
+"""In a menu."""
+
+
+def catalog_of_menus() -> list[tuple[str, str]]:
+    """The commands as Telegram takes them: no hyphens, and a sentence for each."""
+    from agent.slash.table import catalog
+
+    return [
+        (command.name.replace("-", "_")[:32], (command.summary or command.name)[:256])
+        for command in catalog("gateway")
+    ]
+
+
+def is_on(value: object) -> bool:
+    """Whether a setting is on, written as YAML or in the environment."""
+    return str(value).lower() not in ("false", "no", "off", "0")
 
 
 class TelegramAdapter(PlatformAdapter):
-    """A bot. Of its section are read: require_mention, reactions, base_url, webhook_url,
-    webhook_secret, webhook_host and webhook_port."""
+    """A bot. Of its section are read: require_mention, reactions, reaction_answers, base_url,
+    webhook_url, webhook_secret, webhook_host and webhook_port."""
 
     platform = Platform.TELEGRAM
     manifest = MANIFEST
@@ -136,19 +154,29 @@ class TelegramAdapter(PlatformAdapter):
         await self.accept(update)
 
     async def _register_commands(self, bot: Bot) -> None:
-        """Show the commands of the shared table in the chats' menus."""
+        """Show the commands of the shared table in the chats' menus: in groups those of
+        administrators only to these."""
+        from telegram import (
+            BotCommandScopeAllChatAdministrators,
+            BotCommandScopeAllGroupChats,
+            BotCommandScopeAllPrivateChats,
+            BotCommandScopeDefault,
+        )
         from telegram.error import TelegramError
 
-        from agent.slash.table import catalog
-
-        commands = [
-            (command.name.replace("-", "_")[:32], (command.summary or command.name)[:256])
-            for command in catalog("gateway")
-        ]
-        try:
-            await bot.set_my_commands([*commands, ("last", "Show the last answer again")][:100])
-        except TelegramError as error:
-            log.warning("The commands are not in Telegram's menu: %s", error.message)
+        every = [*catalog_of_menus(), ("last", "Show the last answer again")]
+        for_all = [command for command in every if command[0].replace("_", "-") not in RESERVED]
+        for scope, commands in (
+            (BotCommandScopeDefault(), for_all),
+            (BotCommandScopeAllPrivateChats(), every),
+            (BotCommandScopeAllGroupChats(), for_all),
+            (BotCommandScopeAllChatAdministrators(), every),
+        ):
+            try:
+                await bot.set_my_commands(commands[:MOST_COMMANDS], scope=scope)
+            except TelegramError as error:
+                log.warning("The commands are not in Telegram's menu: %s", error.message)
+                return
 
     async def disconnect(self) -> None:
         """Stop receiving, and free connections."""
@@ -184,6 +212,9 @@ class TelegramAdapter(PlatformAdapter):
         if incoming is None:
             return
         event = incoming.event
+        if incoming.reaction is not None:
+            await self._accept_reaction(incoming)
+            return
         if event.button is not None:
             data = self._sender.button_data(event.button)
             if data is None:  # a button of an earlier run; nobody waits for it
@@ -205,6 +236,34 @@ class TelegramAdapter(PlatformAdapter):
             task = asyncio.ensure_future(self._settle_button(incoming))
             self._aside.add(task)
             task.add_done_callback(self._aside.discard)
+
+    async def _accept_reaction(self, incoming: Incoming) -> None:
+        """Take a thumb under a question as its answer; any other reaction says nothing."""
+        event = incoming.event
+        if not is_on(self.config.extra.get("reaction_answers", True)):
+            return
+        asked = str(event.reply_to)
+        data = self._sender.answer_of(event.source.chat_id, asked, str(incoming.reaction))
+        if data is None or not await self._is_known(incoming):
+            return
+        # A reaction does not say in which topic its message is.
+        event.source.thread_id = self._sender.thread_of(event.source.chat_id, asked)
+        event.button = event.text = data
+        await self.on_message(event)
+        await self._take_buttons(event)
+
+    async def _take_buttons(self, event: MessageEvent) -> None:
+        """Take the buttons under a question away that has its answer."""
+        from telegram.error import TelegramError
+
+        if self.bot is None:
+            return
+        try:
+            await self.bot.edit_message_reply_markup(
+                event.source.chat_id, int(str(event.reply_to)), reply_markup=None
+            )
+        except TelegramError as error:
+            log.info("Buttons in %s stay as they are: %s", event.source.chat_id, error.message)
 
     async def _is_known(self, incoming: Incoming) -> bool:
         """Whether the sender may use the gateway: nobody else's files are fetched."""

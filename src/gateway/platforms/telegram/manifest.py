@@ -27,6 +27,12 @@ MANIFEST = Manifest(
             "answer in groups only when named or replied to",
         ),
         Setting(
+            "reaction_answers",
+            "true or false",
+            "true",
+            "take 👍 and 👎 under a request for approval as its answer",
+        ),
+        Setting(
             "webhook_url",
             "text",
             "",

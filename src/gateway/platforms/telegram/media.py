@@ -35,6 +35,7 @@ async def fetch_all(adapter: TelegramAdapter, incoming: Incoming) -> None:
             path = await _fetch(adapter, incoming, attachment)
         except (FetchError, MediaTooLargeError, OSError) as error:
             log.warning("%s was not fetched: %s", attachment.name, error)
+            incoming.event.unread.append(f"{attachment.name} could not be fetched: {error}")
             note = f"[The file {attachment.name} could not be fetched: {error}]"
             incoming.event.text = f"{incoming.event.text}\n{note}".strip()
         else:

@@ -26,6 +26,9 @@ MAX_PHOTO = 10 * 1024 * 1024
 MAX_CAPTION = 1024
 MAX_BUTTON_BYTES = 64
 REMEMBERED_BUTTONS = 1000
+REMEMBERED_QUESTIONS = 500
+YES, NO = "👍", "👎"
+_DENIES = ":deny"
 _LONG = "long:"
 _ROW = 2
 """Buttons beside each other."""
@@ -39,6 +42,10 @@ class Sender:
     def __init__(self, adapter: TelegramAdapter) -> None:
         self._adapter = adapter
         self._long_buttons: OrderedDict[str, str] = OrderedDict()
+        self._questions: OrderedDict[tuple[str, str], dict[str, str]] = OrderedDict()
+        """What a reaction under a question says, by the question's chat and message."""
+        self._threads: OrderedDict[tuple[str, str], str | None] = OrderedDict()
+        """In which topic it is."""
 
     @property
     def _bot(self) -> Bot:
@@ -68,7 +75,27 @@ class Sender:
         if buttons:
             options["reply_markup"] = self._keyboard(buttons)
         message = await self._text(self._bot.send_message, text, chat_id=chat_id, **options)
+        if len(buttons) > 1 and buttons[-1].data.endswith(_DENIES):
+            answers = {YES: buttons[0].data, NO: buttons[-1].data}
+            asked = chat_id, str(message.message_id)
+            self._questions[asked], self._threads[asked] = answers, thread_id
+            while len(self._questions) > REMEMBERED_QUESTIONS:
+                self._questions.popitem(last=False)
+                self._threads.popitem(last=False)
         return str(message.message_id)
+
+    def thread_of(self, chat_id: str, message_id: str) -> str | None:
+        """The topic in which a question was asked."""
+        return self._threads.get((chat_id, message_id))
+
+    def answer_of(self, chat_id: str, message_id: str, emoji: str) -> str | None:
+        """What a reaction says: a thumb under a request for approval; None if it is no answer.
+
+        The thumb upwards allows it once, never for longer.
+        """
+        # Without the colour of a skin.
+        plain = "".join(char for char in emoji if not "\U0001f3fb" <= char <= "\U0001f3ff")
+        return self._questions.get((chat_id, message_id), {}).get(plain)
 
     async def edit(self, chat_id: str, message_id: str, text: str) -> None:
         """Replace a text; one that is the same already is fine."""

@@ -19,7 +19,8 @@ from ...splitting import utf16_length
 from ..base import MessageEvent
 
 MESSAGE_KINDS = ("message", "edited_message", "channel_post", "edited_channel_post")
-ALLOWED_UPDATES = (*MESSAGE_KINDS, "callback_query")
+REACTION = "message_reaction"
+ALLOWED_UPDATES = (*MESSAGE_KINDS, "callback_query", REACTION)
 _CHAT_TYPES = {"private": "dm", "group": "group", "supergroup": "group", "channel": "channel"}
 _ENDINGS = {"voice": "ogg", "audio": "mp3", "video": "mp4", "video_note": "mp4", "animation": "mp4"}
 LONGEST_TEXT = 4096
@@ -57,6 +58,8 @@ class Incoming:
     event: MessageEvent
     attachments: list[Attachment] = field(default_factory=list)
     callback_id: str | None = None
+    reaction: str | None = None
+    """The emoji that somebody put on a message; `event.reply_to` is which."""
 
 
 def read_update(
@@ -74,6 +77,8 @@ def read_update(
     try:
         if "callback_query" in update:
             return _pressed(update["callback_query"])
+        if REACTION in update:
+            return _reacted(update[REACTION], int(update["update_id"]), me)
         for kind in MESSAGE_KINDS:
             if kind in update:
                 is_edit = kind.startswith("edited")
@@ -96,6 +101,8 @@ def chat_of(update: Any) -> str:
         for kind in MESSAGE_KINDS:
             if kind in update:
                 return str(update[kind]["chat"]["id"])
+        if REACTION in update:
+            return str(update[REACTION]["chat"]["id"])
         return str(update["callback_query"]["message"]["chat"]["id"])
     except (KeyError, TypeError):
         return ""
@@ -114,7 +121,7 @@ def _message(
         return None, False  # somebody joined, a title changed, …
     entities = message.get("entities") or message.get("caption_entities") or []
     addressed = _addressed(message, text, entities, me, require_mention, source.chat_type)
-    replied = message.get("reply_to_message") or {}
+    replied = _replied(message)
     text = _without_name(text, me)
     if not text.startswith("/"):
         text = _quoted(replied, message, me) + text
@@ -156,16 +163,33 @@ def _pressed(query: dict[str, Any]) -> Incoming | None:
     return Incoming(event, callback_id=str(query["id"]))
 
 
+def _reacted(reaction: dict[str, Any], number: int, me: Me) -> Incoming | None:
+    """An emoji that was put on a message; one that is taken away or is a picture says nothing."""
+    before, now = reaction["old_reaction"], reaction["new_reaction"]
+    added = [one["emoji"] for one in now if one["type"] == "emoji" and one not in before]
+    if not added or not reaction.get("user"):
+        return None  # a channel's or an anonymous administrator's: nobody who could be asked
+    source = _source(reaction, reaction["user"])
+    if source.is_bot or source.user_id == str(me.id):
+        return None
+    event = MessageEvent(
+        text=clean(added[0]), source=source, message_id=f"reaction:{number}",
+        reply_to=str(int(reaction["message_id"])), raw=reaction,
+    )  # fmt: skip
+    return Incoming(event, reaction=clean(added[0]))
+
+
 def _source(message: Mapping[str, Any], sender: Mapping[str, Any]) -> SessionSource:
     chat = message["chat"]
     # Somebody who writes as a channel or as the group itself has no name of their own.
     written_as = message.get("sender_chat") or (chat if not sender else None)
     person = written_as or sender
     in_topic = message.get("is_topic_message") and message.get("message_thread_id")
+    topic = _topic(message) if in_topic else ""
     return SessionSource(
         Platform.TELEGRAM,
         chat_id=str(int(chat["id"])),
-        chat_name=_name(chat) or None,
+        chat_name=": ".join(filter(None, (_name(chat), topic))) or None,
         chat_type=_CHAT_TYPES[chat["type"]],
         user_id=str(int(person["id"])),
         user_name=_name(person) or None,
@@ -194,7 +218,7 @@ def _addressed(
         return command[1].lower() == name
     if chat_type == "dm" or not require_mention or command:
         return True
-    if ((message.get("reply_to_message") or {}).get("from") or {}).get("id") == me.id:
+    if (_replied(message).get("from") or {}).get("id") == me.id:
         return True
     for entity in entities:
         if entity["type"] == "text_mention" and entity["user"]["id"] == me.id:
@@ -202,6 +226,18 @@ def _addressed(
         if entity["type"] == "mention" and _slice(message, entity).lower() == name:
             return True
     return False
+
+
+def _replied(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message that one replies to. In a topic, what replies to nothing names its beginning."""
+    replied = message.get("reply_to_message") or {}
+    return {} if "forum_topic_created" in replied else replied
+
+
+def _topic(message: Mapping[str, Any]) -> str:
+    """The name of the topic that a message is in, as far as it tells."""
+    begun = (message.get("reply_to_message") or {}).get("forum_topic_created") or {}
+    return clean(begun.get("name") or "")[:128]
 
 
 def _slice(message: Mapping[str, Any], entity: Mapping[str, Any]) -> str:
@@ -258,6 +294,10 @@ def _attachment(file: Mapping[str, Any], name: str) -> Attachment:
 
 def _described(message: Mapping[str, Any]) -> str:
     """What a message without text is, in words."""
+    for kind, name in (("voice", "Voice note"), ("video_note", "Video note")):
+        if recorded := message.get(kind):
+            seconds = int(recorded.get("duration") or 0)
+            return f"[{name}, {seconds // 60}:{seconds % 60:02}]"
     if place := message.get("venue"):
         return f"[Place: {place['title']}, {place['address']}]"
     if place := message.get("location"):

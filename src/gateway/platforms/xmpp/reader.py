@@ -427,7 +427,8 @@ class Reader:
                     )
                     event.media.append(str(path))
                 except (FetchError, MediaTooLargeError) as error:
-                    note = f"[The file {name_of(url)} could not be fetched: {error}]"
+                    event.unread.append(f"{name_of(url)} could not be fetched: {error}")
+                    note = f"[The file {event.unread[-1]}]"
                     event.text = f"{event.text}\n{note}".strip()
                 except (StoreError, OSError) as error:
                     # As its message would: nothing counts as read while the store fails.
