@@ -14,6 +14,7 @@ from typing import Any
 BENCHMARKS = (
     "store", "agent", "recall", "evidence", "gateway", "startup", "wall", "between", "hostile",
     "ways", "postgres", "scaling", "jobs",
+    "platforms",
 )  # fmt: skip
 """Modules of this package that have `MEASUREMENTS` and `run(parts)`."""
 

@@ -37,6 +37,8 @@ class Gateway(NamedTuple):
     pid: int
     seconds: float
     """How long it took to start."""
+    home: Path
+    """Its home."""
 
     def memory(self) -> float:
         """What it holds now, with its children, in MiB."""
@@ -51,13 +53,15 @@ class Gateway(NamedTuple):
 
 @contextlib.contextmanager
 def running(
-    lab: Lab, side: str, model_url: str, settings: Mapping[str, str] = NO_SETTINGS
+    lab: Lab, side: str, model_url: str, settings: Mapping[str, str] = NO_SETTINGS, more: str = ""
 ) -> Iterator[Gateway]:
-    """A gateway in a process of its own, with a home of its own and further variables."""
+    """A gateway in a process of its own, with a home of its own, further variables and more in its
+    configuration."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = lab.home(f"gateway-{Path(side).name}-{next(_numbers)}", model_url, SETTINGS) | {
+    name = f"gateway-{Path(side).name}-{next(_numbers)}"
+    environment = lab.home(name, model_url, SETTINGS + more) | {
         "API_SERVER_ENABLED": "true",
         "API_SERVER_KEY": KEY,
         "API_SERVER_PORT": str(port),
@@ -77,7 +81,8 @@ def running(
                     said = (lab.folder / f"{Path(side).name}.log").read_text()[-3000:]
                     raise RuntimeError(f"The gateway of {side} does not start:\n{said}")
                 time.sleep(0.005)
-            yield Gateway(url, process.pid, time.perf_counter() - started)
+            home = Path(environment["HERMES_HOME"])
+            yield Gateway(url, process.pid, time.perf_counter() - started, home)
         finally:
             process.terminate()
             try:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import stat
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -72,6 +73,9 @@ async def homeserver(*answers: tuple[int, str, str]) -> AsyncIterator[MatrixAdap
     async def profile(request: Request) -> Response:
         return _json(200, {"displayname": "Hermes"})
 
+    async def not_there(request: Request) -> Response:
+        return _json(404, {"errcode": "M_NOT_FOUND", "error": "no"})
+
     async def rest(request: Request) -> Response:
         status, kind, body = left.pop(0)
         return Response(body, status, media_type=kind)
@@ -81,6 +85,7 @@ async def homeserver(*answers: tuple[int, str, str]) -> AsyncIterator[MatrixAdap
         routes=[
             Route(f"{prefix}/account/whoami", whoami),
             Route(f"{prefix}/profile/{{user}}/displayname", profile),
+            Route(f"{prefix}/rooms/{{room}}/state/m.room.encryption", not_there),
             Route("/{path:path}", rest, methods=["GET", "PUT", "POST"]),
         ]
     )
@@ -155,6 +160,7 @@ async def test_a_request_without_a_key_that_breaks_may_have_been_shown() -> None
 
     broken = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with broken, homeserver() as adapter:
+        adapter.plain_rooms.add("!r")
         adapter.client.homeserver = f"http://127.0.0.1:{broken.sockets[0].getsockname()[1]}"
         for key, unsure in ((None, True), ("a key", False)):
             with pytest.raises(SendError) as cut:
@@ -216,6 +222,17 @@ async def test_a_file_is_decrypted_only_as_it_was_sent() -> None:
             await read(sealed, broken)
     with pytest.raises(DecryptionError, match="changed"):
         await read(sealed[:-1] + b"!", key)
+
+
+def test_no_driver_of_a_database_comes_with_the_library() -> None:
+    code = (
+        "import sys; from gateway.platforms.matrix.library import import_library as load\n"
+        "nio = load(); assert nio.AsyncClient\n"
+        "assert not any(name.partition('.')[0] == 'psycopg' for name in sys.modules)\n"
+        "from importlib.util import find_spec\n"
+        "if find_spec('psycopg'): import psycopg; assert psycopg.connect"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_keys_are_handled_from_the_command_line(

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import os
 from collections.abc import Awaitable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from hermes_base.redaction import register_secret
 from tools.extras import install_hint
@@ -26,6 +27,7 @@ from ..base import AdapterHost, Button, OnMessage, PlatformAdapter, SendError
 from ..last_look import LOST, is_lost
 from . import media
 from .events import edit_content, fitting, text_content
+from .library import import_library
 from .manifest import MANIFEST
 from .state import Login, MatrixState, Place
 from .sync import Reader
@@ -84,6 +86,8 @@ class MatrixAdapter(PlatformAdapter):
         """None if it is switched off: encrypted rooms can then be neither read nor written."""
         self.rooms_known = asyncio.Event()
         """Set once it is known which rooms there are, and which of them are encrypted."""
+        self.plain_rooms: set[str] = set()
+        """Rooms that are not encrypted, as far as the server says."""
 
     # Connection
 
@@ -99,6 +103,7 @@ class MatrixAdapter(PlatformAdapter):
         await self.disconnect()
         self._client = client = self._new_client()
         self.rooms_known.clear()
+        self.plain_rooms.clear()
         try:
             await self._log_in(client)
             if self._encrypts:
@@ -151,7 +156,7 @@ class MatrixAdapter(PlatformAdapter):
 
     def _new_client(self) -> nio.AsyncClient:
         try:
-            import nio
+            nio = import_library()
         except ImportError as error:
             raise MatrixError(
                 f"Matrix needs a package that is not installed. Run: {install_hint('matrix')}"
@@ -189,7 +194,7 @@ class MatrixAdapter(PlatformAdapter):
                         f"The access token of {self.user_id} belongs to the device"
                         f" {client.device_id}, whose keys are not here: another client made it, or"
                         " they were lost. Give user_id and password instead, or a token from a new"
-                        " login."
+                        " login; or set platforms.matrix.encryption to false."
                     ) from error
                 log.warning("The keys of %s are not here; a new device is made", client.device_id)
                 await self._log_in_anew(client, "")
@@ -312,17 +317,66 @@ class MatrixAdapter(PlatformAdapter):
                 await self.rooms_known.wait()
         except TimeoutError:
             raise SendError("The Matrix account has not been read yet") from None
-        if self.encryption is not None:
-            try:
-                return await self.encryption.is_encrypted(room_id)
-            except ConnectionError as error:
-                raise SendError(str(error)) from error
-        room = client.rooms.get(room_id)
-        if room is not None and room.encrypted:
+        try:
+            is_encrypted = await self._is_encrypted(client, room_id)
+        except ConnectionError as error:
+            raise SendError(str(error)) from error
+        if is_encrypted and self.encryption is None:
             raise SendError(
                 f"{room_id} is encrypted, and platforms.matrix.encryption is off", permanent=True
             )
-        return False
+        return is_encrypted
+
+    async def _is_encrypted(self, client: nio.AsyncClient, room_id: str) -> bool:
+        """Whether a room is encrypted. Raises SendError if that cannot be known.
+
+        The server is asked once about a room that seems not to be: what it told may have come from
+        a cache, and the room may have been changed a moment ago.
+        """
+        room = client.rooms.get(room_id)
+        if room_id in client.encrypted_rooms or (room is not None and room.encrypted):
+            return True
+        if room_id in self.plain_rooms:
+            return False
+        status, answer = await self.request(
+            "GET", f"rooms/{quote(room_id, safe='')}/state/m.room.encryption"
+        )
+        if status == 404:
+            self.plain_rooms.add(room_id)
+            return False
+        if status != 200:
+            refused = answer.get("errcode") == "M_FORBIDDEN"
+            raise SendError(f"{room_id}: {answer.get('error') or status}", permanent=refused)
+        if room is not None:
+            room.encrypted = True
+        if self.encryption is not None:
+            self.encryption.note_encrypted(room_id)
+        return True
+
+    async def request(
+        self, method: str, path: str, content: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """The status and the content of an answer; ConnectionError if there is none."""
+        client = self.client
+
+        async def ask() -> tuple[int, dict[str, Any]]:
+            answer = await client.send(
+                method,
+                f"/_matrix/client/v3/{path}",
+                None if content is None else json.dumps(content),
+                {
+                    "Authorization": f"Bearer {client.access_token}",
+                    "Content-Type": "application/json",
+                },
+            )
+            try:
+                told = await answer.json(content_type=None)
+            except ValueError:
+                told = None  # a proxy's page
+            return answer.status, told if isinstance(told, dict) else {}
+
+        found: tuple[int, dict[str, Any]] = await self.ask(ask())
+        return found
 
     async def _send(self, request: Awaitable[Any], *, repeatable: bool = True) -> Any:
         """The server's answer to a request; SendError if it did not do it."""

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from hermes_state import StoreError
 
@@ -83,7 +82,6 @@ class Encryption:
         )
         self._machine: Machine
         self.held: dict[str, Held] = {}
-        self._rooms_asked: set[str] = set()
         self._locks: dict[str, asyncio.Lock] = {}
 
     # The device
@@ -167,13 +165,13 @@ class Encryption:
 
     async def _upload_identity(self, identity: Identity, password: str) -> bool:
         keys = identity.uploaded()
-        status, answer = await self._request("keys/device_signing/upload", keys)
+        status, answer = await self._adapter.request("POST", "keys/device_signing/upload", keys)
         if status == 401 and password and "session" in answer:
             keys["auth"] = {
                 "type": "m.login.password", "session": answer["session"], "password": password,
                 "identifier": {"type": "m.id.user", "user": self._client.user_id},
             }  # fmt: skip
-            status, answer = await self._request("keys/device_signing/upload", keys)
+            status, answer = await self._adapter.request("POST", "keys/device_signing/upload", keys)
         if status == 200:
             return True
         log.warning(
@@ -298,31 +296,10 @@ class Encryption:
 
     # Writing
 
-    async def is_encrypted(self, room_id: str) -> bool:
-        """Whether what is sent to a room must be encrypted. Raises SendError if that is not known.
-
-        The server is asked once about a room that seems not to be: it may have been changed a
-        moment ago.
-        """
-        room = self._client.rooms.get(room_id)
-        if room_id in self._client.encrypted_rooms or (room is not None and room.encrypted):
-            return True
-        if room_id in self._rooms_asked:
-            return False
-        status, answer = await self._request(
-            f"rooms/{quote(room_id, safe='')}/state/m.room.encryption", None, method="GET"
-        )
-        if status == 404:
-            self._rooms_asked.add(room_id)
-            return False
-        if status == 200:
-            self._client.encrypted_rooms.add(room_id)
-            self._store.save_encrypted_rooms([room_id])
-            if room is not None:
-                room.encrypted = True
-            return True
-        refused = answer.get("errcode") == "M_FORBIDDEN"
-        raise SendError(f"{room_id}: {answer.get('error') or status}", permanent=refused)
+    def note_encrypted(self, room_id: str) -> None:
+        """A room is encrypted, and stays so whatever its server says later."""
+        self._client.encrypted_rooms.add(room_id)
+        self._store.save_encrypted_rooms([room_id])
 
     async def seal(
         self, room_id: str, kind: str, content: dict[str, Any]
@@ -399,30 +376,7 @@ class Encryption:
         return answer
 
     async def _post(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
-        status, answer = await self._request(path, content)
+        status, answer = await self._adapter.request("POST", path, content)
         if status != 200:
             raise ConnectionError(f"{path}: {answer.get('error') or status}")
         return answer
-
-    async def _request(
-        self, path: str, content: dict[str, Any] | None, method: str = "POST"
-    ) -> tuple[int, dict[str, Any]]:
-        """The status and the content of an answer; ConnectionError if there is none."""
-
-        async def ask() -> tuple[int, dict[str, Any]]:
-            client = self._client
-            headers = {"Authorization": f"Bearer {client.access_token}"}
-            answer = await client.send(
-                method,
-                f"/_matrix/client/v3/{path}",
-                None if content is None else json.dumps(content),
-                {**headers, "Content-Type": "application/json"},
-            )
-            try:
-                told = await answer.json(content_type=None)
-            except ValueError:
-                told = None  # a proxy's page
-            return answer.status, told if isinstance(told, dict) else {}
-
-        found: tuple[int, dict[str, Any]] = await self._adapter.ask(ask())
-        return found

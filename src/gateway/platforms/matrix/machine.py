@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 class Machine(Olm):
     """The keys of one device, and what is done with them."""
 
+    _message_index_store_size = 10_000
+    """How many messages are remembered, to know one that is played again as another."""
+
     def handle_to_device_event(self, event: Any) -> Any:
         """Take what a device sent to this one; None if it is not understood."""
         try:
