@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import stat
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -222,17 +221,6 @@ async def test_a_file_is_decrypted_only_as_it_was_sent() -> None:
             await read(sealed, broken)
     with pytest.raises(DecryptionError, match="changed"):
         await read(sealed[:-1] + b"!", key)
-
-
-def test_no_driver_of_a_database_comes_with_the_library() -> None:
-    code = (
-        "import sys; from gateway.platforms.matrix.library import import_library as load\n"
-        "nio = load(); assert nio.AsyncClient\n"
-        "assert not any(name.partition('.')[0] == 'psycopg' for name in sys.modules)\n"
-        "from importlib.util import find_spec\n"
-        "if find_spec('psycopg'): import psycopg; assert psycopg.connect"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_keys_are_handled_from_the_command_line(

@@ -25,9 +25,9 @@ from ...config import Platform, PlatformConfig
 from ...session import SessionSource
 from ..base import AdapterHost, Button, OnMessage, PlatformAdapter, SendError
 from ..last_look import LOST, is_lost
+from ..lean_import import DATABASES, import_without
 from . import media
 from .events import edit_content, fitting, text_content
-from .library import import_library
 from .manifest import MANIFEST
 from .state import Login, MatrixState, Place
 from .sync import Reader
@@ -156,7 +156,7 @@ class MatrixAdapter(PlatformAdapter):
 
     def _new_client(self) -> nio.AsyncClient:
         try:
-            nio = import_library()
+            nio = import_without("nio", DATABASES)
         except ImportError as error:
             raise MatrixError(
                 f"Matrix needs a package that is not installed. Run: {install_hint('matrix')}"

@@ -17,6 +17,7 @@ from ...config import Platform, PlatformConfig
 from ...splitting import utf16_length
 from ..base import AdapterHost, Button, MessageEvent, OnMessage, PlatformAdapter
 from ..last_look import look_before_sending
+from ..lean_import import PASSPORT, import_without
 from .manifest import MANIFEST
 from .polling import Poller
 from .sending import Sender
@@ -106,6 +107,7 @@ class TelegramAdapter(PlatformAdapter):
 
     def _new_bot(self) -> Bot:
         try:
+            import_without("telegram", PASSPORT)
             from telegram import Bot
             from telegram.request import HTTPXRequest
         except ImportError as error:
