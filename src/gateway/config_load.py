@@ -48,12 +48,6 @@ def load_gateway_config(config: Config) -> GatewayConfig:
     return gateway
 
 
-def served_platforms(config: Config) -> list[str]:
-    """The names of the platforms that are enabled, by a section or by variables alone."""
-    platforms = load_gateway_config(config).platforms
-    return [platform.value for platform, section in platforms.items() if section.enabled]
-
-
 def _either(config: Config, name: str) -> Any:
     """A key below `gateway`, or else at the top of the file."""
     return config.section("gateway").get(name) or config.raw.get(name)

@@ -143,4 +143,6 @@ def test_a_platform_that_has_variables_alone_is_sent_to(cli: Any) -> None:
     assert cli("send", "--to", "matrix:!x", "hello").code == 2
     with SessionDB(cli.home / "state.db") as db:
         (row,) = db.list_deliveries()
+        db.set_meta("home_chat:email", json.dumps({"chat_id": "bob@people.example"}))
     assert (row["platform"], row["chat_id"]) == ("email", "ann@people.example")
+    assert cli("send", "--to", "home", "to the home chat").code == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.config import load_config
-from agent.config.env import parse_dotenv
+from agent.config.env import PLATFORM_VARIABLES, parse_dotenv
 from gateway.config import Platform
 from gateway.config_load import load_gateway_config
 from gateway.platforms.base import PlatformAdapter
@@ -51,6 +51,20 @@ def test_what_a_platform_can_do_is_asked_by_its_name() -> None:
     assert capabilities_of("telegram") is own_manifests()["telegram"].capabilities
     unknown = capabilities_of("pigeons")
     assert unknown.pushes and unknown.people and not unknown.signed
+
+
+def test_what_connects_a_platform_without_a_section_is_known_to_everybody(tmp_path: Path) -> None:
+    connecting = {
+        one.environment[key]: one.name
+        for one in own_manifests().values()
+        for key in (*one.secrets, *one.enabled_by)
+        if key in one.environment
+    }
+    known = {name: of for name, of in PLATFORM_VARIABLES.items() if of in own_manifests()}
+    assert connecting == known, "they are named in agent/config/env.py too"
+    (tmp_path / "config.yaml").write_text("platforms: {irc: {nick: h}}\n")
+    config = load_config(tmp_path, {"EMAIL_PASSWORD": "x", "IRC_SERVER": "irc.test", "A": "b"})
+    assert config.section("platforms") == {"irc": {"nick": "h"}, "email": {}}
 
 
 def test_no_two_platforms_read_one_variable() -> None:

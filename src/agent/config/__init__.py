@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from agent.config.env import load_dotenv, secret_values
+from agent.config.env import PLATFORM_VARIABLES, load_dotenv, secret_values
 from agent.config.foreign import translate
 from agent.config.model import is_known_provider, names_provider, resolve_model
 from agent.config.schema import (
@@ -98,7 +98,12 @@ class Config:
     def section(self, name: str) -> Mapping[str, Any]:
         """A section that is not checked here, e.g. "platforms"; empty if it is missing."""
         value = self.raw.get(name)
-        return value if isinstance(value, Mapping) else {}
+        section = value if isinstance(value, Mapping) else {}
+        if name == "platforms":
+            connected = (of for of in PLATFORM_VARIABLES if self.environ.get(of))
+            alone = dict.fromkeys(PLATFORM_VARIABLES[variable] for variable in connected)
+            return {**section, **{of: {} for of in alone if of not in section}}
+        return section
 
     def notices(self) -> tuple[str, ...]:
         """What is said at a start: every warning, and one line for all keys that are ignored."""

@@ -14,6 +14,15 @@ from pathlib import Path
 
 from agent.home import ConfigError
 
+PLATFORM_VARIABLES = {
+    "TELEGRAM_BOT_TOKEN": "telegram", "MATRIX_ACCESS_TOKEN": "matrix", "MATRIX_PASSWORD": "matrix",
+    "DISCORD_BOT_TOKEN": "discord", "IRC_PASSWORD": "irc", "IRC_SERVER": "irc",
+    "EMAIL_PASSWORD": "email", "SLACK_BOT_TOKEN": "slack", "SLACK_APP_TOKEN": "slack",
+    "SIGNAL_ACCOUNT": "signal", "XMPP_PASSWORD": "xmpp",
+    "WHATSAPP_CLOUD_ACCESS_TOKEN": "whatsapp_cloud", "WHATSAPP_CLOUD_APP_SECRET": "whatsapp_cloud",
+    "WHATSAPP_CLOUD_VERIFY_TOKEN": "whatsapp_cloud",
+}  # fmt: skip
+"""Variables that connect a platform without a section, as its manifest says."""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 # A session key says where a conversation is reached from; it is no secret, and logs need it.
 _SECRET_NAME = re.compile(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes_state import JobError, person_of
@@ -48,16 +48,13 @@ def home_chat(config: Config, db: SessionDB, user_id: str | None) -> Mapping[str
     return None
 
 
-def parse_target(
-    config: Config, db: SessionDB, text: str, served: Collection[str] = ()
-) -> tuple[str, dict[str, Any]]:
-    """What "home", "none", "telegram" or "telegram:42" stands for: `deliver` and `to`. `served` are
-    platforms that have no section: variables are enough to connect one."""
+def parse_target(config: Config, db: SessionDB, text: str) -> tuple[str, dict[str, Any]]:
+    """What "home", "none", "telegram" or "telegram:42" stands for: `deliver` and `to`."""
     wanted = text.strip()
     if wanted.lower() in ("none", "home", "local", "origin"):
         return {"local": "none", "origin": "home"}.get(wanted.lower(), wanted.lower()), {}
     platform, _, chat = wanted.partition(":")
-    platforms = {**dict.fromkeys(served), **config.section("platforms")}
+    platforms = config.section("platforms")
     if platform not in platforms:
         known = ", ".join(map(str, platforms)) or "none is configured"
         raise JobError(f"There is no platform {platform!r} here ({known}).")

@@ -124,11 +124,7 @@ def _changes(args: argparse.Namespace, jobs: Jobs) -> dict[str, Any]:
     if args.toolsets is not None:
         changes["toolsets"] = tuple(filter(None, args.toolsets.split(",")))
     if args.deliver is not None:
-        from gateway.config_load import served_platforms
-
-        changes["deliver"], changes["to"] = parse_target(
-            jobs.config, jobs.db, args.deliver, served_platforms(jobs.config)
-        )
+        changes["deliver"], changes["to"] = parse_target(jobs.config, jobs.db, args.deliver)
     if args.until is not None:
         changes["ends_at"] = _end_of(args.until, args.timezone or jobs.zone)
     return changes

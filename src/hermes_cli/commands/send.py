@@ -45,7 +45,6 @@ def send(args: argparse.Namespace) -> int:
     """Put a text into the outbox; the gateway sends it."""
     from agent.config import load_config
     from agent.jobs.targets import home_chat, parse_target
-    from gateway.config_load import served_platforms
     from gateway.media import FILE
     from gateway.platforms.registry import capabilities_of
     from gateway.status import running_pid
@@ -59,7 +58,7 @@ def send(args: argparse.Namespace) -> int:
         raise UserError(f"That is too long for a chat: {LONGEST:,} characters at most.")
     with store() as db:
         try:
-            deliver, to = parse_target(config, db, args.to, served_platforms(config))
+            deliver, to = parse_target(config, db, args.to)
         except JobError as error:
             raise UserError(str(error)) from error
         address = home_chat(config, db, None) if deliver == "home" else to
