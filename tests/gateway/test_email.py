@@ -20,8 +20,9 @@ from gateway.config import Platform, PlatformConfig
 from gateway.platforms import lanes
 from gateway.platforms.base import SendError
 from gateway.platforms.host import StandaloneHost
-from gateway.platforms.mail import sending, smtp
+from gateway.platforms.mail import reader, sending, smtp
 from gateway.platforms.mail.adapter import MailAdapter
+from gateway.platforms.mail.headers import Head
 from gateway.platforms.mail.imap import Mailbox
 from gateway.platforms.mail.settings import MailError, read_settings
 
@@ -303,6 +304,24 @@ async def test_tls_from_the_start_or_before_anything_is_said(tmp_path: Path, pos
         await mailbox.close()
         await smtp.check(settings.smtp)
     assert post.logins
+
+
+async def test_a_mail_that_breaks_its_reader_keeps_nobody_out(
+    tmp_path: Path, post: Post, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = reader.find_thread
+
+    def fails_for_one(head: Head, *more: str) -> str:
+        if head.first("subject") == "poison":
+            raise RuntimeError("a fault of ours")
+        return read(head, *more)
+
+    monkeypatch.setattr(reader, "find_thread", fails_for_one)
+    async with mail_gateway(tmp_path, post):
+        post.write("one", subject="poison")
+        post.write("two")
+        await post.until(lambda: post.sent)
+        assert post.texts() == ["re: two"]
 
 
 async def test_without_idle_it_looks_and_marks_if_it_is_told_to(tmp_path: Path, post: Post) -> None:

@@ -152,7 +152,7 @@ class Reader:
                 written_at = find_date(read_head(summary.head).first("date"))
                 if written_at is None or written_at >= oldest:
                     # Its number is of the new ones, and moves nothing.
-                    place.pass_by(0, summary.day, await self._take(mailbox, summary))
+                    place.pass_by(0, summary.day, await self._take_any(mailbox, summary))
 
     async def _save(self) -> None:
         """Keep the place; what cannot be kept is kept with the next mail."""
@@ -169,7 +169,7 @@ class Reader:
             for begin in range(0, len(uids), AT_ONCE):
                 several = uids[begin : begin + AT_ONCE]
                 for summary in await self._heads(mailbox, several):
-                    known_as = await self._take(mailbox, summary)
+                    known_as = await self._take_any(mailbox, summary)
                     self.place.pass_by(summary.uid, summary.day, known_as)
                     await self._save()
                 # Also those that were deleted meanwhile.
@@ -187,6 +187,16 @@ class Reader:
         return [summary for uid in uids for summary in await self._heads(mailbox, [uid])]
 
     # One mail
+
+    async def _take_any(self, mailbox: Mailbox, summary: Summary) -> str:
+        try:
+            return await self._take(mailbox, summary)
+        except (StoreError, OSError, RefusedError):
+            raise  # it is taken when that has passed
+        except Exception:
+            # Whatever one mail meets must not keep all others out.
+            log.exception("The mail %s could not be taken", summary.uid)
+            return ""
 
     async def _take(self, mailbox: Mailbox, summary: Summary) -> str:
         """Deal with a mail; returns by what it is known."""
