@@ -31,8 +31,12 @@ def test_a_job_from_its_making_to_its_history(cli: Any) -> None:
     assert "news is paused." in cli("cron", "pause", "news").out
     assert "paused" in cli("cron", "list").out
     assert "news goes on." in cli("cron", "resume", job["id"][:6]).out
-    edited = cli("cron", "edit", "news", "--schedule", "daily 09:15", "--jitter", "60")
+    rules = ("--jitter", "60", "--missed", "all", "--missed-most", "3")
+    edited = cli("cron", "edit", "news", "--schedule", "daily 09:15", *rules)
     assert "09:15 (Europe/Berlin)" in edited.out
+    [job] = json.loads(cli("cron", "list", "--json").out)
+    assert (job["jitter"], job["missed"], job["missed_most"]) == (60, "all", 3)
+    assert "between 1 and" in cli("cron", "edit", "news", "--missed-most", "0").err
     assert "was not due yet" in cli("cron", "history", "news").out
     assert "news is removed." in cli("cron", "remove", "news").out
     assert cli("cron", "history", "news").err == "hermes: There is no job 'news'.\n"

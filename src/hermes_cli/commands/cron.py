@@ -95,6 +95,7 @@ def _add_settings(parser: Any) -> None:
     add("--mode", choices=MODES, help="what it may do")
     add("--approvals", choices=APPROVALS, help="what needs approval: ask in the chat, or refuse")
     add("--missed", choices=MISSED, help="what was due while nothing ran")
+    add("--missed-most", type=int, metavar="N", help="of those, run so many with --missed all")
     add("--overlap", choices=OVERLAPS, help="what is due while the last run goes on")
     add("--jitter", type=int, metavar="SECONDS", help="begin up to so much later")
     add("--timezone", metavar="ZONE", default="", help="such as Europe/Berlin")
@@ -112,7 +113,8 @@ def _changes(args: argparse.Namespace, jobs: Jobs) -> dict[str, Any]:
     named = {
         "kind": args.kind, "script": args.script, "url": args.url, "where": args.where,
         "model": args.model, "mode": args.mode, "approvals": args.approvals,
-        "missed": args.missed, "overlap": args.overlap, "jitter": args.jitter,
+        "missed": args.missed, "missed_most": args.missed_most, "overlap": args.overlap,
+        "jitter": args.jitter,
         "max_runs": args.runs, "notepad": args.notepad, "prompt": args.prompt,
         **{name: getattr(args, name) for name in SPENDING},
     }  # fmt: skip
