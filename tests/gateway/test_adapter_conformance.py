@@ -79,6 +79,8 @@ class LocalPlace(Place):
 
 
 class TestLocal(AdapterConformance):
+    most_chats = 100
+
     @pytest.fixture
     async def place(self) -> LocalPlace:
         return LocalPlace()

@@ -16,6 +16,7 @@ from agent.scripted import call, fail, say
 from hermes_state import OPERATOR, JobError
 
 from .chats import Chats, gateway
+from .loopback import LoopbackServer, Request, Response
 
 CHAT = {
     "session_key": "agent:main:local:dm:1", "platform": "local", "chat_id": "1", "thread_id": None,
@@ -199,6 +200,56 @@ async def test_a_script_needs_no_model_and_a_monitor_only_for_what_is_new(tmp_pa
                 await asyncio.sleep(0.1)
             answers.append((await settled(chats, monitor.id, number))[0]["answer"])
         assert answers == ["it is one", "[SILENT] Nothing has changed.", "it is two"]
+
+
+class Page(LoopbackServer):
+    """A page that changes."""
+
+    text, status = "one", 200
+
+    async def answer(self, request: Request) -> Response:
+        """What it says now."""
+        return Response(self.status, self.text.encode(), "text/plain")
+
+
+async def test_a_page_is_watched(tmp_path: Path) -> None:
+    yaml = "\nweb: {allow_private: ['127.0.0.1']}\n"
+    async with Page() as page, gateway(tmp_path, [say("new"), say("newer")], yaml=yaml) as chats:
+        jobs = jobs_of(chats)
+        watch = to_chat("what is new?", kind="monitor", url=f"{page.url}/news")
+        job = jobs.add("daily 04:00", watch)
+        answers = []
+        for number, text in enumerate(["one", "one", "two"], 1):
+            page.text = text
+            while await chats.runner.scheduler.start_now(jobs.find(job.id)) is None:
+                await asyncio.sleep(0.1)
+            answers.append((await settled(chats, job.id, number))[0]["answer"])
+        assert answers == ["new", "[SILENT] Nothing has changed.", "newer"]
+        assert "two" in str(chats.model.requests[-1].messages)
+        # A page that fails has not changed: it is told as a failure, and the next look is at the
+        # page as it was.
+        states = []
+        for number, status in enumerate([503, 200], 4):
+            page.status = status
+            while await chats.runner.scheduler.start_now(jobs.find(job.id)) is None:
+                await asyncio.sleep(0.1)
+            states.append((await settled(chats, job.id, number))[0])
+        assert [run["state"] for run in states] == ["failed", "silent"]
+        assert "cannot be read" in states[0]["error"] and len(chats.model.requests) == 2
+
+
+async def test_what_a_job_has_noted_is_shown_to_its_next_run(tmp_path: Path) -> None:
+    steps = [call("cronjob", action="note", note="Ada was asked"), say("noted"), say("again")]
+    async with gateway(tmp_path, steps) as chats:
+        jobs = jobs_of(chats)
+        job = jobs.add("daily 04:00", to_chat("whom now?", notepad=True))
+        for number in (1, 2):
+            while await chats.runner.scheduler.start_now(jobs.find(job.id)) is None:
+                await asyncio.sleep(0.1)
+            await settled(chats, job.id, number)
+        first, _, last = (str(request.messages[-1]["content"]) for request in chats.model.requests)
+        assert "nothing yet" in first and "Ada was asked" not in first
+        assert "Ada was asked" in last
 
 
 async def test_the_model_keeps_jobs_of_its_person(tmp_path: Path) -> None:

@@ -10,16 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from agent.errors import RequestRefusedError
 from agent.model import Chunk, Finished, Model, ModelRequest, TextDelta, ToolCallDelta, Usage
+from tools.screening import without_marks
 
 from .job import SILENT, Job, JobSettings
 
 RESULT = "job-result"
 """How the ids of tool calls begin that a program makes."""
+
+
+_FAILED_LOOK = re.compile(r"Error: |URL: [^\n]*\nStatus: 5")
+"""How the result begins of a page that could not be fetched, or whose server failed."""
 
 
 class Program:
@@ -92,6 +99,9 @@ class Monitor(Program):
             for chunk in call_of(self._job.settings, len(request.messages)):
                 yield chunk
             return
+        if not self._job.settings.script and _FAILED_LOOK.match(result):
+            # What it was like before stays what the next look is compared with.
+            raise RequestRefusedError(f"{self._job.settings.url} cannot be read: {result[:300]}")
         self.seen = digest(printed(result))
         if self.seen == self._job.last_result and self._job.settings.kind != "prompt":
             yield TextDelta(f"{SILENT} Nothing has changed.")
@@ -157,4 +167,4 @@ def printed(result: str) -> str:
 
 def digest(text: str) -> str:
     """What of a result is compared with the next."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256(without_marks(text).encode("utf-8", "replace")).hexdigest()
