@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -67,6 +67,10 @@ async def ignore(event: MessageEvent) -> None:
     """Takes everything."""
 
 
+BLINK = 1.0
+"""Seconds before a kill in which a gateway may not have read what lies in its socket."""
+
+
 class SignalPlace(Place):
     """The scripted Signal."""
 
@@ -115,6 +119,14 @@ class SignalPlace(Place):
 
     async def come_back(self) -> None:
         await self.daemon.open()
+
+    def is_lost(self, text: str, killed_at: Sequence[float]) -> bool:
+        handed = [
+            when
+            for when, said in self.daemon.handed
+            if (said["envelope"].get("dataMessage") or {}).get("message") == text
+        ]
+        return any(0 <= killed - when < BLINK for when in handed for killed in killed_at)
 
     async def is_deserted(self) -> None:
         await self.daemon.until(lambda: self.daemon.connected == 0)

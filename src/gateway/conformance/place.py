@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -106,6 +106,11 @@ class Place(ABC):
             return await self.another_says(number, text)
         await self.person_says(text)
         return self.chat_id
+
+    def is_lost(self, text: str, killed_at: Sequence[float]) -> bool:
+        """Whether the platform handed a message out once, and to a gateway that was killed in that
+        moment (by `time.monotonic`), so that nobody can have it."""
+        return False
 
     async def forgets(self) -> None:
         """Forget what would be delivered again after a brief absence; histories stay."""
