@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 
@@ -16,12 +17,12 @@ from agent.config import load_config
 from agent.model import ModelRequest
 from agent.scripted import ScriptedModel, Step
 from gateway.config import GatewayConfig, Platform, PlatformConfig
-from gateway.platforms.base import MessageEvent
+from gateway.platforms.base import MessageEvent, PlatformAdapter
 from gateway.platforms.matrix.adapter import MatrixAdapter
 from gateway.run import GatewayRunner
 from hermes_state import AsyncSessionDB, PlatformLease, SessionDB
 
-from .adapter_conformance import Place
+from .adapter_conformance import Place, until
 from .chats import CONFIG, echo
 from .synapse import Between, Person, Synapse, shown_in
 
@@ -113,6 +114,8 @@ class MatrixPlace(Place):
     """A direct chat on the server, with something between us that can refuse."""
 
     adapter: MatrixAdapter
+    crowd = 5
+    lacks: ClassVar = {"chat_is_deleted": "rooms are left, not deleted"}
 
     def __init__(self, between: Between, synapse: Synapse, bot: Person, ann: Person) -> None:
         self._between, self._synapse, self._bot, self._ann = between, synapse, bot, ann
@@ -128,6 +131,7 @@ class MatrixPlace(Place):
         )
         self.adapter = MatrixAdapter(config, _ignore)
         self.user_id = ann.user_id
+        self._others: dict[int, tuple[Person, str]] = {}
 
     async def meet(self) -> None:
         """Have a room, and the adapter in it, before anything counts."""
@@ -145,9 +149,9 @@ class MatrixPlace(Place):
     def _since(self) -> str:
         return self.adapter.state.place(self._between.url, self._bot.user_id).since
 
-    def _get(self, path: str) -> Any:
+    def _get(self, path: str, person: Person | None = None) -> Any:
         url = f"{self._synapse.url}/_matrix/client/v3/{path}"
-        headers = {"Authorization": f"Bearer {self._bot.token}"}
+        headers = {"Authorization": f"Bearer {(person or self._bot).token}"}
         return (
             httpx.get(url, headers=headers, trust_env=False, verify=False).raise_for_status().json()
         )
@@ -162,12 +166,61 @@ class MatrixPlace(Place):
     def acknowledged(self, said: Any) -> bool:
         return said[0] not in json.dumps(self._get(f"sync?since={self._since}"))
 
+    async def person_edits(self, said: Any, text: str) -> None:
+        new = {"msgtype": "m.text", "body": text}
+        relation = {"rel_type": "m.replace", "event_id": said[0]}
+        edit = {"m.new_content": new, "m.relates_to": relation}
+        await self._ann.say(self.chat_id, f"* {text}", **edit)
+
+    async def person_sends(self, name: str, data: bytes) -> None:
+        answer = httpx.post(
+            f"{self._synapse.url}/_matrix/media/v3/upload", content=data, trust_env=False,
+            headers={"Authorization": f"Bearer {self._ann.token}"}, verify=False,
+        )  # fmt: skip
+        file = {"msgtype": "m.file", "body": name, "filename": name}
+        await self._ann.put(self.chat_id, {**file, "url": answer.json()["content_uri"]})
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        if number not in self._others:
+            person = self._synapse.register(f"other-{uuid.uuid4().hex[:8]}")
+            if name:
+                path = f"profile/{person.user_id}/displayname"
+                await person.call("PUT", path, {"displayname": name})
+            self._others[number] = person, await person.room(self._bot, direct=True)
+        person, room = self._others[number]
+        await person.say(room, text)
+        return room
+
+    async def we_are_removed(self) -> None:
+        path = f"rooms/{self.chat_id}/kick"
+        await self._ann.call("POST", path, {"user_id": self._bot.user_id})
+
+    async def go_away(self) -> None:
+        await self._between.go_away()
+
+    async def come_back(self) -> None:
+        await self._between.come_back()
+
+    async def adopt(self, adapter: PlatformAdapter) -> None:
+        assert isinstance(adapter, MatrixAdapter)
+        self.adapter = adapter
+        await until(lambda: bool(self._since))
+
     async def person_presses(self, label: str) -> None:
         raise NotImplementedError
 
     def texts(self) -> list[str]:
-        events = self._get(f"rooms/{self.chat_id}/messages?dir=f&limit=1000")["chunk"]
+        return self.texts_in(self.chat_id)
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        person = next((one for one, room in self._others.values() if room == chat_id), self._ann)
+        events = self._get(f"rooms/{chat_id}/messages?dir=f&limit=1000", person)["chunk"]
         return [one["content"]["body"] for one in shown_in(events, self._bot.user_id)]
+
+    async def close(self) -> None:
+        """The others leave."""
+        for person, _ in self._others.values():
+            await person.close()
 
     def fail_next(self, *, retry_after: float | None = None, permanent: bool = False) -> None:
         if permanent:

@@ -403,6 +403,7 @@ class TestConformance(AdapterConformance):
             place = MatrixPlace(between, synapse, people("bot"), people("ann"))
             await place.meet()
             yield place
+            await place.close()
 
 
 @pytest.mark.fuzz

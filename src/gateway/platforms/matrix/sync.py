@@ -241,7 +241,7 @@ class Reader:
                 MessageEvent(
                     text,
                     chat,
-                    incoming.event_id,
+                    incoming.replaces or incoming.event_id,  # what people see, and react to
                     media,
                     unread,
                     reply_to=incoming.reply_to,
