@@ -104,8 +104,11 @@ def open_store(home: Path, environ: Mapping[str, str] | None = None) -> hermes_s
 
     Deleting a conversation also deletes its files in the home.
     """
+    from agent.meaning.choose import ChosenModel
+
     db = open_place(find_store(home, environ))
     db.on_conversations_deleted = lambda conversations: forget(home, conversations, db)
+    db.embedder = ChosenModel(home)
     return db
 
 

@@ -119,8 +119,10 @@ async def watch_expiry(
     is_running: Callable[[], bool],
     interval: float,
     prune: Callable[[], Awaitable[object]],
+    feed_search: Callable[[], Awaitable[object]],
 ) -> None:
-    """Look every `interval` seconds until the gateway stops; `prune` once a day."""
+    """Look every `interval` seconds until the gateway stops, and feed search by meaning; `prune`
+    once a day."""
     await asyncio.sleep(FIRST_LOOK_SECONDS)
     pruned_at: float | None = None
     while is_running():
@@ -129,10 +131,17 @@ async def watch_expiry(
             if pruned_at is None or time.monotonic() - pruned_at >= PRUNE_SECONDS:
                 pruned_at = time.monotonic()
                 await prune()
+            await feed_search()
         except Exception:
             # A round that fails must not be the last one.
             log.exception("Looking for expired sessions failed")
         await asyncio.sleep(interval)
+
+
+async def feed_search(db: SessionDB | None) -> None:
+    """Let search by meaning look at what is new, in the background."""
+    if db is not None and db.embedder is not None:
+        await asyncio.to_thread(lambda: db.search_index.feed_meaning())
 
 
 async def prune(

@@ -40,7 +40,7 @@ from .commands import Commands
 from .config import GatewayConfig, Platform, PlatformConfig, ResetPolicy
 from .delivery import Delivery
 from .dispatch_hook import DispatchHook
-from .expiry import Expiry, prune, watch_expiry
+from .expiry import Expiry, feed_search, prune, watch_expiry
 from .handoff import Handoffs
 from .jobs import GatewayJobs
 from .links import Links, may_see
@@ -451,7 +451,8 @@ class GatewayRunner:
 
     async def _session_expiry_watcher(self, interval: float = 300) -> None:
         """End sessions that their reset policy says are over, each once."""
-        await watch_expiry(self.expiry(), self.is_running, interval, self.prune)
+        feed = functools.partial(feed_search, self._store_db())
+        await watch_expiry(self.expiry(), self.is_running, interval, self.prune, feed)
 
     def expiry(self) -> Expiry:
         """What ends sessions that are over."""

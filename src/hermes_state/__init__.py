@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .link_codes import LinkOffer, NoLink
     from .locks import EVENTS, SIGNALS
     from .losses import acknowledge_losses, list_losses
+    from .meaning.embedder import Embedder, EmbedderError
     from .model_calls import ModelCall
     from .objects import CHUNK_BYTES, OBJECT_BYTES, BucketSettings, StoredObject, object_names
     from .outbox import OUTBOX
@@ -104,6 +105,8 @@ __all__ = [
     "CallReserved",
     "ConversationBusyError",
     "Device",
+    "Embedder",
+    "EmbedderError",
     "EventBatch",
     "FileChange",
     "InvalidMessageError",
@@ -178,6 +181,8 @@ _LATER = {
     "DEVICE_SCOPES": "devices",
     "Device": "devices",
     "EVENTS": "locks",
+    "Embedder": "meaning.embedder",
+    "EmbedderError": "meaning.embedder",
     "EVERYBODY": "watches",
     "EVERYONE": "owners",
     "EventBatch": "watches",

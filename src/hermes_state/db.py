@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from .group_commit import GroupWriter
+    from .meaning.embedder import Embedder
     from .objects import BucketSettings
     from .owners import Owner
     from .person_view import PersonView
@@ -183,6 +184,8 @@ class SessionDB:
         deleted too; must not raise."""
         self.bucket: BucketSettings | None = None
         """Where the bytes of objects are kept, if not in the store."""
+        self.embedder: Callable[[], Embedder | None] | None = None
+        """Gives the model for search by meaning, or None; set before the first search."""
         self._search_index: SearchIndex | None = None
         self._opening = threading.Lock()
         """Held while what is made on first use is made."""
@@ -782,6 +785,8 @@ class SessionDB:
                         index = SearchIndex(mirror.path, search_path, mirror=mirror)
                     else:
                         index = SearchIndex(self.db_path, search_path)
+                    if self.embedder is not None:
+                        index.search_by_meaning(self.embedder)
                     self._search_index = index
         return index
 

@@ -19,6 +19,7 @@ READERS = {
     "compression": "agent/compression/driver.py agent/compression/policy.py",
     "auxiliary": "agent/auxiliary.py agent/build.py",
     "memory": "agent/build.py",
+    "search": "agent/meaning/choose.py",
     "context": "agent/build.py",
     "display": "gateway/chat_turns.py tui_gateway/prompts.py tui_gateway/live.py"
     " hermes_cli/tui/app.py",

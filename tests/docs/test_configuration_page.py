@@ -165,7 +165,9 @@ def test_keys_in_sentences_exist(page: Path) -> None:
     sentences = FENCED.sub("", page.read_text(encoding="utf-8"))
     wrong = []
     for name in re.findall(r"`([a-z_]+(?:\.[a-z_<>]+)+)(?:: [^`]+)?`", sentences):
-        if name.split(".")[0] not in heads or name.endswith((".py", ".log", ".pid", ".out", ".md")):
+        if name.split(".")[0] not in heads or name.endswith(
+            (".py", ".log", ".pid", ".out", ".md", ".db")
+        ):
             continue
         if name.startswith(PACKAGES) and is_of_the_source(name):
             continue

@@ -38,6 +38,7 @@ from agent.config.schema import (
     ModelSettings,
     ObjectSettings,
     ReplicaSettings,
+    SearchSettings,
     SessionSettings,
     SkillSettings,
     StoreSettings,
@@ -64,6 +65,7 @@ class Config:
     compression: CompressionSettings
     auxiliary: AuxiliarySettings
     memory: MemorySettings
+    search: SearchSettings
     context: ContextSettings
     display: DisplaySettings
     terminal: TerminalSettings

@@ -183,6 +183,27 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """[How it finds what was said](finding.md)."""
+
+    meaning: str = setting(
+        "auto",
+        "search by meaning beside the words: auto where its model is there, on fetches the model,"
+        " off",
+        choices=("auto", "on", "off"),
+    )
+    model: str = setting(
+        "", "another model: its name at a server of embeddings, or the path of a .gguf file"
+    )
+    base_url: str = setting(
+        "", "where that model is asked: what stands before /embeddings", address=True
+    )
+    api_key: str = setting("", "as under model", secret=True)
+    text_prefix: str = setting("", "what the model wants before a text that is to be found")
+    question_prefix: str = setting("", "what the model wants before a question")
+
+
+@dataclass(frozen=True, slots=True)
 class ContextSettings:
     """Which engine compresses."""
 
@@ -493,6 +514,7 @@ SECTIONS: dict[str, type] = {
     "compression": CompressionSettings,
     "auxiliary": AuxiliarySettings,
     "memory": MemorySettings,
+    "search": SearchSettings,
     "context": ContextSettings,
     "display": DisplaySettings,
     "terminal": TerminalSettings,

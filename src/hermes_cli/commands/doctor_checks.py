@@ -31,7 +31,7 @@ from .home import store
 
 LOW_SPACE = 500_000_000
 PRIVATE = (
-    "state.db", "search.db", "search-mirror.db", ".env", "config.yaml", "auth.json",
+    "state.db", "search.db", "search-mirror.db", "vectors.db", ".env", "config.yaml", "auth.json",
     "chat_history", "shell-hooks-allowlist.json", "memories/MEMORY.md", "memories/USER.md",
 )  # fmt: skip
 """What nobody but the owner may read."""
@@ -256,10 +256,32 @@ def check_search(home: Path) -> list[Ailment]:
             return []  # said already, of the server
         return [Ailment(str(error), "hermes sessions repair")]
     if not missing:
-        return []
+        return _meaning(home)
     return [
         Ailment(
             f"The search index lacks {len(missing)} messages.", "hermes doctor --fix", _index(home)
+        )
+    ]
+
+
+def _meaning(home: Path) -> list[Ailment]:
+    """How far search by meaning is, where it is used."""
+    from hermes_state import StoreError
+
+    with store(home) as db:
+        meaning = db.search_index.meaning
+        try:
+            status = meaning.status() if meaning is not None else None
+        except StoreError as error:
+            return [Ailment(f"Search by meaning: {error}", "hermes sessions meaning --anew")]
+    if status is None or status.done >= status.total:
+        return []
+    return [
+        Ailment(
+            f"Search by meaning has looked at {status.done} of {status.total} messages so far; the"
+            " others are found by their words.",
+            "hermes sessions meaning",
+            is_hint=True,
         )
     ]
 

@@ -22,6 +22,9 @@ def missing_extras(config: Config) -> Iterator[tuple[str, str]]:
             yield f"The platform {platform.value}", advice
     if config.store and find_spec("psycopg") is None:
         yield "The store on a server", _advice("postgres")
+    wants_meaning = config.search.meaning == "on" or config.search.model
+    if wants_meaning and config.search.meaning != "off" and find_spec("numpy") is None:
+        yield "Search by meaning", _advice("meaning")
     servers = config.section("mcp_servers").values()
     is_used = any(
         not isinstance(server, dict) or server.get("enabled") is not False for server in servers

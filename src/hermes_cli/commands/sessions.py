@@ -149,6 +149,13 @@ def _add_upkeep(actions: Any) -> None:
     _action(
         actions, "repair", "salvage a damaged store, fix its problems, rebuild its index", _CHANGE
     )
+    action = _action(
+        actions, "meaning", "search by meaning: fetch its model, look at what was said", _CHANGE,
+        "hermes sessions meaning --status   how far it is\n"
+        "hermes sessions meaning --anew     from the beginning\n",
+    )  # fmt: skip
+    action.add_argument("--status", action="store_true", help="only say how far it is")
+    action.add_argument("--anew", action="store_true", help="from the beginning")
     _action(actions, "optimize", "make the store and its index small and quick again", _CHANGE)
 
 

@@ -11,6 +11,7 @@ from agent.ids import new_session_id
 from agent.kept_files import prune_kept_files
 from agent.store import find_store
 from hermes_cli.command_run import UserError
+from hermes_state import EmbedderError
 from tools.objects import sweep
 
 from .home import find_session, find_tip, store
@@ -126,6 +127,46 @@ def repair_sessions(args: argparse.Namespace) -> int:
     for finding in left:
         print(f"hermes: {finding.problem}", file=sys.stderr)
     return 1 if left else 0
+
+
+def meaning_sessions(args: argparse.Namespace) -> int:
+    """Fetch the model of search by meaning and make the vectors that are missing."""
+    from agent.config import load_config
+    from agent.meaning.choose import missing
+    from agent.meaning.fetch import ensure_model
+    from agent.providers.embedded_progress import terminal_progress
+
+    home = hermes_home()
+    settings = load_config(home).search
+    if settings.meaning == "off":
+        print("Search by meaning is off (search.meaning).")
+        return 1
+    problem = missing(settings)
+    if problem:
+        print(f"hermes: {problem}", file=sys.stderr)
+        return 1
+    with store() as db:
+        meaning = db.search_index.meaning
+        assert meaning is not None  # `store` sets a model
+        try:
+            if not settings.model and not args.status:
+                ensure_model(home, terminal_progress("Fetching the model of search by meaning"))
+            if not args.status:
+                db.search_index.catch_up()  # of a store on a server, what search reads here
+                meaning.catch_up(progress("Looking at what was said:"), anew=args.anew)
+        except EmbedderError as error:
+            print(f"hermes: {error}", file=sys.stderr)
+            return 1
+        status = meaning.status()
+    if status is None:
+        print("There is no model yet. Fetch it: hermes sessions meaning")
+        return 1
+    done = status.done / status.total if status.total else 1.0
+    print(
+        f"Search by meaning ({status.model}) has looked at {done:.0%} of what was said:"
+        f" {status.stored} messages, {size(status.size)}."
+    )
+    return 0
 
 
 def optimize_sessions(args: argparse.Namespace) -> int:

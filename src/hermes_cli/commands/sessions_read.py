@@ -91,6 +91,8 @@ def _why(why: dict[str, Any]) -> str:
         f"{term['term']} {term['adds']:.1f} of {term['weight']:.1f}{_WHERE[term['where']]}"
         for term in why["terms"]
     ]
+    if why.get("meaning"):
+        terms.append(f"by meaning {why['meaning']:.1f}")
     if why["time"]:
         terms.append("at the time that was named")
     return f"fits the question by {why['covers']:.0%}: " + "; ".join(terms)

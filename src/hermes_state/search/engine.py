@@ -34,6 +34,8 @@ from .run import Search
 from .vocabulary import is_listed
 
 if TYPE_CHECKING:
+    from ..meaning.embedder import Embedder
+    from ..meaning.meaning import Likeness, Meaning
     from .mirror import Mirror
 
 T = TypeVar("T")
@@ -61,10 +63,29 @@ class SearchIndex:
     ) -> None:
         self._file = IndexFile(Path(state_path), Path(search_path))
         self.mirror = mirror
+        self.meaning: Meaning | None = None
         self._budget = budget
+
+    def search_by_meaning(self, embedder: Callable[[], Embedder | None]) -> Meaning:
+        """From now on search by meaning too, with the model that `embedder` gives, if any."""
+        from ..meaning.meaning import Meaning
+
+        path = self._file.path.with_name("vectors.db")
+        self.meaning = Meaning(self._file.state_path, path, embedder)
+        return self.meaning
+
+    def feed_meaning(self) -> None:
+        """Make the vectors that are missing, in the background; nothing without a model."""
+        if self.meaning is None or not self.meaning.is_usable:
+            return
+        if self.mirror is not None:
+            self.mirror.catch_up(None)
+        self.meaning.feed_in_background()
 
     def close(self) -> None:
         """Close the index; closing twice is fine."""
+        if self.meaning is not None:
+            self.meaning.close()
         self._file.close()
         if self.mirror is not None:
             self.mirror.close()
@@ -172,10 +193,13 @@ class SearchIndex:
             if is_listed(word)
         ]
 
+        def likeness() -> Likeness | None:
+            return None if self.meaning is None else self.meaning.question(query)
+
         def work(conn: IndexConnection) -> list[dict[str, Any]]:
             occurring = search_feed.begin_current(self._file, conn, asked)
             try:
-                search = Search(conn, parsed, filters, wanted, occurring, question)
+                search = Search(conn, parsed, filters, wanted, occurring, question, likeness)
                 hits = search.hits()[first:last]
                 read = read_hits(conn, hits, include_inactive)
                 if explain:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dialect import tuples
+from .alike import LEAST_ALIKE, LEAST_ALONE, Alike
 from .clock import WorkClock
 from .collect import Candidate, titled
 from .document import as_text
@@ -28,6 +29,9 @@ from .question import Asked, Question, shown
 from .rank import rarity
 from .spans import Range
 from .times import tells_time
+
+if TYPE_CHECKING:
+    from ..meaning.meaning import Likeness
 
 MOST_OF_A_TERM = 1500
 """Messages with a term that are looked at, the newest; fewer if there are many terms."""
@@ -74,8 +78,11 @@ class Related:
         filters: Filters,
         clock: WorkClock,
         outline: Outline,
+        likeness: Likeness | None = None,
     ) -> None:
+        """With `likeness`, messages are wanted as well that are like the question by meaning."""
         self._conn = conn
+        self._alike = None if likeness is None else Alike(likeness, conn, filters)
         self._question = question
         self._asked = asked
         self._filters = filters
@@ -97,6 +104,12 @@ class Related:
         """For messages that have terms, which (a bit for each)."""
 
     @property
+    def _missing(self) -> float:
+        """What the words of the question would count that the store does not have."""
+        count = len(self._question.pieces) - len(self._asked)
+        return max(count, 0) * rarity(1.0 / max(int(self._outline.feed[1]), 1))
+
+    @property
     def total(self) -> float:
         """The score of a message that has all terms."""
         return sum(self.weights)
@@ -106,14 +119,19 @@ class Related:
 
         With `one_per_conversation`, of about as many conversations.
         """
-        if not self._asked:
+        if not self._asked and self._alike is None:
             return self._of_time(need)
         masks = self.masks = self._gather()
         best: list[Candidate] = []
         known: set[int] = set()
-        is_wide = one_per_conversation or self._question.named is not None
+        filters = self._filters
+        # These are looked at only once the best are known, so there must be more of them.
+        is_narrow = filters.roles or filters.since is not None or filters.until is not None
+        is_wide = one_per_conversation or self._question.named is not None or is_narrow
         enough = _MOST_ROUNDS * CENTRES if is_wide else 2 * need + 20
         ordered = self._by_own_words(masks)[: CENTRES * _MOST_ROUNDS]
+        if self._alike is not None:
+            ordered = self._alike.ahead_of(ordered, LEAST_ALIKE if self._asked else LEAST_ALONE)
         for start in range(0, len(ordered), CENTRES):
             scores = self._with_neighbours(ordered[start : start + CENTRES], masks)
             best_first = sorted(zip(scores.values(), scores, strict=True), reverse=True)
@@ -183,7 +201,9 @@ class Related:
         number = hit.message_id or 0
         adds = self.fits.get(number, ())
         mask = self.masks.get(number, 0)
+        by_meaning = self._alike.adds.get(number, 0.0) if self._alike is not None else None
         return {
+            "meaning": None if by_meaning is None else round(by_meaning, 3),
             "covers": round(min(1.0, sum(adds) / self.total), 3) if self.total else 0.0,
             "terms": [
                 {
@@ -283,8 +303,10 @@ class Related:
         nothing = [0.0] * len(self._asked)
         alone = set(centres)
         of_mask: dict[int, list[tuple[int, float]]] = {}
+        seen: list[list[int]] = []
         for centre, size, before, after in json.loads(windows):
             turns = [*reversed(before), (centre, size), *after]
+            seen.append([number for number, _ in turns])
             middle = len(before)
             theirs = [parts.setdefault(number, nothing[:]) for number, _ in turns]
             for place, (number, length) in enumerate(turns):
@@ -307,6 +329,8 @@ class Related:
         for number, adds_of in parts.items():
             scores[number] = sum(adds_of)
             self.fits[number] = tuple(adds_of)
+        if self._alike is not None:
+            self._alike.add(seen, scores, self.total + self._missing)
         return scores
 
     def _visible(self, numbers: Sequence[int], scores: dict[int, float]) -> list[Candidate]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Sequence, Set
-from typing import Any
+from collections.abc import Callable, Sequence, Set
+from typing import TYPE_CHECKING, Any
 
 from ..dialect import tuples
 from . import vocabulary
@@ -22,6 +22,9 @@ from .related import Related
 from .sample import Sample, sample
 from .snippet import Matcher
 from .spans import PART_BITS
+
+if TYPE_CHECKING:
+    from ..meaning.meaning import Likeness
 
 log = logging.getLogger(__name__)
 
@@ -48,10 +51,12 @@ class Search:
         wanted: Wanted,
         occurring: dict[str, bool],
         question: Question | None = None,
+        likeness: Callable[[], Likeness | None] = lambda: None,
     ) -> None:
         """`occurring` says of some words whether they may occur.
 
-        With a question, messages that fit it in part follow those that have all words.
+        With a question, messages that fit it in part follow those that have all words; `likeness`
+        says which are like it by meaning, and is asked only then.
         """
         self._conn = conn
         self._query = query
@@ -65,6 +70,7 @@ class Search:
         self._common = self._outline.common
         self._occurring = occurring
         self._question = question
+        self._likeness = likeness
         self._fitting: Related | None = None
         conn.scorer.new_search()
 
@@ -85,9 +91,12 @@ class Search:
     def _related(self, question: Question, hits: Hits) -> Hits:
         """Further hits that have some of what a question is about."""
         asked = resolve(self._conn, question)
-        if not asked and question.named is None:
+        likeness = self._likeness() if question.pieces else None
+        if not asked and question.named is None and likeness is None:
             return []
-        related = Related(self._conn, question, asked, self._filters, self._clock, self._outline)
+        related = Related(
+            self._conn, question, asked, self._filters, self._clock, self._outline, likeness
+        )
         need = self._wanted.need + len(hits)
         known = {(kind == "title", hit.message_id, hit.session_id) for hit, kind, _ in hits}
         self._fitting = related

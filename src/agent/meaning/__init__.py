@@ -1,0 +1,1 @@
+"""Models for search by meaning. See docs/finding.md."""

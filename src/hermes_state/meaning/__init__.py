@@ -1,0 +1,1 @@
+"""Search by meaning: vectors of messages beside the search index. See docs/finding.md."""
