@@ -6,11 +6,9 @@ import hashlib
 import json
 import os
 import stat
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +24,7 @@ from agent.providers.embedded_fetch import ensure_weights
 from agent.store import open_store
 from hermes_state import EmbedderError
 
+from ..embeddings_server import embeddings_server
 from .test_embedded_fetch import wheel
 
 VOCABULARY = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
@@ -125,41 +124,10 @@ def test_a_text_is_the_sum_of_its_pieces(folder: Path) -> None:
     assert len(model.embed(["x" * 100_000])[0]) == 4
 
 
-class Server(BaseHTTPRequestHandler):
-    """An embeddings server that says what it was asked."""
-
-    asked: ClassVar[list[dict[str, Any]]] = []
-    reply: Any = None
-    status = 200
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.asked.append({**body, "key": self.headers["authorization"], "path": self.path})
-        data = [
-            {"index": place, "embedding": [float(len(text)), 1.0]}
-            for place, text in reversed(list(enumerate(body["input"])))
-        ]
-        said = json.dumps({"data": data} if self.reply is None else self.reply).encode()
-        self.send_response(self.status)
-        self.send_header("content-length", str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing is printed."""
-
-
 @pytest.fixture
-def server() -> Iterator[type[Server]]:
-    handler = type("One", (Server,), {"asked": []})
-    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=http.serve_forever)
-    thread.start()
-    handler.url = f"http://127.0.0.1:{http.server_port}/v1"  # type: ignore[attr-defined]
-    yield handler
-    http.shutdown()
-    http.server_close()
-    thread.join()
+def server() -> Iterator[Any]:
+    with embeddings_server() as one:
+        yield one
 
 
 def test_a_server_is_asked_for_many_texts_at_once(server: Any) -> None:

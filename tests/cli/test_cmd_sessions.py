@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from ..embeddings_server import embeddings_server
+
 SECRET = "sk-abcdefghijklmnop1234567890"
 
 
@@ -42,6 +44,25 @@ def test_why_something_was_found(rome: Any) -> None:
     assert said.code == 0, said
     assert "fits the question by" in said.out and "train" in said.out
     assert "has all words; score" in rome("sessions", "search", "--why", "train").out
+
+
+def test_search_by_meaning_is_built_and_shown(rome: Any) -> None:
+    assert "no model yet" in rome("sessions", "meaning", "--status").out
+    settings = rome.home / "config.yaml"
+    with embeddings_server() as server:
+        settings.write_text(f"search: {{model: tiny, base_url: '{server.url}'}}\n")
+        assert "Search by meaning has looked at 0 of" in rome("doctor").out
+        said = rome("sessions", "meaning")
+        assert "Search by meaning (tiny) has looked at 100%" in said.out, said
+        assert "100%" in rome("sessions", "meaning", "--anew").out
+        assert "Search by meaning has" not in rome("doctor").out
+        hits = rome("sessions", "search", "--why", "--json", "who was it in the railway?").json
+        assert all("meaning" in hit["why"] for hit in hits)
+    assert "cannot be asked" in rome("sessions", "meaning", "--anew").err
+    settings.write_text("search: {meaning: off}\n")
+    assert "is off" in rome("sessions", "meaning").out
+    settings.write_text("search: {model: tiny}\n")
+    assert "search.base_url" in rome("sessions", "meaning").err
 
 
 def test_show_reads_one_by_id_prefix_or_title(rome: Any) -> None:

@@ -18,6 +18,8 @@ from hermes_state import EmbedderError
 
 _TOKENS = 2048
 _LEAST = 16
+_HEADER = 1 << 24
+"""Bytes of a file in which its description is."""
 _TOO_LONG = ("too large", "exceed")
 
 
@@ -33,7 +35,6 @@ class FileModel:
         self._asking = threading.Lock()
         self._server: Any = None
         self._closed = False
-        self._averages = False
 
     @property
     def name(self) -> str:
@@ -56,11 +57,6 @@ class FileModel:
             if error is None:
                 return [float(number) for number in reply["data"][0]["embedding"]]
             said = str(error.get("message") or error)
-            if "Pooling type" in said and not self._averages:
-                # A model that was not made for this: the average of its words is of some use.
-                with self._asking:
-                    self._averages, self._server = True, None
-                continue
             if len(text) < _LEAST or not any(sign in said for sign in _TOO_LONG):
                 raise EmbedderError(f"{self._path.name} cannot be asked: {said}")
             text = text[: len(text) // 2]
@@ -80,7 +76,8 @@ class FileModel:
                 parameters.embedding = True
                 parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = _TOKENS
                 parameters.n_parallel = 1
-                if self._averages:
+                if not _names_pooling(self._path):
+                    # It was not made for this: the average over its words is of some use.
                     mean = runtime.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
                     parameters.pooling_type = mean
                 # The background is left one core, however many there are.
@@ -93,8 +90,7 @@ class FileModel:
                 self._server = runtime.Server(parameters)
             except (ModelError, RuntimeError) as error:
                 raise EmbedderError(f"{self._path} could not be loaded: {error}") from error
-            if not self._averages:
-                atexit.register(self.close)
+            atexit.register(self.close)
         return self._server
 
     def close(self) -> None:
@@ -102,3 +98,9 @@ class FileModel:
         with self._asking:
             self._closed = True
             self._server = None
+
+
+def _names_pooling(path: Path) -> bool:
+    """Whether the file says how its model makes one vector of many: then it was made for that."""
+    with path.open("rb") as file:
+        return b".pooling_type" in file.read(_HEADER)

@@ -151,8 +151,7 @@ def _add_upkeep(actions: Any) -> None:
     )
     action = _action(
         actions, "meaning", "search by meaning: fetch its model, look at what was said", _CHANGE,
-        "hermes sessions meaning --status   how far it is\n"
-        "hermes sessions meaning --anew     from the beginning\n",
+        "hermes sessions meaning --status   how far it is\n",
     )  # fmt: skip
     action.add_argument("--status", action="store_true", help="only say how far it is")
     action.add_argument("--anew", action="store_true", help="from the beginning")

@@ -160,7 +160,7 @@ def meaning_sessions(args: argparse.Namespace) -> int:
         status = meaning.status()
     if status is None:
         print("There is no model yet. Fetch it: hermes sessions meaning")
-        return 1
+        return 0
     done = status.done / status.total if status.total else 1.0
     print(
         f"Search by meaning ({status.model}) has looked at {done:.0%} of what was said:"
