@@ -281,6 +281,9 @@ def test_bits_in_memory_are_let_go(store: Store) -> None:
     store.ids()
     assert store.meaning._bits is not None
     store.meaning._let_go()
+    assert store.meaning._bits is not None  # a question was asked just now
+    store.meaning._asked_at -= 1000.0
+    store.meaning._let_go()
     assert store.meaning._bits is None
     assert store.meaning.question(ASKED) is not None
 

@@ -16,8 +16,9 @@ from hermes_state import Owner, SessionDB
 
 MOST = 4
 """Earlier turns that are sent along."""
-LEAST_COVERED = 0.45
-"""How much of what the message is about an earlier turn must have, itself or beside it."""
+LEAST_FITTING = 0.35
+"""How much of what the message is about an earlier turn must have, itself or beside it, by words
+and by meaning; words that nobody ever said count as well."""
 LONGEST = 600
 """Characters of one of them."""
 _LOOKED_AT = 12
@@ -58,7 +59,7 @@ def earlier_turns(db: SessionDB, owner: Owner, text: str, session_id: str | None
         for hit in hits
         if hit["session_id"] != session_id
         and hit["role"] in ("user", "assistant")
-        and (hit["match"] == "exact" or hit["why"].get("covers", 0.0) >= LEAST_COVERED)
+        and (hit["match"] == "exact" or hit["why"].get("fits", 0.0) >= LEAST_FITTING)
     ][:MOST]
     if not fitting:
         return ""

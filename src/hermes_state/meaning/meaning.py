@@ -7,6 +7,7 @@ both where there are both.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -15,12 +16,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import apsw
+
 from ..dialect import tuples
 from ..errors import StoreError
 from ..search.index import IndexConnection, IndexFile
 from .coarse import Allowed, Bits, fine_of, read_bits
 from .embedder import Embedder, EmbedderError
-from .feed import ANEW, ask, place_of, read_round, start_over, sweep, write_round
+from .feed import ANEW, BATCH, ask, place_of, read_round, start_over, sweep, write_round
 from .vectors import Array, normalized, to_bits
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,7 @@ LET_GO_AFTER = 60.0
 RETRY_AFTER = 60.0
 """Seconds after which a model that could not be asked is asked again."""
 _LOST_RACES = 100
+_FIRST = 0.25  # seconds that whoever asked is left alone
 _QUICK_STEPS = 4  # beginning, changes, new messages, deletions
 
 
@@ -95,6 +99,7 @@ class Meaning:
         self._stop = threading.Event()
         self._failed_at: float | None = None
         self._letting_go: threading.Timer | None = None
+        self._asked_at = 0.0
 
     # Asking
 
@@ -164,14 +169,24 @@ class Meaning:
         return place.now_message_seq - place.message_seq or 1
 
     def _let_go_later(self) -> None:
-        with self._guard:
-            if self._letting_go is not None:
-                self._letting_go.cancel()
-            self._letting_go = threading.Timer(LET_GO_AFTER, self._let_go)
-            self._letting_go.daemon = True
-            self._letting_go.start()
+        self._asked_at = time.monotonic()
+        if self._letting_go is None:
+            with self._guard:
+                self._wait_to_let_go(LET_GO_AFTER)
+
+    def _wait_to_let_go(self, seconds: float) -> None:
+        self._letting_go = threading.Timer(seconds, self._let_go)
+        self._letting_go.daemon = True
+        self._letting_go.start()
 
     def _let_go(self) -> None:
+        """Let go of the bits, unless there was a question meanwhile."""
+        with self._guard:
+            left = self._asked_at + LET_GO_AFTER - time.monotonic()
+            if left > 0.0 and not self._stop.is_set():
+                self._wait_to_let_go(left)
+                return
+            self._letting_go = None
         with self._reading:
             self._bits = None
 
@@ -222,6 +237,9 @@ class Meaning:
                     break
                 if progress is not None:
                     progress(place.message_seq, place.now_message_seq)
+            if made > BATCH:
+                with contextlib.suppress(apsw.BusyError):  # somebody reads: the next time
+                    conn.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchall()
             return made
 
         return self._file.run(work)
@@ -251,6 +269,7 @@ class Meaning:
             return self._feeder
 
     def _feed(self) -> None:
+        self._stop.wait(_FIRST)
         while not self._stop.is_set():
             embedder = self._usable()
             if embedder is None:

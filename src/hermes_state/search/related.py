@@ -202,9 +202,11 @@ class Related:
         adds = self.fits.get(number, ())
         mask = self.masks.get(number, 0)
         by_meaning = self._alike.adds.get(number, 0.0) if self._alike is not None else None
+        full = (self.total + self._missing) or 1.0
         return {
             "meaning": None if by_meaning is None else round(by_meaning, 3),
-            "covers": round(min(1.0, sum(adds) / self.total), 3) if self.total else 0.0,
+            "covers": round(min(1.0, sum(adds) / full), 3),
+            "fits": round(min(1.0, hit.score / full), 3),
             "terms": [
                 {
                     "term": asked.name,
