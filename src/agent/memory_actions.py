@@ -281,16 +281,25 @@ def _forget(desk: Desk, rest: str) -> str:
     return forget(desk, rest)
 
 
+def _find(desk: Desk, rest: str) -> str:
+    from agent.memory_find import describe as found_in_words
+
+    return found_in_words(desk, rest)
+
+
 _ACTIONS: dict[str, _Act] = {
     "show": lambda desk, rest: describe(desk),
     "add": _add,
     "edit": _edit,
     "forget": _forget,
     "remove": _forget,
+    "find": lambda desk, rest: _find(desk, rest),
     "history": lambda desk, rest: describe_changes(desk),
     "undo": undo,
 }
-ACTIONS: Sequence[str] = ("show", "add", "edit", "forget", "history", "undo", "here", "shared")
+ACTIONS: Sequence[str] = (
+    "show", "find", "add", "edit", "forget", "history", "undo", "here", "shared",
+)  # fmt: skip
 
 
 def run(home: Path, db: SessionDB, scope: MemoryScope, session_id: str, line: str) -> str:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .rotation import Rotation
     from .salvage import is_damaged
     from .search.check import missing_from_index
+    from .search.texts import rank_texts
     from .take_over import TakenTurn
     from .tool_runs import Started
     from .turn_log import ROW_ID, Recorded
@@ -160,6 +161,7 @@ __all__ = [
     "object_names",
     "person_of",
     "plain_text",
+    "rank_texts",
     "stored_owner",
 ]
 
@@ -237,6 +239,7 @@ _LATER = {
     "missing_from_index": "search.check",
     "object_names": "objects",
     "person_of": "owners",
+    "rank_texts": "search.texts",
     "stored_owner": "owners",
     "plain_text": "codec",
 }

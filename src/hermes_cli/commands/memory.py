@@ -10,6 +10,7 @@ from typing import Any
 
 from agent import memory_actions as actions
 from agent.home import hermes_home
+from agent.memory_find import describe
 from agent.store import has_store, open_store
 from hermes_cli.command_run import UserError
 from hermes_state import OPERATOR
@@ -26,6 +27,7 @@ hermes memory add "The project is called Hermes"  remember something
 hermes memory add --user "Prefers short answers"  about you
 hermes memory edit 3fa2c1 "Prefers long answers"  say an entry in other words, by its id
 hermes memory remove "called Hermes"              forget the entry with this in it
+hermes memory find "where is the office"          what fits, with what it was before
 hermes memory history                             what was learnt and changed
 hermes memory undo                                undo the last of it
 hermes memory add --shared "Closed on Mondays"    for everybody who talks to it
@@ -51,6 +53,8 @@ def add_parser(commands: Any) -> None:
     action = add("show", "what is remembered", show)
     action.add_argument("--json", action="store_true", help="for scripts")
     action.add_argument("--where", action="store_true", help="with --json: with where it is from")
+    action = add("find", "what fits a question, with what it was before", find)
+    action.add_argument("words", nargs="+", help="a question or words")
     action = add("add", "remember something", change)
     action.add_argument("text", help="one fact, in a sentence or two")
     action.add_argument("--user", action="store_true", help="it is about the person")
@@ -118,6 +122,13 @@ def show(args: argparse.Namespace) -> int:
         if shared:
             print(bold("For everybody"))
             print("\n".join(_line(desk, entry) for entry in shared))
+    return 0
+
+
+def find(args: argparse.Namespace) -> int:
+    """Print what fits, and struck what it was before."""
+    with _desk(args) as desk:
+        print(visible(describe(desk, " ".join(args.words))))
     return 0
 
 
