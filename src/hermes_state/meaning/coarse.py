@@ -19,6 +19,7 @@ from .vectors import Array, from_fine
 
 _LEAST_SPREAD = 0.02
 _ID_BITS = 48
+_NOT_ALLOWED = (1 << 16) - 1
 MOST_OF_SESSIONS = 200_000
 """Messages of a conversation that is asked for, the first."""
 
@@ -65,13 +66,14 @@ def allowed_by(conn: FileConnection, filters: Filters) -> Allowed:
 
 
 class Part(NamedTuple):
-    """The messages of a stretch of ids, as arrays of the same length."""
+    """The messages of a stretch of ids, as arrays; one place is the same message in all."""
 
     ids: Array
     owners: Array
     sources: Array
     times: Array
     bits: Array
+    """The first 64 bits of each, then the next."""
 
     def mask(self, allowed: Allowed) -> Array | None:
         """Which of them may be found; None for all."""
@@ -121,18 +123,20 @@ class Bits(NamedTuple):
 
         found: list[Array] = []
         for part in self.parts.values():
+            differing = np.zeros(len(part.ids), dtype=np.uint16)
+            for word, asked in zip(part.bits, bits, strict=True):
+                differing += np.bitwise_count(word ^ asked)
             mask = part.mask(allowed)
-            words, ids = part.bits, part.ids
             if mask is not None:
-                words, ids = words[mask], ids[mask]
-            if not len(ids):
+                differing[~mask] = _NOT_ALLOWED
+            # Only those are looked at that differ as little as the last that is wanted.
+            least = np.cumsum(np.bincount(differing)[:_NOT_ALLOWED])
+            if not len(least) or not least[-1]:
                 continue
-            differing = np.bitwise_count(words ^ bits).sum(axis=1, dtype=np.int64)
+            most = min(int(np.searchsorted(least, count)), len(least) - 1)
+            places = np.flatnonzero(differing <= most)
             # One number to order by: few differing bits first, then high ids.
-            keys = (differing << _ID_BITS) - ids
-            if len(keys) > count:
-                keys = np.partition(keys, count)[:count]
-            found.append(keys)
+            found.append((differing[places].astype(np.int64) << _ID_BITS) - part.ids[places])
         if not found:
             return []
         nearest = np.sort(np.concatenate(found))[:count]

@@ -182,5 +182,5 @@ def read_part(conn: FileConnection, part: int, words: int) -> tuple[Any, ...]:
         np.frombuffer(columns[1], dtype="<u4"),
         np.frombuffer(columns[2], dtype="<u4"),
         np.frombuffer(columns[3], dtype="<u4"),
-        np.frombuffer(columns[4], dtype="<u8").reshape(-1, words),
+        np.ascontiguousarray(np.frombuffer(columns[4], dtype="<u8").reshape(-1, words).T),
     )
