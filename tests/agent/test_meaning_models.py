@@ -130,6 +130,12 @@ def server() -> Iterator[Any]:
         yield one
 
 
+def test_a_damaged_model_is_explained(folder: Path) -> None:
+    (folder / "tokenizer.json").write_bytes(b"{}")
+    with pytest.raises(EmbedderError, match="fetched again"):
+        StaticModel(folder).embed(["a"])
+
+
 def test_a_server_is_asked_for_many_texts_at_once(server: Any) -> None:
     model = ServedModel("tiny", server.url, "k", prefixes=("passage: ", "query: "))
     assert model.embed(["a", "bb"]) == [[10.0, 1.0], [11.0, 1.0]]

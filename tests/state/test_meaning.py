@@ -153,6 +153,14 @@ def test_a_model_that_cannot_be_asked_holds_nothing_up(store: Store, model: Conc
     assert told in store.ids()
 
 
+def test_vectors_that_cannot_be_kept_hold_nothing_up(store: Store) -> None:
+    told = store.message(store.talk, "I ordered a mixer for her birthday")
+    store.meaning.path.mkdir()  # where the file would be
+    assert told in store.ids("when is her birthday")
+    assert store.ids("xqzzy mixer")[:1] == [told]
+    assert store.meaning._failed_at is not None
+
+
 def test_half_of_the_vectors_are_used_with_the_words_of_the_rest(
     store: Store, model: Concepts
 ) -> None:

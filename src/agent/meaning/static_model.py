@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hermes_state import EmbedderError
+
 NAME = "wordllama-l2-supercat-256"
 _SPACE = "▁"
 _CHUNK = re.compile(f"{_SPACE}*[^{_SPACE}]*")
@@ -103,8 +105,14 @@ class StaticModel:
     def _load(self) -> tuple[Pieces, Any]:
         with self._loading:
             if self._loaded is None:
-                table = _read_table(self._folder / "vectors.safetensors")
-                self._loaded = Pieces(self._folder / "tokenizer.json"), table
+                try:
+                    table = _read_table(self._folder / "vectors.safetensors")
+                    self._loaded = Pieces(self._folder / "tokenizer.json"), table
+                except (OSError, ValueError, KeyError, TypeError) as error:
+                    raise EmbedderError(
+                        f"The model in {self._folder} cannot be read ({error}). Delete that folder"
+                        " and have it fetched again: hermes sessions meaning"
+                    ) from error
             return self._loaded
 
 

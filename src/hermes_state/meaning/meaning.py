@@ -69,7 +69,11 @@ class Likeness:
         ids = list(ids)
         missing = [number for number in ids if number not in self._known]
         if missing:
-            known, vectors = self._file.run(lambda conn: fine_of(conn, missing, self._bits))
+            try:
+                known, vectors = self._file.run(lambda conn: fine_of(conn, missing, self._bits))
+            except StoreError as error:
+                log.warning("A search goes on by words only: %s", error)
+                return {}
             scores = (vectors @ self._question - self._mean) / self._spread
             self._known |= zip(known, scores.tolist(), strict=True)
         return {number: self._known[number] for number in ids if number in self._known}
@@ -108,12 +112,15 @@ class Meaning:
         embedder = self._usable()
         if embedder is None:
             return None
-        self._refresh(embedder)
         try:
-            vector = normalized(embedder.embed([text], is_question=True))[0]
-        except (EmbedderError, ValueError) as error:
+            return self._likeness(embedder, text)
+        except (EmbedderError, StoreError, ValueError) as error:
             self._failed(error)
             return None
+
+    def _likeness(self, embedder: Embedder, text: str) -> Likeness | None:
+        self._refresh(embedder)
+        vector = normalized(embedder.embed([text], is_question=True))[0]
         if not vector.any():
             return None
 
@@ -146,17 +153,13 @@ class Meaning:
 
     def _refresh(self, embedder: Embedder) -> None:
         """Catch up with what is new: a little of it at once, more in the background."""
-        try:
-            for _ in range(_QUICK_STEPS):
-                behind = self._file.run(lambda conn: self._behind(conn, embedder))
-                if not behind:
-                    return
-                if not embedder.is_quick or behind > QUICK_CATCH_UP:
-                    break
-                self._file.run(lambda conn: self._step(conn, embedder))
-        except EmbedderError as error:
-            self._failed(error)
-            return
+        for _ in range(_QUICK_STEPS):
+            behind = self._file.run(lambda conn: self._behind(conn, embedder))
+            if not behind:
+                return
+            if not embedder.is_quick or behind > QUICK_CATCH_UP:
+                break
+            self._file.run(lambda conn: self._step(conn, embedder))
         self.feed_in_background()
 
     def _behind(self, conn: IndexConnection, embedder: Embedder) -> int:

@@ -45,7 +45,7 @@ class Alike:
 
         nearest = self._likeness.nearest(allowed_by(self._conn, self._filters), MOST)
         scores = self._likeness.of(nearest)
-        alike = dict.fromkeys(number for number in nearest if scores[number] >= least)
+        alike = dict.fromkeys(n for n in nearest if scores.get(n, -1.0) >= least)
         return [*alike, *(number for number in others if number not in alike)]
 
     def add(self, windows: Iterable[Sequence[int]], scores: dict[int, float], full: float) -> None:
