@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .locks import EVENTS, SIGNALS
     from .losses import acknowledge_losses, list_losses
     from .meaning.embedder import Embedder, EmbedderError
+    from .meaning.texts import rank_texts
     from .model_calls import ModelCall
     from .objects import CHUNK_BYTES, OBJECT_BYTES, BucketSettings, StoredObject, object_names
     from .outbox import OUTBOX
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
     from .rotation import Rotation
     from .salvage import is_damaged
     from .search.check import missing_from_index
-    from .search.texts import rank_texts
     from .take_over import TakenTurn
     from .tool_runs import Started
     from .turn_log import ROW_ID, Recorded
@@ -239,7 +239,7 @@ _LATER = {
     "missing_from_index": "search.check",
     "object_names": "objects",
     "person_of": "owners",
-    "rank_texts": "search.texts",
+    "rank_texts": "meaning.texts",
     "stored_owner": "owners",
     "plain_text": "codec",
 }

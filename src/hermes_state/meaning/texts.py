@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .alike import LEAST_ALIKE, LEAST_ALONE, WEIGHT
-from .folding import words
-from .forms import forms
-from .query import Term, parse
-from .question import read_question
-from .rank import rarity
+from ..search.alike import LEAST_ALIKE, LEAST_ALONE, WEIGHT
+from ..search.folding import words
+from ..search.forms import forms
+from ..search.query import Term, parse
+from ..search.question import read_question
+from ..search.rank import rarity
 
 if TYPE_CHECKING:
-    from ..meaning.embedder import Embedder
+    from .embedder import Embedder
 
 
 def rank_texts(
@@ -59,9 +59,9 @@ def _occurs(term: Term, languages: tuple[str, ...], told: Sequence[str]) -> bool
 
 def _likeness(query: str, texts: Sequence[str], embedder: Embedder) -> list[float]:
     """How like the query the texts are, in units of how much that varies with any sentence."""
-    from ..meaning.feed import ask
-    from ..meaning.usual import SENTENCES
-    from ..meaning.vectors import normalized
+    from .feed import ask
+    from .usual import SENTENCES
+    from .vectors import normalized
 
     vectors = ask(embedder, [*SENTENCES, *texts])
     alike = vectors @ normalized(embedder.embed([query], is_question=True))[0]
