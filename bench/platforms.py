@@ -176,7 +176,8 @@ async def _signal(folder: Path) -> AsyncGenerator[Section, None]:
 
 
 async def _email(folder: Path) -> AsyncGenerator[Section, None]:
-    from tests.gateway.mail_server import Dovecot, Post, section
+    from tests.gateway.mail_chats import section
+    from tests.gateway.mail_server import Dovecot, Post
 
     with _started(Dovecot) as server:
         async with Post(server.new_mailbox()) as post:

@@ -87,10 +87,10 @@ class TelegramAdapter(PlatformAdapter):
 
     async def connect(self) -> None:
         """Make the bot known to Telegram, and Telegram's way in known to it."""
-        from telegram.error import InvalidToken, TelegramError
-
         await self.disconnect()
         self.bot = bot = self._new_bot()
+        from telegram.error import InvalidToken, TelegramError
+
         try:
             await bot.initialize()
             self.me = Me(bot.id, bot.username)
