@@ -107,6 +107,10 @@ class CallsFromThread:
             await asyncio.wait(self._tasks)
 
 
+_CANCELLED_SECONDS = 1.0
+"""How long a task that was cancelled may take to end before it is left."""
+
+
 def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine from ordinary code, on an event loop that is kept for the next time."""
     try:
@@ -123,4 +127,13 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
                 loop.run_until_complete(task)
         raise
     finally:
+        _end_cancelled(loop)
         _loops.append(loop)
+
+
+def _end_cancelled(loop: asyncio.AbstractEventLoop) -> None:
+    """Let tasks end that were cancelled and not awaited, as asyncio's own are in a connection that
+    is given up: at the exit of the program they would be complained about."""
+    cancelled = [task for task in asyncio.all_tasks(loop) if task.cancelling()]
+    if cancelled:
+        loop.run_until_complete(asyncio.wait(cancelled, timeout=_CANCELLED_SECONDS))
