@@ -55,6 +55,13 @@ class Connection(Protocol):
         """Run a statement once for each row of values."""
         ...
 
+    returning_id: str
+    """Suffix of an INSERT of one row for `inserted_id`."""
+
+    def inserted_id(self, cursor: Cursor) -> int | None:
+        """The id of the row that was just inserted; None if a trigger or a rule left it out."""
+        ...
+
     def changes(self) -> int:
         """How many rows the last statement has inserted, updated or deleted."""
         ...
@@ -99,6 +106,11 @@ def row(connection: Connection, sql: str, values: Any = ()) -> dict[str, Any] | 
     """The first row of a query as a dict, or None."""
     result = rows(connection, sql, values)
     return result[0] if result else None
+
+
+def insert_row(connection: Connection, sql: str, values: Any = ()) -> int | None:
+    """Insert a row into a table whose ids are counted; returns its id, None if it was not kept."""
+    return connection.inserted_id(connection.execute(sql + connection.returning_id, values))
 
 
 def tuples(connection: Connection, sql: str, values: Any = ()) -> list[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ from .codec import (
     encode_json,
     encode_text,
 )
-from .dialect import Connection, at_most, rows, value
+from .dialect import Connection, at_most, insert_row, rows, value
 from .errors import InvalidMessageError, StoreError, UnknownSessionError
 
 TEXT_COLUMNS = ("content", "reasoning", "reasoning_content", "api_content")
@@ -31,7 +31,7 @@ JSON_COLUMNS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "cod
 def _insert_of(names: tuple[str, ...]) -> str:
     """A statement for the columns that have a value: most of them have none most of the time."""
     columns, marks = ", ".join(names), ", ".join("?" * len(names))
-    return f"INSERT INTO messages ({columns}) VALUES ({marks}) RETURNING id"
+    return f"INSERT INTO messages ({columns}) VALUES ({marks})"
 
 
 _COUNT = (
@@ -143,7 +143,7 @@ def insert_message(
         columns["api_content"] = encode_content(api_content, "api_content")
     if origin_id is not None:
         columns["origin_id"] = origin_id
-    message_id = value(conn, _insert_of(tuple(columns)), tuple(columns.values()))
+    message_id = insert_row(conn, _insert_of(tuple(columns)), tuple(columns.values()))
     if message_id is None:
         raise StoreError(
             "The database did not keep a message, and says nothing of why: somebody has given its"

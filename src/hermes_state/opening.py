@@ -14,6 +14,7 @@ from pathlib import Path
 
 import apsw
 
+from .dialect import Cursor
 from .errors import StoreUnavailableError, UnsafeSQLiteError
 from .lost_log import require_one_log
 from .write_queue import patience_of_this_thread
@@ -27,6 +28,12 @@ class FileConnection(apsw.Connection):
 
     now = staticmethod(time.time)
     """The clock of this machine: only its own processes open the file."""
+
+    returning_id = ""  # with it SQLite would build a table for the one number, for each message
+
+    def inserted_id(self, cursor: Cursor) -> int | None:
+        """The id of the row that was just inserted; None if a trigger left it out."""
+        return self.last_insert_rowid() if self.changes() else None
 
     def damage(self) -> list[str]:
         """What SQLite's own check finds wrong, at most five lines."""

@@ -22,7 +22,7 @@ from psycopg.types.string import BytesBinaryDumper, StrDumper
 from hermes_base.clock import elapsed
 
 from .address import problem_of, shown
-from .dialect import Blob
+from .dialect import Blob, Cursor
 from .errors import StoreUnavailableError
 
 STATEMENT_SECONDS = 60
@@ -272,6 +272,13 @@ class ServerConnection:
         cursor.execute(numbered(statement), _encoded(values))
         self._changes = cursor.rowcount
         return cursor
+
+    returning_id = " RETURNING id"
+
+    def inserted_id(self, cursor: Cursor) -> int | None:
+        """The id of the row that was just inserted; None if a trigger or a rule left it out."""
+        found = cursor.fetchone()
+        return None if found is None else int(found[0])
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> None:
         """Run a statement once for each row of values."""
