@@ -339,7 +339,7 @@ class Delivery:
         delivery_id, db = key.rpartition(":")[0], self._db
         self._sent.pop(delivery_id, None)
         for _ in range(TAKE_BACK_ATTEMPTS):
-            settled = await (
+            settled = delivery_id not in self._under_way and await (
                 self._hold(delivery_id, reason)
                 if held
                 else retry_until_stored(
