@@ -309,7 +309,8 @@ async def test_limits_are_obeyed(tmp_path: Path) -> None:
 async def test_trouble_at_metas_is_waited_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with WhatsAppApi() as api, whatsapp_gateway(tmp_path / "home", api):
+    extra = {"status_seconds": 0.2}
+    async with WhatsAppApi() as api, whatsapp_gateway(tmp_path / "home", api, extra=extra):
         faults = [Fault("190"), Fault("131042"), Fault("130429"), Fault("131016")]
         api.faults += [*faults, Fault("131000", later=True)]
         await api.say("one")

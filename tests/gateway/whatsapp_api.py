@@ -237,7 +237,10 @@ class WhatsAppApi(World):
         return web.json_response(body, status=status)
 
     async def _messages(self, request: web.Request) -> web.StreamResponse:
-        name = "signs" if "status" in await request.json() else "messages"
+        try:
+            name = "signs" if "status" in await request.json() else "messages"
+        except ConnectionError:
+            return web.Response()  # it was killed
         return await self._guarded(request, name, self._take)
 
     async def _media(self, request: web.Request) -> web.StreamResponse:
