@@ -94,6 +94,7 @@ class WhatsAppApi(World):
         self._addresses: dict[str, tuple[str, float]] = {}
         self._runner: web.AppRunner | None = None
         self._http: httpx.AsyncClient | None = None
+        self._is_away = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._port = 0
 
@@ -118,16 +119,25 @@ class WhatsAppApi(World):
         site = web.TCPSite(self._runner, "127.0.0.1", self._port)
         await site.start()
         self._port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
-        self._http = httpx.AsyncClient(trust_env=False, timeout=10)
+        self._is_away = False
+        if self._http is None:
+            self._http = httpx.AsyncClient(trust_env=False, timeout=10)
+
+    async def go_away(self) -> None:
+        """Answer nobody, and post nothing, until `open`."""
+        assert self._runner is not None
+        self._is_away = True
+        await self._runner.cleanup()
 
     async def close(self) -> None:
-        """Answer nobody, and post nothing more."""
-        assert self._runner is not None and self._http is not None
+        """End; what was not taken is not posted any more."""
+        assert self._http is not None
+        await self.go_away()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._http.aclose()
-        await self._runner.cleanup()
+        self._http = None
 
     @property
     def url(self) -> str:
@@ -164,6 +174,9 @@ class WhatsAppApi(World):
 
     async def _deliver(self, body: dict[str, Any]) -> None:
         while not self.gives_up:
+            if self._is_away:
+                await asyncio.sleep(self.redeliver_seconds)
+                continue
             code = await self.post_once(body)
             self.posted.append((code, body))
             await self.notify()

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.config import load_config
 from agent.model import ModelRequest
@@ -79,6 +79,7 @@ class WhatsAppPlace(Place):
 
     adapter: WhatsAppAdapter
     chat_id = user_id = ANN
+    lacks: ClassVar = {"person_edits": "The Cloud API does not tell of changed messages."}
 
     def __init__(self, api: WhatsAppApi, home: Path) -> None:
         self.api = api
@@ -105,6 +106,41 @@ class WhatsAppPlace(Place):
         taking.cancel()
         self.adapter.on_message = take
         return task, message
+
+    async def person_leaves(self, text: str, number: int = 0) -> str:
+        if number:
+            return await self.another_says(number, text)
+        # Whoever takes it may be killed before it answers.
+        await self.api.tell(self.api.message("text", text={"body": text}))
+        self.api.written_at[ANN] = 9e15
+        return self.chat_id
+
+    async def person_sends(self, name: str, data: bytes) -> None:
+        await self.api.send_file("document", data, "text/plain", filename=name)
+
+    async def another_says(self, number: int, text: str, name: str = "") -> str:
+        user = f"1650556{number:04}"
+        message = self.api.message("text", user=user, text={"body": text})
+        await self.api.tell(message, name=name)
+        return user
+
+    def texts_in(self, chat_id: str) -> list[str]:
+        return self.api.texts(chat_id)
+
+    async def chat_is_deleted(self) -> None:
+        self.api.gone.add(self.chat_id)
+
+    async def we_are_removed(self) -> None:
+        self.api.gone.add(self.chat_id)  # blocked; Meta gives no other reason
+
+    async def go_away(self) -> None:
+        await self.api.go_away()
+
+    async def come_back(self) -> None:
+        await self.api.open()
+
+    async def is_there(self, home: Path) -> None:
+        await self.api.until(lambda: self.api.connected == 1)
 
     async def delivered_again(self, said: Any) -> None:
         await self._posted(said[1])

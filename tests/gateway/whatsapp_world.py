@@ -97,12 +97,12 @@ class World:
         reaction = {"message_id": sent.id, "emoji": emoji}
         await self.tell(self.message("reaction", user=user, reaction=reaction))
 
-    async def tell(self, *messages: dict[str, Any]) -> asyncio.Task[None]:
-        """Meta tells of messages, in one request."""
+    async def tell(self, *messages: dict[str, Any], name: str = "") -> asyncio.Task[None]:
+        """Meta tells of messages, in one request; of who wrote them by a name of theirs."""
         for message in messages:
             self.written_at[message["from"]] = time.time()
         contacts = [
-            {"profile": {"name": f"Person {user[-2:]}"}, "wa_id": user}
+            {"profile": {"name": name or f"Person {user[-2:]}"}, "wa_id": user}
             for user in {message["from"] for message in messages}
         ]
         return await self.post({"contacts": contacts, "messages": list(messages)})

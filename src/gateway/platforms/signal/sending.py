@@ -21,7 +21,7 @@ from ..reactions import Asked, advice
 from .client import BrokenError, RpcError, results_of
 from .errors import refusal, send_error
 from .formatting import split_styles
-from .messages import GROUP
+from .messages import GROUP, group_of
 
 if TYPE_CHECKING:
     from .adapter import SignalAdapter
@@ -141,7 +141,7 @@ class Sender:
 
     def _to(self, chat_id: str) -> dict[str, Any]:
         if chat_id.startswith(GROUP):
-            return {"groupId": chat_id.removeprefix(GROUP)}
+            return {"groupId": group_of(chat_id)}
         if self._adapter.is_self(chat_id):
             return {"noteToSelf": True}
         return {"recipient": [chat_id]}

@@ -12,6 +12,7 @@ import hmac
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes_state import StoreError
@@ -65,8 +66,8 @@ class WhatsAppAdapter(HttpAdapter):
         self._read_receipts = _is_true(extra.get("read_receipts", True))
         self._api: Api | None = None
         self._sender: Sender | None = None
-        self._order: dict[str, asyncio.Lock] = {}
-        """One message of a chat at a time, in the order in which they came."""
+        self._order: dict[str, asyncio.Task[None]] = {}
+        """The last message of each chat that is being stored: the next one waits for it."""
         self._taking: dict[str, asyncio.Task[None]] = {}
         """Messages that are being stored, by their ids: meanwhile Meta may post them again."""
 
@@ -217,22 +218,24 @@ class WhatsAppAdapter(HttpAdapter):
 
     async def _take_once(self, incoming: Incoming) -> None:
         name = str(incoming.event.message_id)
-        taking = self._taking.get(name)
+        chat_id, taking = incoming.event.source.chat_id, self._taking.get(name)
         if taking is None:
-            taking = self._taking[name] = asyncio.ensure_future(self._take_in_order(incoming))
-            taking.add_done_callback(lambda _: self._taking.pop(name, None))
+            work = self._take_after(self._order.get(chat_id), incoming)
+            taking = self._taking[name] = self._order[chat_id] = asyncio.ensure_future(work)
+            taking.add_done_callback(partial(self._taken, name, chat_id))
         # Meta may hang up; what was begun is finished all the same.
         await asyncio.shield(taking)
 
-    async def _take_in_order(self, incoming: Incoming) -> None:
-        chat_id = incoming.event.source.chat_id
-        lock = self._order.setdefault(chat_id, asyncio.Lock())
-        try:
-            async with lock:
-                await self._take(incoming)
-        finally:
-            if not lock.locked() and self._order.get(chat_id) is lock:
-                del self._order[chat_id]
+    def _taken(self, name: str, chat_id: str, taken: asyncio.Task[None]) -> None:
+        del self._taking[name]
+        if self._order.get(chat_id) is taken:
+            del self._order[chat_id]
+
+    async def _take_after(self, before: asyncio.Task[None] | None, incoming: Incoming) -> None:
+        """One message of a chat after the other, in the order in which they came."""
+        if before is not None:
+            await asyncio.wait([before])
+        await self._take(incoming)
 
     async def _take(self, incoming: Incoming) -> None:
         from .media import fetch_all

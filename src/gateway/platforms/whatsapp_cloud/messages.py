@@ -97,7 +97,9 @@ def read_message(
     """What a message says to the agent, if anything."""
     try:
         return _message(given, names, listed)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
+    except (
+        KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError, OSError,
+    ) as error:  # fmt: skip
         raise MalformedMessageError(f"{type(error).__name__}: {error}") from error
 
 
