@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import aiohttp
 from aiohttp import web
 
 from .whatsapp_world import ANN, DISPLAY, NUMBER, SECRET, TOKEN, VERIFY, Sent, World
@@ -93,7 +93,7 @@ class WhatsAppApi(World):
         self._uploads: dict[str, tuple[str, bytes, str]] = {}
         self._addresses: dict[str, tuple[str, float]] = {}
         self._runner: web.AppRunner | None = None
-        self._http: httpx.AsyncClient | None = None
+        self._http: aiohttp.ClientSession | None = None
         self._is_away = False
         self._tasks: set[asyncio.Task[Any]] = set()
         self._port = 0
@@ -121,7 +121,10 @@ class WhatsAppApi(World):
         self._port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
         self._is_away = False
         if self._http is None:
-            self._http = httpx.AsyncClient(trust_env=False, timeout=10)
+            connector = aiohttp.TCPConnector(limit=0)
+            self._http = aiohttp.ClientSession(
+                connector=connector, timeout=aiohttp.ClientTimeout(total=10)
+            )
 
     async def go_away(self) -> None:
         """Answer nobody, and post nothing, until `open`."""
@@ -136,7 +139,7 @@ class WhatsAppApi(World):
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._http.aclose()
+        await self._http.close()
         self._http = None
 
     @property
@@ -191,10 +194,10 @@ class WhatsAppApi(World):
         made = hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()
         headers = {"X-Hub-Signature-256": f"sha256={made}", "Content-Type": "application/json"}
         try:
-            answer = await self._http.post(self.webhook, content=content, headers=headers)
-        except httpx.HTTPError:
+            async with self._http.post(self.webhook, data=content, headers=headers) as answer:
+                return answer.status
+        except (aiohttp.ClientError, TimeoutError):
             return 0
-        return answer.status_code
 
     async def _tell_status(
         self, message_id: str, given: dict[str, Any], kind: str, code: int = 0

@@ -14,7 +14,7 @@ from hermes_base.certificates import certificates
 from ..last_look import look_before_sending
 from .errors import ApiError
 
-CONNECTIONS = 64
+CONNECTIONS = 16
 SECONDS = httpx.Timeout(30.0, connect=10.0, pool=60.0)
 MEDIA_SECONDS = 120.0
 _META = (".fbsbx.com", ".facebook.com", ".whatsapp.net", ".fbcdn.net")
